@@ -57,7 +57,8 @@ CONDITIONS: dict[str, Q] = {
     AnswerResult.DOCUMENTS: _ENDED_WELL & Q(label__in=(Label.DOCUMENTS, Label.PASSAGES)),
     AnswerResult.PARTIAL: _ENDED_WELL & Q(label=Label.PARTIAL),
     AnswerResult.INSUFFICIENT: _ENDED_WELL & Q(label=Label.INSUFFICIENT),
-    AnswerResult.GENERAL: _ENDED_WELL & Q(label__in=(Label.GENERAL, Label.CONVERSATION)),
+    AnswerResult.GENERAL: _ENDED_WELL
+    & Q(label__in=(Label.GENERAL, Label.CONVERSATION, Label.TOOLS)),
 }
 """Of answers; none of them: OTHER."""
 _RESULT = Case(

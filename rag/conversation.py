@@ -10,7 +10,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from rag.memory.profile import Slot
-from rag.types import HistoryMessage, Intent, QuestionType, Scope, Speaker, Topic
+from rag.types import HistoryMessage, Intent, QuestionType, Scope, Speaker, ToolResult, Topic
 
 SCHEMA_VERSION = 1
 """Of `DocRef` and `Turn` as stored; raised with a change of their shape."""
@@ -204,7 +204,7 @@ class Question:
     """What is known of the user; None: it is not to be asked, nor added to."""
     persona: Persona | None = None
     """The assistant that is asked; None: Nura itself."""
-    tool_results: tuple[str, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
     """What tools of other servers told, for the prompt: material, never instructions."""
 
     @property

@@ -540,9 +540,11 @@ class Pipeline:
             evidence=citable,
             grounds=Grounds(asked=asked.found is not None, model=True),
             earlier=draft.context.said_before,
+            tools=draft.context.told_by_tools,
             verifier=self.verifier,
         )
-        grounded = bool(citable or draft.context.said_before or self.verifier)
+        beside = draft.context.said_before or draft.context.told_by_tools
+        grounded = bool(citable or beside or self.verifier)
         dear = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
         written = await _check(draft, check, asked.trace, dear=dear)
         if written and self.reviser and ANSWER_CUT not in draft.notices:

@@ -68,7 +68,7 @@ class AnswerLabel(StrEnum):
 
     DOCUMENTS: what it says is cited and holds. PARTIAL: some of it. INSUFFICIENT: documents were
     asked, and do not say. GENERAL: a model's own knowledge. CONVERSATION: earlier turns.
-    PASSAGES: found passages, without a model.
+    PASSAGES: found passages, without a model. TOOLS: what tools of other servers told.
     """
 
     DOCUMENTS = "documents"
@@ -77,6 +77,15 @@ class AnswerLabel(StrEnum):
     GENERAL = "general"
     CONVERSATION = "conversation"
     PASSAGES = "passages"
+    TOOLS = "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of the call of a tool, as the prompt tells it; `told`: it gave an answer."""
+
+    text: str
+    told: bool = True
 
 
 class Topic(StrEnum):

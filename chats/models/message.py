@@ -88,6 +88,7 @@ class Message(models.Model):
         GENERAL = "general", _("General knowledge")
         CONVERSATION = "conversation", _("From this conversation")
         PASSAGES = "passages", _("Passages found")
+        TOOLS = "tools", _("From tools")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages", verbose_name=_("chat"))

@@ -24,7 +24,7 @@ from documents.secrets import SecretUnreadable
 from rag.ports import Tool, ToolCaller
 from rag.prompts import load_prompt
 from rag.tokenize.text import neutralise_text
-from rag.types import HistoryMessage, Speaker
+from rag.types import HistoryMessage, Speaker, ToolResult
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -80,7 +80,7 @@ class ToolFindings:
     """What came of it: the calls, and lines for the prompt."""
 
     uses: tuple[ToolUse, ...] = ()
-    results: tuple[str, ...] = ()
+    results: tuple[ToolResult, ...] = ()
 
     def to_json(self) -> list[dict[str, Any]]:
         """The calls as a message keeps them."""
@@ -272,7 +272,7 @@ class _Desk:
         self._offered = {one.alias: one for one in offered}
         self._tell = tell
         self.uses: list[ToolUse] = []
-        self.results: list[str] = []
+        self.results: list[ToolResult] = []
 
     async def run_rounds(self, question: str, model: ToolCaller, language: str) -> None:
         """Ask the model, call what it wants, and show it what came, until it wants nothing more."""
@@ -293,7 +293,7 @@ class _Desk:
                 if len(self.uses) >= MAX_CALLS:
                     return
                 await self._call(self._offered[call.name], dict(call.arguments))
-            told = "\n\n".join(self.results[before:])
+            told = "\n\n".join(one.text for one in self.results[before:])
             turns += [
                 HistoryMessage(Speaker.ASSISTANT, ", ".join(call.name for call in wanted)),
                 HistoryMessage(Speaker.USER, told),
@@ -348,7 +348,8 @@ class _Desk:
     def _note(self, use: ToolUse, result: str) -> None:
         self.uses.append(use)
         if result:
-            self.results.append(neutralise_text(result))
+            told = use.state == ToolState.DONE
+            self.results.append(ToolResult(neutralise_text(result), told=told))
         self._tell(use)
 
 

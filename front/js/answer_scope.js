@@ -37,6 +37,7 @@ const IN_VAIN = new Set(["general", "insufficient"]);
 export function describeScope(message, hooks) {
   const { scope, mode, label, sources } = message;
   if (label === "conversation" && !(scope && isBoundScope(scope))) return t("label.conversation.more");
+  if (label === "tools") return t("label.tools.more");
   if (!scope?.reason || !scope.document_ids?.length || UNSEARCHED.has(mode) || message.question_type === "smalltalk") return "";
   if (scope.widened && sources) return t("scope.widened");
   const libraries = isBoundScope(scope) ? [] : (scope.library_ids ?? []).map((id) => hooks.titleOf(id)).filter(Boolean);

@@ -135,7 +135,7 @@ def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCount
     system = _size(render_system(context.language, context.fence), counter)
     system += sum(_size(text, counter) for text in context.wished)
     query = _size(context.question, counter) + _size(context.standalone, counter)
-    query += sum(_size(one, counter) for one in context.tool_results)
+    query += sum(_size(one.text, counter) for one in context.tool_results)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
     return budget.with_used(system=system, query=query)
 

@@ -15,7 +15,7 @@ from rag import prompts
 from rag.conversation import PastTurn, Persona
 from rag.pages import Kind
 from rag.tokenize.text import neutralise_text, to_prompt_text
-from rag.types import Evidence, HistoryMessage, Passage, Speaker
+from rag.types import Evidence, HistoryMessage, Passage, Speaker, ToolResult
 
 MAX_TITLE_CHARACTERS = 200
 MAX_TITLES = 8
@@ -63,7 +63,7 @@ class AnswerContext:
     medical: bool = False
     persona: Persona | None = None
     shape: str = ""
-    tool_results: tuple[str, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
 
     @property
     def said_before(self) -> tuple[str, ...]:
@@ -72,6 +72,11 @@ class AnswerContext:
         turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled]
         told = (*window, *turns, self.summary, *self.findings, *self.profile)
         return tuple(filter(None, told))
+
+    @property
+    def told_by_tools(self) -> tuple[str, ...]:
+        """What tools gave, without calls that failed or wait for the user's word."""
+        return tuple(one.text for one in self.tool_results if one.told)
 
     @property
     def wished(self) -> tuple[str, ...]:
@@ -202,7 +207,7 @@ def _render_question(context: AnswerContext, fence: str) -> str:
         blocks.append(_block("block_seen", language, fence, titles))
     for name, lines in (
         ("block_findings", [f"- {_tame_text(note)}" for note in context.findings]),
-        ("block_tools", [_tame_text(told) for told in context.tool_results]),
+        ("block_tools", [_tame_text(one.text) for one in context.tool_results]),
         ("block_notes", context.notes),
     ):
         if lines:
@@ -250,6 +255,7 @@ def _safe_fence(context: AnswerContext) -> str:
         *context.said_before,
         *context.wished,
         *context.notes,
+        *(one.text for one in context.tool_results),
         *(item.content + item.passage.document_name for item in context.evidence),
     )
     fence, tries = context.fence, 0

@@ -49,6 +49,10 @@ MIN_LACKING_SHARE, MIN_REST_SHARE = 0.1, 0.5
 """Where the best unit lacks this share of a sentence, the one that holds most of it counts, too."""
 MIN_EARLIER_SHARE = 0.5
 """Share of an answer's claims that must stand in earlier turns for it to rest on them."""
+DETAIL_REASONS = frozenset({"number", "date", "name"})
+MAX_FOREIGN_SHARE = 0.5
+"""Share of an answer's claims whose details may be missing from what tools told, for it to be taken
+as told by them."""
 MAX_PREMISES = 8
 """Passages that a model reads a sentence against."""
 MIN_LIKELIHOOD = 0.5
@@ -84,13 +88,14 @@ class Grounds:
     """What is known of an answer beside its sentences.
 
     `asked`: it was asked of documents. `lacks`: it says itself that something is not to be found.
-    `earlier`: what it says stands in earlier turns. `model`: a model wrote it; else it is made of
-    found passages.
+    `earlier`: what it says stands in earlier turns. `tools`: it may be from what tools told.
+    `model`: a model wrote it; else it is made of found passages.
     """
 
     asked: bool = False
     lacks: bool = False
     earlier: bool = False
+    tools: bool = False
     model: bool = True
 
 
@@ -101,14 +106,16 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     *,
     grounds: Grounds,
     earlier: Sequence[str] = (),
+    tools: Sequence[str] = (),
     verifier: Verifier | None = None,
 ) -> Verification:
     """Check every sentence of an answer and say what the whole rests on.
 
     A sentence that cites is checked against the passages that it cites, one that does not against
-    all. `earlier` are the turns that the model could read: an answer that cites nothing may rest
-    on them, and `grounds` are completed by that and by what the answer says itself. `verifier`
-    reads the sentences instead of the rules, which stay for where it fails.
+    all. `earlier` are the turns that the model could read, `tools` what tools told it: an answer
+    that cites nothing may rest on either, and `grounds` are completed by that and by what the
+    answer says itself. `verifier` reads the sentences instead of the rules, which stay for where
+    it fails.
     """
     found = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
     said = _read_claims(found)
@@ -120,7 +127,8 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     checks = tuple(_to_checked(one, reasons.get(one), slots) for one in found)
     lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in found)
     rests = not citations and bool(earlier) and _rests_on(said, earlier)
-    told = replace(grounds, lacks=lacks, earlier=rests)
+    is_from_tools = not citations and bool(tools) and _may_be_from(said, tools)
+    told = replace(grounds, lacks=lacks, earlier=rests, tools=is_from_tools)
     bearing = _find_bearing_places(held)
     places = {
         item.number: sorted(
@@ -398,6 +406,17 @@ def _rests_on(said: Sequence[_Held], earlier: Sequence[str]) -> bool:
     return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
 
+def _may_be_from(said: Sequence[_Held], tools: Sequence[str]) -> bool:
+    """Whether most of the figures, dates and names of an answer stand in what tools told.
+
+    Words are no measure here: tools answer tersely, and often in another language.
+    """
+    premises = [replace(_read_premise(text), number=number) for number, text in enumerate(tools, 1)]
+    reasons = _find_reasons(list(_hold_all(said, premises))).values()
+    foreign = sum(any(reason in DETAIL_REASONS for reason in one) for one in reasons)
+    return foreign <= MAX_FOREIGN_SHARE * len(reasons)
+
+
 def _to_checked(
     sentence: Sentence, reasons: tuple[str, ...] | None, slots: Mapping[int, int]
 ) -> Checked:
@@ -460,6 +479,8 @@ def decide_label(checks: Sequence[Checked], grounds: Grounds) -> AnswerLabel:
 
 
 def _uncited(grounds: Grounds) -> AnswerLabel:
-    if grounds.earlier:
-        return AnswerLabel.CONVERSATION
-    return AnswerLabel.INSUFFICIENT if grounds.asked and grounds.lacks else AnswerLabel.GENERAL
+    if grounds.asked and grounds.lacks and not grounds.earlier:
+        return AnswerLabel.INSUFFICIENT
+    if grounds.tools:
+        return AnswerLabel.TOOLS
+    return AnswerLabel.CONVERSATION if grounds.earlier else AnswerLabel.GENERAL

@@ -166,12 +166,23 @@ def test_the_model_calls_a_tool_and_answers_with_what_it_told(
     said = talk.say("김민수의 남은 휴가는?", tool_ids=[str(server.pk)])
     assert said["content"].startswith("남은 휴가는 7일입니다.")
     assert others.called == [("days_left", "김민수")]
+    assert (said["mode"], said["label"], said["sources"]) == ("general", "tools", None)
     (call,) = said["tool_calls"]
     assert (call["tool"], call["state"], call["writes"]) == ("days_left", "done", False)
     prompt = model.chats[-1].prompt
     assert "김민수: 7일." in prompt
     assert talk.trace(said)["tools"][0]["tool"] == "days_left"
     assert api.get(f"/api/v1/chats/{talk.chat_id}").data["tool_ids"] == [str(server.pk)]
+
+
+def test_an_answer_with_other_figures_than_a_tool_told_is_not_taken_as_told_by_it(
+    api, server, others, model, answers_worker
+):
+    wants(model, ("days_left", {"name": "김민수"}))
+    offering, other = model.default, Stream(["2019년에 서울에서 300명이 모였습니다."])
+    model.default = lambda request: offering(request) if request.get("tools") else other
+    said = Talk(api).say("그 모임은 언제였어?", tool_ids=[str(server.pk)])
+    assert (said["tool_calls"][0]["state"], said["label"]) == ("done", "general")
 
 
 def test_an_assistant_brings_its_tools_as_far_as_the_asker_may_use_them(
@@ -202,7 +213,7 @@ def test_a_tool_that_writes_is_called_once_after_the_user_confirmed(
     wants(model, ("book", {"name": "김민수", "days": 2}))
     said = Talk(api).say("이틀 신청해 줘", tool_ids=[str(server.pk)])
     (call,) = said["tool_calls"]
-    assert call["state"] == "asks"
+    assert (call["state"], said["label"]) == ("asks", "general")
     assert others.called == []
     address = f"/api/v1/messages/{said['id']}/regenerate"
     refused = client(stranger).post(address, {"confirm_call": 0}, format="json")
@@ -247,7 +258,7 @@ def test_a_server_that_is_gone_leaves_the_answer(api, server, model, answers_wor
     ToolServer.objects.update(address="http://127.0.0.1:1/mcp")
     wants(model, ("days_left", {"name": "김민수"}))
     said = Talk(api).say("남은 휴가는?", tool_ids=[str(server.pk)])
-    assert said["status"] == "COMPLETED"
+    assert (said["status"], said["label"]) == ("COMPLETED", "general")
     assert said["tool_calls"][0]["state"] == "failed"
 
 
