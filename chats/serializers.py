@@ -27,7 +27,7 @@ from documents.connected.models import SLUG_CHARACTERS
 from documents.errors import explain_code
 from rag.context.budget import find_known_context_length
 from rag.pages import Kind
-from rag.types import Source, StrategyName, Topic, Verdict
+from rag.types import AnswerSource, StrategyName, Topic, Verdict
 
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000
@@ -466,7 +466,7 @@ class WholeSourceSerializer(SourceSerializer):
     text = serializers.CharField()
 
 
-def to_sources_json(sources: Iterable[Source]) -> list[dict[str, Any]]:
+def to_sources_json(sources: Iterable[AnswerSource]) -> list[dict[str, Any]]:
     """Sources as a message keeps and shows them: their whole passages stand in the turn store."""
     shown = [asdict(replace(source, text="")) for source in sources]
     for one in shown:

@@ -106,7 +106,7 @@ class LimitVerdict:
         return max(1, math.ceil(self.wait))
 
 
-class _Memory:
+class _KnownLimits:
     """What this process knows without asking: until when a bucket is empty, and Redis away."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Memory:
         self.refusals[verdict.bucket.key] = time.monotonic() + verdict.wait, verdict
 
 
-_memory = _Memory()
+_memory = _KnownLimits()
 
 
 async def take_by_rule(

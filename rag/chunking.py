@@ -366,7 +366,7 @@ class Splitter:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """What of a section stands on one page; the text before the first heading has no path."""
 
     start: int
@@ -386,17 +386,17 @@ class Outline:
         self._begun: int | None = None
         """Where in the whole text the sections began that are cut together with the last one."""
 
-    def read(self, page: Page, offset: int) -> tuple[list[Section], list[int]]:
+    def read(self, page: Page, offset: int) -> tuple[list[PageSection], list[int]]:
         """The sections of a page in order, without gaps, and the places where groups begin.
 
         A group is cut as one. `offset` is where the page begins in the whole text.
         """
         headings = sorted(page.headings, key=lambda heading: heading.start)
         ends = [*(heading.start for heading in headings), len(page.text)]
-        sections: list[Section] = []
+        sections: list[PageSection] = []
         groups = [0]
         if ends[0]:
-            sections.append(Section(0, self._level, self._path(), body=True))
+            sections.append(PageSection(0, self._level, self._path(), body=True))
             self._begun = offset if self._begun is None else self._begun
         for heading, end in zip(headings, ends[1:], strict=True):
             self._open = [above for above in self._open if above.level < heading.level]
@@ -411,14 +411,14 @@ class Outline:
                 groups.append(heading.start)
             self._level = heading.level
             body = _holds_more(heading, page.text[heading.start : end])
-            sections.append(Section(heading.start, heading.level, self._path(), body))
+            sections.append(PageSection(heading.start, heading.level, self._path(), body))
         return sections, groups
 
     def _path(self) -> tuple[str, ...]:
         return tuple(" ".join(heading.title.split()) for heading in self._open)
 
 
-def find_shared_path(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
+def find_shared_path(sections: Sequence[PageSection], start: int, end: int) -> tuple[str, ...]:
     """The headings that all of a stretch stands under; bare headings do not count."""
     starts = [section.start for section in sections]
     inside = sections[max(bisect_right(starts, start) - 1, 0) : bisect_right(starts, end - 1)]
@@ -446,7 +446,7 @@ class _Describer:
     """Makes chunks of spans of a page: knows its sections, regions and lines by offset."""
 
     def __init__(
-        self, page: Page, offset: int, sections: Sequence[Section], blocks: PageBlocks
+        self, page: Page, offset: int, sections: Sequence[PageSection], blocks: PageBlocks
     ) -> None:
         self._page, self._offset = page, offset
         self._sections, self._blocks = sections, blocks

@@ -11,13 +11,13 @@ from rag.ports import Usage
 from rag.types import (
     AnswerLabel,
     AnswerMode,
+    AnswerSource,
     Checked,
     CitedPassage,
     Hit,
     Plan,
     QuestionType,
     Retrieval,
-    Source,
 )
 
 ANSWER_CUT = "answer_cut"
@@ -44,7 +44,7 @@ class SourcesFound:
     An answer that cites none of it has no sources in the end.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[AnswerSource, ...]
     method: str = ""
 
 
@@ -83,7 +83,7 @@ class Finished:
 
     mode: AnswerMode
     question_type: QuestionType
-    sources: tuple[Source, ...] | None
+    sources: tuple[AnswerSource, ...] | None
     usage: Usage | None
     trace: Mapping[str, object]
     label: AnswerLabel | None = None

@@ -72,6 +72,7 @@ from rag.tokenize.text import choose_reply_language
 from rag.types import (
     AnswerLabel,
     AnswerMode,
+    AnswerSource,
     Checked,
     Citation,
     CitedPassage,
@@ -80,7 +81,6 @@ from rag.types import (
     QuestionType,
     Retrieval,
     ScopeReason,
-    Source,
     Span,
     Speaker,
     Topic,
@@ -528,7 +528,11 @@ class Pipeline:
         draft.text, draft.citations = "".join(said), citations.citations
 
     async def _close(
-        self, asked: Asked, selection: Selection, sources: Sequence[Source], draft: AnswerDraft
+        self,
+        asked: Asked,
+        selection: Selection,
+        sources: Sequence[AnswerSource],
+        draft: AnswerDraft,
     ) -> AsyncGenerator[Event, None]:
         """Check what was said, better it where it can be, say what it rests on, and finish."""
         # a prompt that was too long was cut: what the model never saw bears nothing
@@ -619,7 +623,7 @@ class Pipeline:
             notices=asked.notices,
         )
 
-    def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[Source, ...]:
+    def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[AnswerSource, ...]:
         hits = asked.found.hits if asked.found else ()
         return to_sources(evidence, hits, dense=self.searcher.knows_language(asked.question.text))
 
@@ -678,7 +682,7 @@ def _finish(  # noqa: PLR0913 - the end of an answer, by name
     *,
     mode: AnswerMode,
     label: AnswerLabel | None,
-    sources: tuple[Source, ...] = (),
+    sources: tuple[AnswerSource, ...] = (),
     usage: Usage | None = None,
     checks: tuple[Checked, ...] = (),
     citations: tuple[CitedPassage, ...] = (),
@@ -733,11 +737,11 @@ async def _check(
 
 
 def _cite(
-    sources: Sequence[Source],
+    sources: Sequence[AnswerSource],
     evidence: Sequence[Evidence],
     cited: Collection[int],
     spans: Mapping[int, tuple[Span, ...]],
-) -> tuple[Source, ...]:
+) -> tuple[AnswerSource, ...]:
     """The sources with what the answer cites of each; both in the same order."""
     return tuple(
         replace(source, cited=item.number in cited, spans=spans.get(item.number, ()))
@@ -760,14 +764,14 @@ def _follow_citations(
 
 
 def _keep_shown(
-    sources: Sequence[Source], evidence: Sequence[Evidence], read: Collection[int]
-) -> tuple[Source, ...]:
+    sources: Sequence[AnswerSource], evidence: Sequence[Evidence], read: Collection[int]
+) -> tuple[AnswerSource, ...]:
     """The sources that an answer keeps: what it cites, and the best of what else was read.
 
     Each document up to the last one that is cited keeps a source, so that slots have no gaps.
     """
     last = max(source.slot for source in sources if source.cited)
-    kept: list[Source] = []
+    kept: list[AnswerSource] = []
     for source, item in zip(sources, evidence, strict=True):
         is_first = source.slot not in {one.slot for one in kept}
         has_room = sum(not one.cited for one in kept) < MAX_REVIEWED

@@ -284,7 +284,7 @@ class Citation:
 class CitedPassage:
     """A citation as a reader follows it: the marker at `offset` stands for the passage `chunk_id`.
 
-    `spans` are places in the `Source.spans` of that passage.
+    `spans` are places in the `AnswerSource.spans` of that passage.
     """
 
     offset: int
@@ -370,7 +370,7 @@ class Retrieval:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AnswerSource:
     """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1.
 
     `version` is that of the document it was drawn from. `spans` are the sentences that the answer

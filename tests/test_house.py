@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,19 @@ def test_nobody_sleeps_where_an_event_belongs():
 def test_nothing_happens_behind_a_model_by_a_signal():
     pattern = r"django\.db\.models\.signals|django\.dispatch|@receiver\b"
     assert not places(pattern, PYTHON_OF_PRODUCT)
+
+
+BY_CONVENTION = {"Meta", "Command", "Migration", "Status"}
+"""Django's own; `Status` is nested in its model and always named with it."""
+
+
+def list_classes(name: str) -> Iterator[str]:
+    return (node.name for node in ast.walk(ast.parse(text(name))) if isinstance(node, ast.ClassDef))
+
+
+def test_a_class_name_means_one_thing():
+    names = Counter(found for name in PYTHON_OF_PRODUCT for found in list_classes(name))
+    assert {name for name, times in names.items() if times > 1} <= BY_CONVENTION
 
 
 def test_each_room_is_on_the_map():

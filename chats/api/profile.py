@@ -17,9 +17,9 @@ from rest_framework.views import APIView
 from chats.access import get_user
 from chats.models import ProfileSlot
 from chats.services import profile as services
-from rag.memory.profile import Effect, Status
+from rag.memory.profile import Effect, SlotStatus
 
-STATUSES = [one.value for one in Status]
+STATUSES = [one.value for one in SlotStatus]
 
 
 class SlotState(serializers.Serializer[Any]):

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from chats.models.message import Message
-from rag.memory.profile import Effect, Slot, Status
+from rag.memory.profile import Effect, Slot, SlotStatus
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,12 +29,12 @@ class ProfileSlot(models.Model):
     waits for its owner's word; `replaces` is the one that it would change, or end (`effect`).
     """
 
-    class SlotStatus(models.TextChoices):
-        """As `rag.memory.profile.Status`."""
+    class Status(models.TextChoices):
+        """As `rag.memory.profile.SlotStatus`."""
 
-        ACTIVE = Status.ACTIVE.value, _("known")
-        PROPOSED = Status.PROPOSED.value, _("to be confirmed")
-        PAST = Status.PAST.value, _("no longer so")
+        ACTIVE = SlotStatus.ACTIVE.value, _("known")
+        PROPOSED = SlotStatus.PROPOSED.value, _("to be confirmed")
+        PAST = SlotStatus.PAST.value, _("no longer so")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -51,7 +51,7 @@ class ProfileSlot(models.Model):
     message = models.ForeignKey(Message, models.SET_NULL, null=True, related_name="profile_slots")
     sentence = models.TextField(blank=True, default="")
     certainty = models.FloatField(default=1.0)
-    status = models.CharField(max_length=8, choices=SlotStatus.choices, default=SlotStatus.ACTIVE)
+    status = models.CharField(max_length=8, choices=Status.choices, default=SlotStatus.ACTIVE)
     history = models.JSONField(default=list)
     replaces = models.ForeignKey(
         "self", models.CASCADE, null=True, related_name="proposals", editable=False
@@ -83,7 +83,7 @@ class ProfileSlot(models.Model):
             source=str(self.message_id or ""),
             sentence=self.sentence,
             certainty=self.certainty,
-            status=Status(self.status),
+            status=SlotStatus(self.status),
             history=tuple(self.history),
             id=str(self.pk),
             replaces=str(self.replaces_id or ""),

@@ -64,7 +64,7 @@ from rag.events import (
 from rag.factory import get_embedding_model_name, get_engine, get_main_model
 from rag.memory.profile import Slot
 from rag.ports import ToolCaller
-from rag.types import Checked, CitedPassage, Scope, ScopeReason, Source, Topic
+from rag.types import AnswerSource, Checked, CitedPassage, Scope, ScopeReason, Topic
 
 logger = structlog.get_logger()
 
@@ -519,7 +519,7 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
     )
 
 
-def _to_sources(shown: tuple[Source, ...] | None) -> list[dict[str, Any]] | None:
+def _to_sources(shown: tuple[AnswerSource, ...] | None) -> list[dict[str, Any]] | None:
     return None if shown is None else to_sources_json(shown)
 
 

@@ -28,8 +28,8 @@ from rag.memory.profile import (
     Packs,
     Policy,
     Slot,
+    SlotStatus,
     Statement,
-    Status,
     apply_statements,
     change_slot,
     end_slot,
@@ -156,7 +156,7 @@ def _propose(owner: User, said: Statement, *, at: datetime, source: str) -> None
         source=source,
         sentence=said.sentence,
         certainty=said.certainty,
-        status=Status.PROPOSED,
+        status=SlotStatus.PROPOSED,
     )
     _store_slot(owner, slot)
 
@@ -188,7 +188,7 @@ def _apply(turn: Turn, read: Extraction) -> None:
 def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
     """Forget what a wish names; what is protected is only proposed to be forgotten."""
     packs = get_packs()
-    rows = ProfileSlot.objects.owned_by(owner).exclude(status=Status.PROPOSED)
+    rows = ProfileSlot.objects.owned_by(owner).exclude(status=SlotStatus.PROPOSED)
     known = {str(row.pk): row for row in rows}
     for slot in find_forgotten([row.to_slot() for row in known.values()], wish, packs):
         if not is_protected(slot, packs):
@@ -203,7 +203,7 @@ def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
                     at=turn.ts,
                     sentence=turn.user_text[:500],
                     source=str(turn.message.parent_id or ""),
-                    status=Status.PROPOSED,
+                    status=SlotStatus.PROPOSED,
                     replaces=slot.id,
                     effect=Effect.END,
                 ),
@@ -275,7 +275,7 @@ def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") ->
     _hold_profile(owner)
     fresh = Slot(kind, key, value, unit, at=timezone.now())
     same = ProfileSlot.objects.owned_by(owner).filter(kind=kind, key=key)
-    held = same.exclude(status=Status.PROPOSED).first()
+    held = same.exclude(status=SlotStatus.PROPOSED).first()
     return _store_slot(owner, change_slot(held.to_slot(), fresh) if held else fresh)
 
 
@@ -284,7 +284,7 @@ def edit_slot(*, slot: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
     """Change key, value or unit by the user's own hand; proposals to it are settled."""
     _hold_profile(slot.owner)
     before = _get_held(slot)
-    if before.status == Status.PROPOSED:
+    if before.status == SlotStatus.PROPOSED:
         return _accept(before, changes)
     entry = to_entry(before.to_slot())
     for name, value in changes.items():
@@ -304,7 +304,7 @@ def confirm_slot(*, slot: ProfileSlot, accept: bool) -> ProfileSlot | None:
     """
     _hold_profile(slot.owner)
     held = _get_held(slot)
-    if held.status != Status.PROPOSED:
+    if held.status != SlotStatus.PROPOSED:
         if not accept:
             forget_slot(slot=held)
             return None
@@ -328,7 +328,7 @@ def _get_held(slot: ProfileSlot) -> ProfileSlot:
 
 def _accept(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
     """What was proposed holds from now on, with the user's own changes to it."""
-    fresh = replace(proposal.to_slot(), certainty=1.0, status=Status.ACTIVE, replaces="", id="")
+    fresh = replace(proposal.to_slot(), certainty=1.0, status=SlotStatus.ACTIVE, replaces="", id="")
     fresh = replace(
         fresh,
         key=changes.get("key", fresh.key),
@@ -364,7 +364,7 @@ def forget_everything(*, owner: User) -> int:
     slots = list(rows)
     _forget_sentences(owner, _list_sentences(slots))
     rows.delete()
-    return sum(slot.status != Status.PROPOSED for slot in slots)
+    return sum(slot.status != SlotStatus.PROPOSED for slot in slots)
 
 
 def _list_sentences(slots: Iterable[ProfileSlot]) -> list[str]:
@@ -451,7 +451,7 @@ def describe_used_slots(chat: Chat, language: str) -> list[dict[str, Any]]:
     packs = get_packs()
     return [
         {**describe_slot(slot), "title": packs.get_kind_title(slot.kind, language)}
-        for slot in list_slots(chat.owner).filter(status=Status.ACTIVE)
+        for slot in list_slots(chat.owner).filter(status=SlotStatus.ACTIVE)
     ]
 
 

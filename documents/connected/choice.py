@@ -89,7 +89,7 @@ class _Choices:
     addresses: Mapping[int, Endpoint] = field(default_factory=dict)
 
 
-class _Memory:
+class _KnownChoices:
     """What this process read."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Memory:
             self.number, self.checked = None, -CHECK_SECONDS
 
 
-_memory = _Memory()
+_memory = _KnownChoices()
 
 
 def forget_choices() -> None:

@@ -72,7 +72,7 @@ RED_SQUARE = base64.b64decode(
 )
 
 
-class Verdict(StrEnum):
+class TrialVerdict(StrEnum):
     """How a step went; a note is neither good nor bad."""
 
     GOOD = "good"
@@ -85,7 +85,7 @@ class TrialLine:
     """One step: what was tried, how it went, and what that means."""
 
     title: str
-    verdict: Verdict
+    verdict: TrialVerdict
     text: str
 
 
@@ -99,7 +99,7 @@ class Trial:
     @property
     def is_good(self) -> bool:
         """Whether nothing is bad."""
-        return not any(line.verdict is Verdict.BAD for line in self.lines)
+        return not any(line.verdict is TrialVerdict.BAD for line in self.lines)
 
 
 async def try_endpoint(endpoint: Endpoint, role: str = ModelRole.MAIN) -> Trial:
@@ -126,20 +126,20 @@ async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, A
         async with asyncio.timeout(LIST_SECONDS):
             models = read_models(await _fetch_list(endpoint))
     except _ListUnreadableError as error:
-        return TrialLine(title, Verdict.BAD, str(error)), ()
+        return TrialLine(title, TrialVerdict.BAD, str(error)), ()
     except TimeoutError:
         text = _("The list of models did not come within %(seconds)s seconds.")
-        return TrialLine(title, Verdict.BAD, text % {"seconds": f"{LIST_SECONDS:g}"}), ()
+        return TrialLine(title, TrialVerdict.BAD, text % {"seconds": f"{LIST_SECONDS:g}"}), ()
     except (OSError, _library().HTTPError, _library().InvalidURL):
-        return TrialLine(title, Verdict.BAD, _("Nothing answers at this address.")), ()
+        return TrialLine(title, TrialVerdict.BAD, _("Nothing answers at this address.")), ()
     known = {str(one["id"]) for one in models}
     if not known:
-        return TrialLine(title, Verdict.NOTE, _("The server lists no models.")), models
+        return TrialLine(title, TrialVerdict.NOTE, _("The server lists no models.")), models
     if endpoint.model and not {endpoint.model, f"{endpoint.model}:latest"} & known:
         text = _("The server lists %(count)s models, but not this one.")
-        return TrialLine(title, Verdict.BAD, text % {"count": len(models)}), models
+        return TrialLine(title, TrialVerdict.BAD, text % {"count": len(models)}), models
     text = _("The server lists %(count)s models.") % {"count": len(models)}
-    return TrialLine(title, Verdict.GOOD, text), models
+    return TrialLine(title, TrialVerdict.GOOD, text), models
 
 
 class _ListUnreadableError(Exception):
@@ -211,7 +211,7 @@ def read_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
 
 async def _try_chat(endpoint: Endpoint) -> list[TrialLine]:
     lines = await _try_stream(endpoint)
-    if lines[0].verdict is Verdict.BAD:
+    if lines[0].verdict is TrialVerdict.BAD:
         return lines
     return [
         await _try_context(endpoint),
@@ -225,9 +225,9 @@ async def _try_context(endpoint: Endpoint) -> TrialLine:
     length = await find_context_length(endpoint)
     if length is None:
         text = _("The server does not say it. Nura keeps prompts short unless you enter it.")
-        return TrialLine(_("Context length"), Verdict.NOTE, text)
+        return TrialLine(_("Context length"), TrialVerdict.NOTE, text)
     text = _("%(count)s tokens") % {"count": f"{length:,}"}
-    return TrialLine(_("Context length"), Verdict.GOOD, text)
+    return TrialLine(_("Context length"), TrialVerdict.GOOD, text)
 
 
 async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
@@ -245,19 +245,19 @@ async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
                     parts.append(piece.text)
                 tokens = piece.usage.completion_tokens if piece.usage else tokens
     except LLMError as error:
-        return [TrialLine(_("Streaming"), Verdict.BAD, explain_failure(error))]
+        return [TrialLine(_("Streaming"), TrialVerdict.BAD, explain_failure(error))]
     said = "".join(parts)
     wait = _("First word after %(seconds)s s.") % {"seconds": f"{first - asked:.1f}"}
     if len(parts) > 1:
-        streaming = TrialLine(_("Streaming"), Verdict.GOOD, wait)
+        streaming = TrialLine(_("Streaming"), TrialVerdict.GOOD, wait)
     else:
         whole = _("The answer comes in one piece: readers wait until it is whole.")
-        streaming = TrialLine(_("Streaming"), Verdict.NOTE, f"{whole} {wait}")
+        streaming = TrialLine(_("Streaming"), TrialVerdict.NOTE, f"{whole} {wait}")
     count, spent = tokens or len(parts), last - first
     speed = []
     if len(parts) > 1 and spent > 0:
         text = _("%(count)s tokens a second") % {"count": f"{count / spent:.0f}"}
-        speed.append(TrialLine(_("Speed"), Verdict.GOOD, text))
+        speed.append(TrialLine(_("Speed"), TrialVerdict.GOOD, text))
     return [streaming, *speed, _judge_korean(said)]
 
 
@@ -266,9 +266,9 @@ def _judge_korean(said: str) -> TrialLine:
     share = len(HANGUL.findall(said)) / len(letters) if letters else 0.0
     sample = said.strip()[:SAMPLE_CHARACTERS]
     if share >= 0.5:
-        return TrialLine(_("Korean"), Verdict.GOOD, sample)
+        return TrialLine(_("Korean"), TrialVerdict.GOOD, sample)
     text = _("A Korean question was not answered in Korean: %(sample)s") % {"sample": sample}
-    return TrialLine(_("Korean"), Verdict.BAD, text)
+    return TrialLine(_("Korean"), TrialVerdict.BAD, text)
 
 
 async def _try_thinking(endpoint: Endpoint) -> TrialLine:
@@ -280,10 +280,10 @@ async def _try_thinking(endpoint: Endpoint) -> TrialLine:
             async for piece in pieces:
                 if piece.reasoning:
                     text = _("It can think before it answers, where that is switched on.")
-                    return TrialLine(title, Verdict.GOOD, text)
+                    return TrialLine(title, TrialVerdict.GOOD, text)
     except LLMError as error:
-        return TrialLine(title, Verdict.NOTE, explain_failure(error))
-    return TrialLine(title, Verdict.NOTE, _("It shows no thinking. Answers do not need it."))
+        return TrialLine(title, TrialVerdict.NOTE, explain_failure(error))
+    return TrialLine(title, TrialVerdict.NOTE, _("It shows no thinking. Answers do not need it."))
 
 
 async def _try_tools(endpoint: Endpoint) -> TrialLine:
@@ -292,13 +292,13 @@ async def _try_tools(endpoint: Endpoint) -> TrialLine:
     try:
         choice = await OpenAILLM(endpoint).choose(_ask(TOOL_QUESTION), [TOOL])
     except LLMRejected:
-        return TrialLine(title, Verdict.NOTE, unable)
+        return TrialLine(title, TrialVerdict.NOTE, unable)
     except LLMError as error:
-        return TrialLine(title, Verdict.NOTE, explain_failure(error))
+        return TrialLine(title, TrialVerdict.NOTE, explain_failure(error))
     for call in choice.calls:
         if call.name == TOOL.name and not call.error and call.arguments.get("name"):
-            return TrialLine(title, Verdict.GOOD, _("It calls tools."))
-    return TrialLine(title, Verdict.NOTE, unable)
+            return TrialLine(title, TrialVerdict.GOOD, _("It calls tools."))
+    return TrialLine(title, TrialVerdict.NOTE, unable)
 
 
 def _ask(question: str) -> list[HistoryMessage]:
@@ -313,9 +313,9 @@ async def _try_vision(endpoint: Endpoint) -> list[TrialLine]:
     try:
         said = await OpenAIVision(endpoint, SAMPLE_TOKENS).describe(RED_SQUARE, "image/png", "ko")
     except LLMError as error:
-        return [TrialLine(title, Verdict.BAD, explain_failure(error))]
+        return [TrialLine(title, TrialVerdict.BAD, explain_failure(error))]
     shown = said[:SAMPLE_CHARACTERS] or _("It found nothing to say about a red square.")
-    return [TrialLine(title, Verdict.GOOD, shown)]
+    return [TrialLine(title, TrialVerdict.GOOD, shown)]
 
 
 async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
@@ -323,18 +323,20 @@ async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
     try:
         vectors = await asyncio.to_thread(EndpointEmbedder(endpoint).embed_passages, [*NEAR, FAR])
     except EmbedderFailed as error:
-        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+        return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
     size = _("%(count)s dimensions") % {"count": len(vectors[0])}
     question, near, far = vectors
     margin = sum(one * (a - b) for one, a, b in zip(question, near, far, strict=True))
     if margin >= LEAST_MARGIN:
         korean = TrialLine(
-            _("Korean"), Verdict.GOOD, _("Korean sentences of one meaning are near each other.")
+            _("Korean"),
+            TrialVerdict.GOOD,
+            _("Korean sentences of one meaning are near each other."),
         )
     else:
         text = _("It does not tell Korean sentences apart: Korean search would stand on words.")
-        korean = TrialLine(_("Korean"), Verdict.BAD, text)
-    return [TrialLine(title, Verdict.GOOD, size), korean]
+        korean = TrialLine(_("Korean"), TrialVerdict.BAD, text)
+    return [TrialLine(title, TrialVerdict.GOOD, size), korean]
 
 
 async def _try_reranker(endpoint: Endpoint) -> list[TrialLine]:
@@ -343,11 +345,13 @@ async def _try_reranker(endpoint: Endpoint) -> list[TrialLine]:
     try:
         ranked = await asyncio.to_thread(EndpointReranker(endpoint).rerank, NEAR[0], hits, 2)
     except EngineUnavailable as error:
-        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+        return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
     if ranked and ranked[0].passage.text == NEAR[1]:
-        return [TrialLine(title, Verdict.GOOD, _("It puts the Korean passage that answers first."))]
+        return [
+            TrialLine(title, TrialVerdict.GOOD, _("It puts the Korean passage that answers first."))
+        ]
     text = _("It puts a Korean passage that does not answer first.")
-    return [TrialLine(title, Verdict.BAD, text)]
+    return [TrialLine(title, TrialVerdict.BAD, text)]
 
 
 async def _try_verifier(endpoint: Endpoint) -> list[TrialLine]:
@@ -356,12 +360,12 @@ async def _try_verifier(endpoint: Endpoint) -> list[TrialLine]:
     try:
         borne, not_borne = await asyncio.to_thread(EndpointVerifier(endpoint).infer, pairs)
     except (EngineUnavailable, ValueError) as error:
-        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+        return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
     if borne.entailment > not_borne.entailment:
         text = _("It tells a Korean sentence that is borne out from one that is not.")
-        return [TrialLine(title, Verdict.GOOD, text)]
+        return [TrialLine(title, TrialVerdict.GOOD, text)]
     text = _("It does not tell a Korean sentence that is borne out from one that is not.")
-    return [TrialLine(title, Verdict.BAD, text)]
+    return [TrialLine(title, TrialVerdict.BAD, text)]
 
 
 TRIALS = {

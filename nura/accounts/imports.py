@@ -404,20 +404,20 @@ class _ImportNode:
 
 
 @dataclass(slots=True)
-class _Unit:
+class _JoinedMessage:
     """Messages of one side that follow each other, which are one message here."""
 
     node: _ImportNode
     text: str
-    above: "_Unit | None"
-    begun: "_Unit | None" = None
+    above: "_JoinedMessage | None"
+    begun: "_JoinedMessage | None" = None
     """What this one goes on from."""
     is_continued: bool = False
     is_answered: bool = False
 
     def join_text(self, room: int) -> str:
         """All that was said, at most `room` characters. Raises `ImportTooLarge`."""
-        parts, unit = list[str](), cast("_Unit | None", self)
+        parts, unit = list[str](), cast("_JoinedMessage | None", self)
         while unit is not None:
             room -= len(unit.text)
             if room < 0:
@@ -454,14 +454,16 @@ def _to_chat(
     return ForeignChat(key, name, min(begun, timezone.now()), messages)
 
 
-def _join_units(nodes: list[_ImportNode]) -> list[_Unit]:
+def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:
     """Each after the one that it follows."""
     below: dict[str | None, list[_ImportNode]] = {}
     known = {one.key for one in nodes}
     for one in nodes:
         below.setdefault(one.parent if one.parent in known else None, []).append(one)
-    units = list[_Unit]()
-    waiting: list[tuple[_ImportNode, _Unit | None]] = [(one, None) for one in below.get(None, ())]
+    units = list[_JoinedMessage]()
+    waiting: list[tuple[_ImportNode, _JoinedMessage | None]] = [
+        (one, None) for one in below.get(None, ())
+    ]
     waiting.reverse()
     while waiting:
         node, above = waiting.pop()
@@ -472,7 +474,7 @@ def _join_units(nodes: list[_ImportNode]) -> list[_Unit]:
     return units
 
 
-def _follow(node: _ImportNode, above: _Unit | None) -> _Unit | None:
+def _follow(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage | None:
     """The unit that a node makes below another; that other one where it says nothing."""
     text = _clean(node.text)
     if node.role not in Message.Role.values or not text:
@@ -480,9 +482,9 @@ def _follow(node: _ImportNode, above: _Unit | None) -> _Unit | None:
     if above is None or above.node.role != node.role:
         if above is not None:
             above.is_answered = True
-        return _Unit(node, text, above)
+        return _JoinedMessage(node, text, above)
     above.is_continued = True
-    return _Unit(node, text, above.above, begun=above)
+    return _JoinedMessage(node, text, above.above, begun=above)
 
 
 def _clean(text: str) -> str:

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from chats.models import ProfileSlot
 from chats.services import profile
 from nura.accounts.sections import render_section
-from rag.memory.profile import Effect, Packs, Status
+from rag.memory.profile import Effect, Packs, SlotStatus
 
 ROUTE = "accounts:memory"
 
@@ -53,9 +53,9 @@ def memory(request: HttpRequest) -> HttpResponse:
     packs = profile.get_packs()
     slots = list(profile.list_slots(user).select_related("message", "replaces"))
     told = [_describe(slot, packs) for slot in slots]
-    known = [one for one in told if one["slot"].status != Status.PROPOSED]
+    known = [one for one in told if one["slot"].status != SlotStatus.PROPOSED]
     context = {
-        "proposals": [one for one in told if one["slot"].status == Status.PROPOSED],
+        "proposals": [one for one in told if one["slot"].status == SlotStatus.PROPOSED],
         "kinds": [
             (title, list(rows))
             for title, rows in groupby(known, key=lambda one: cast("str", one["kind_title"]))

@@ -16,7 +16,7 @@ from rag.context.tokens import MESSAGE_TOKENS, get_counter
 from rag.evaluation.question_set import ExpectedTurn, measure_fact_share
 from rag.ports import LLM, Choice, GenerationOptions, Piece, Tool, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language, neutralise_text
-from rag.types import AnswerMode, Checked, HistoryMessage, Source, Verdict
+from rag.types import AnswerMode, AnswerSource, Checked, HistoryMessage, Verdict
 
 RESAMPLES = 4000
 CONFIDENCE = 0.95
@@ -176,8 +176,8 @@ class AnsweredTurn:
     mode: str = ""
     label: str = ""
     model: str | None = None
-    sources: tuple[Source, ...] = ()
-    evidence: tuple[Source, ...] = ()
+    sources: tuple[AnswerSource, ...] = ()
+    evidence: tuple[AnswerSource, ...] = ()
     checks: tuple[Checked, ...] = ()
     calls: tuple[Call, ...] = ()
     calls_before_first_word: int = 0
@@ -403,7 +403,7 @@ async def judge_turn(
     return _parse_verdict(reply, (*CRITERIA, COHERENCE) if earlier else CRITERIA)
 
 
-def _put_cited_first(answered: AnsweredTurn) -> list[Source]:
+def _put_cited_first(answered: AnsweredTurn) -> list[AnswerSource]:
     """The evidence in an order in which what the answer rests on is not cut off."""
     cited = {one.chunk_id for one in answered.sources if one.cited}
     return sorted(answered.evidence, key=lambda one: one.chunk_id not in cited)

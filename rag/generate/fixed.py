@@ -18,7 +18,7 @@ from rag.memory.extract import Extraction, find_wish
 from rag.memory.profile import (
     Packs,
     Slot,
-    Status,
+    SlotStatus,
     apply_statements,
     find_forgotten,
     is_protected,
@@ -27,7 +27,7 @@ from rag.ports import PassageStore
 from rag.replies import get_reply
 from rag.retrieve.evidence import to_evidence, to_sources
 from rag.tokenize.text import choose_reply_language, split_sentences
-from rag.types import AnswerLabel, AnswerMode, Excerpt, Passage, QuestionType, Source
+from rag.types import AnswerLabel, AnswerMode, AnswerSource, Excerpt, Passage, QuestionType
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.references import LAST_PART, Reference, Unclear
 
@@ -57,7 +57,7 @@ class FixedAnswer:
     text: str
     mode: AnswerMode
     label: AnswerLabel | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[AnswerSource, ...] = ()
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
 
@@ -99,7 +99,7 @@ def answer_wish(question: Question, packs: Packs, language: str) -> FixedAnswer 
 
 def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
     """The name of the reply that says what becomes of a wish."""
-    held = [slot for slot in known if slot.status is not Status.PROPOSED]
+    held = [slot for slot in known if slot.status is not SlotStatus.PROPOSED]
     if read.everything:
         return "memory_forgot"
     if read.forgets:
@@ -108,7 +108,7 @@ def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
             return "memory_asks"
         return "memory_forgot" if meant else "memory_unknown"
     changed = apply_statements(known, read.statements, packs, at=datetime.now(UTC))
-    asks = any(slot.status is Status.PROPOSED for slot in changed)
+    asks = any(slot.status is SlotStatus.PROPOSED for slot in changed)
     return "memory_asks" if asks else "memory_kept"
 
 

@@ -224,7 +224,7 @@ def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
 
 def read_units(text: str) -> list[Unit]:
     """The units of a text, in order."""
-    reader = _Reader()
+    reader = _UnitReader()
     for run in _runs(_name_headings(list(_lines(text[:MAX_TEXT_CHARACTERS])))):
         reader.take(run)
     return reader.units
@@ -330,7 +330,7 @@ def _runs(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _UnitReader:
     """Gathers units; `open` are the places and kinds of the items that others may stand under."""
 
     units: list[Unit] = field(default_factory=list)

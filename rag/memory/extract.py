@@ -190,7 +190,7 @@ def extract_statements(text: str, packs: Packs, *, foreign: Collection[str] = ()
 
     `foreign` are texts that are not his: documents and answers that he was shown.
     """
-    return _Reader(packs, [to_letters(one) for one in foreign]).read(text)
+    return _MessageReader(packs, [to_letters(one) for one in foreign]).read(text)
 
 
 def find_wish(text: str, packs: Packs) -> Extraction | None:
@@ -206,7 +206,7 @@ def find_wish(text: str, packs: Packs) -> Extraction | None:
     return read if read.wish else None
 
 
-class _Reader:
+class _MessageReader:
     """Reads one message from its first sentence to its last."""
 
     def __init__(self, packs: Packs, foreign: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ class Policy(StrEnum):
     PROTECTED = "protected"
 
 
-class Status(StrEnum):
+class SlotStatus(StrEnum):
     """Whether a slot holds, waits for the user's word, or did hold once."""
 
     ACTIVE = "active"
@@ -102,7 +102,7 @@ class Slot:
     source: str = ""
     sentence: str = ""
     certainty: float = 1.0
-    status: Status = Status.ACTIVE
+    status: SlotStatus = SlotStatus.ACTIVE
     history: tuple[Mapping[str, Any], ...] = ()
     id: str = ""
     replaces: str = ""
@@ -147,7 +147,7 @@ class ProfileRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SlotKind:
     """A kind of slot. `contradiction`: "latest", or "confirm" where the user is asked first.
 
     `related_only`: a prompt tells it only where it shares a word with the question.
@@ -164,7 +164,7 @@ class Kind:
 class Packs:
     """The kinds and rules in use, and what fixed keys are called by language."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, SlotKind]
     rules: tuple[ProfileRule, ...]
     titles: Mapping[str, Mapping[str, str]]
     terms: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ def load_packs(names: tuple[str, ...]) -> Packs:
 
     Raises `ValueError` with the file's name for one that cannot be read.
     """
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, SlotKind] = {}
     rules: list[ProfileRule] = []
     titles: dict[str, Mapping[str, str]] = {}
     terms: list[str] = []
@@ -203,7 +203,7 @@ def load_packs(names: tuple[str, ...]) -> Packs:
             for kind, told in read.get("kinds", {}).items():
                 asks = told.get("contradiction", "latest")
                 policy, called = Policy(told["policy"]), told.get("titles", {})
-                kinds[kind] = Kind(kind, policy, asks, called, told.get("related_only", False))
+                kinds[kind] = SlotKind(kind, policy, asks, called, told.get("related_only", False))
             rules += (_to_rule(told, pieces) for told in read.get("rules", ()))
             titles |= read.get("keys", {})
             terms += read.get("terms", ())
@@ -269,7 +269,7 @@ def apply_statements(
 
 
 def _apply(
-    known: Mapping[str, Slot], said: Statement, kind: Kind, *, at: datetime, source: str
+    known: Mapping[str, Slot], said: Statement, kind: SlotKind, *, at: datetime, source: str
 ) -> dict[str, Slot]:
     """Slots by their place in `known`; a new one by an empty name."""
     same = {
@@ -277,8 +277,8 @@ def _apply(
         for name, slot in known.items()
         if slot.kind == said.kind and is_same_key(slot.key, said.key)
     }
-    proposed = [slot for slot in same.values() if slot.status is Status.PROPOSED]
-    held = next((one for one in same.items() if one[1].status is not Status.PROPOSED), None)
+    proposed = [slot for slot in same.values() if slot.status is SlotStatus.PROPOSED]
+    held = next((one for one in same.items() if one[1].status is not SlotStatus.PROPOSED), None)
     fresh = Slot(
         kind=said.kind,
         key=said.key,
@@ -302,25 +302,25 @@ def _apply(
         changed = _propose(fresh, slot, proposed)
     if changed is None:
         return {}
-    return {"" if changed.status is Status.PROPOSED else place: changed}
+    return {"" if changed.status is SlotStatus.PROPOSED else place: changed}
 
 
 def _begin_slot(
-    fresh: Slot, said: Statement, kind: Kind, proposed: Sequence[Slot]
+    fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> dict[str, Slot]:
     if said.known_only or proposed:
         return {}
     if said.effect is Effect.SET:
         return {"": fresh}
     # who says that he no longer takes a medicine took it: that is worth knowing
-    past = replace(fresh, status=Status.PAST)
+    past = replace(fresh, status=SlotStatus.PAST)
     return {"": past} if kind.policy is Policy.TIMELINE else {}
 
 
 def _end(
-    slot: Slot, fresh: Slot, said: Statement, kind: Kind, proposed: Sequence[Slot]
+    slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
-    if slot.status is Status.PAST:
+    if slot.status is SlotStatus.PAST:
         return None
     if not _asks_first(kind, said):
         return end_slot(slot, at=fresh.at, sentence=fresh.sentence, source=fresh.source)
@@ -329,9 +329,9 @@ def _end(
 
 
 def _say_again(
-    slot: Slot, fresh: Slot, said: Statement, kind: Kind, proposed: Sequence[Slot]
+    slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
-    if slot.status is Status.PAST:
+    if slot.status is SlotStatus.PAST:
         if _asks_first(kind, said):
             return _propose(fresh, slot, proposed)
         return change_slot(slot, fresh)
@@ -344,10 +344,10 @@ def _propose(fresh: Slot, slot: Slot, proposed: Sequence[Slot]) -> Slot | None:
     """A slot that waits to be confirmed; None where the same does already."""
     if any(one.effect is fresh.effect and is_same_value(one, fresh) for one in proposed):
         return None
-    return replace(fresh, status=Status.PROPOSED, replaces=slot.id)
+    return replace(fresh, status=SlotStatus.PROPOSED, replaces=slot.id)
 
 
-def _asks_first(kind: Kind, said: Statement) -> bool:
+def _asks_first(kind: SlotKind, said: Statement) -> bool:
     """Whether the user is asked before what he said changes what is known."""
     if kind.policy is Policy.PROTECTED:
         return True
@@ -361,7 +361,7 @@ def change_slot(slot: Slot, fresh: Slot) -> Slot:
         id=slot.id,
         key=slot.key,
         history=(*slot.history, to_entry(slot))[-MAX_HISTORY:],
-        status=Status.ACTIVE,
+        status=SlotStatus.ACTIVE,
         replaces="",
     )
 
@@ -373,7 +373,7 @@ def end_slot(slot: Slot, *, at: datetime | None, sentence: str, source: str) -> 
         at=at,
         sentence=sentence,
         source=source,
-        status=Status.PAST,
+        status=SlotStatus.PAST,
         history=(*slot.history, to_entry(slot))[-MAX_HISTORY:],
     )
 
@@ -445,7 +445,7 @@ def _words_of(text: str) -> set[str]:
 def weigh_slot(slot: Slot, packs: Packs, now: datetime, half_life_days: float) -> float:
     """How far a slot still holds, 0..1: symptoms fade, all else stays."""
     kind = packs.kinds.get(slot.kind)
-    if kind is None or slot.status is not Status.ACTIVE:
+    if kind is None or slot.status is not SlotStatus.ACTIVE:
         return 0.0
     if kind.policy is not Policy.FADING or slot.at is None or half_life_days <= 0:
         return slot.certainty
@@ -473,7 +473,7 @@ def rank_slots(
     ranked: list[tuple[bool, float, Slot]] = []
     for slot in slots:
         left = weigh_slot(slot, packs, now, half_life_days)
-        kept = is_protected(slot, packs) and slot.status is Status.ACTIVE
+        kept = is_protected(slot, packs) and slot.status is SlotStatus.ACTIVE
         if left < FADED and not kept:
             continue
         held = _words_of(_names_of(slot, packs))
@@ -507,7 +507,7 @@ def write_caution(slots: Iterable[Slot], texts: Sequence[str], packs: Packs, lan
     touched: dict[str, list[str]] = {}
     for slot in slots:
         named = slot.value.casefold()
-        if slot.status is not Status.ACTIVE or not is_protected(slot, packs):
+        if slot.status is not SlotStatus.ACTIVE or not is_protected(slot, packs):
             continue
         if len(named) >= MIN_NAMED_CHARACTERS and any(named in text for text in held):
             touched.setdefault(packs.get_kind_title(slot.kind, language), []).append(slot.value)

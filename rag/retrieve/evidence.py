@@ -15,7 +15,7 @@ from uuid import UUID
 from rag.conversation import DocRef
 from rag.ports import PassageStore
 from rag.retrieve.scope import MAX_HEARD_DOCUMENTS
-from rag.types import Evidence, Hit, Passage, QuestionType, Retrieval, ScopeReason, Source
+from rag.types import AnswerSource, Evidence, Hit, Passage, QuestionType, Retrieval, ScopeReason
 
 PREVIEW_CHARACTERS = 200
 MIN_CHUNK_TOKENS = 40
@@ -164,18 +164,18 @@ def _restore_of_document(ref: DocRef) -> Iterator[Passage]:
 
 def to_sources(
     evidence: Sequence[Evidence], hits: Iterable[Hit], *, dense: bool
-) -> tuple[Source, ...]:
+) -> tuple[AnswerSource, ...]:
     """The evidence as sources.
 
     `similarity` is the cosine where the embedder knows the language (`dense`), else the relevance.
     """
     cosines = {hit.passage.key: hit.scores.get("similarity") for hit in hits if dense}
-    found: list[Source] = []
+    found: list[AnswerSource] = []
     for item in evidence:
         passage, cosine = item.passage, cosines.get(item.passage.key)
         similarity = item.relevance if cosine is None else cosine
         found.append(
-            Source(
+            AnswerSource(
                 slot=item.slot,
                 document_id=passage.document_id,
                 document_name=passage.document_name,

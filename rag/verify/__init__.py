@@ -15,7 +15,13 @@ from rag.ports import Inference, Verifier
 from rag.tokenize.text import choose_reply_language, to_letters
 from rag.types import AnswerLabel, Checked, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
-from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
+from rag.verify.claims import (
+    Details,
+    SentenceFacts,
+    analyse_morphemes,
+    read_details,
+    read_sentence,
+)
 from rag.verify.figures import (
     Date,
     Figure,
@@ -157,7 +163,7 @@ def summarise_verification(verification: Verification) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _EvidenceUnit:
     """A sentence, item or row of a passage.
 
     `start`..`end` are offsets in the text of its `Evidence`; both 0 in the header of its table,
@@ -166,7 +172,7 @@ class _Unit:
 
     start: int
     end: int
-    read: Statement
+    read: SentenceFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ class _Premise:
     language: str
     bare: str
     terms: frozenset[str]
-    units: tuple[_Unit, ...]
+    units: tuple[_EvidenceUnit, ...]
     figures: Known
     dates: frozenset[Date]
     weekdays: frozenset[int]
@@ -193,7 +199,7 @@ class _Held:
     """A sentence beside the passages that it cites; beside all where it cites none."""
 
     sentence: Sentence
-    read: Statement
+    read: SentenceFacts
     details: Details
     premises: tuple[_Premise, ...] = ()
     others: tuple[_Premise, ...] = ()
@@ -212,7 +218,7 @@ class _Held:
         return [name for name in names if name.isascii() and self.read.language == "ko"]
 
     @property
-    def units(self) -> Iterator[_Unit]:
+    def units(self) -> Iterator[_EvidenceUnit]:
         """Those of its passages."""
         return chain.from_iterable(premise.units for premise in self.premises)
 
@@ -237,7 +243,7 @@ def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
     """
     about = tokenize.normalise(about)
     above = claims.read_terms(about)
-    units: list[_Unit] = []
+    units: list[_EvidenceUnit] = []
     parts = ((0, one) for one in sentences.split_answer(header, wrapped=True))
     for place, one in chain(
         parts, ((1, one) for one in sentences.split_answer(text, wrapped=True))
@@ -245,11 +251,11 @@ def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
         said = tokenize.normalise(one.text)
         if one.form is Form.TITLE:
             above = claims.read_terms(f"{about} {said}")
-        read = read_statement(said, about=above)
-        units.append(_Unit(one.start * place, one.end * place, read))
+        read = read_sentence(said, about=above)
+        units.append(_EvidenceUnit(one.start * place, one.end * place, read))
         if len(units) == MAX_UNITS:
             break
-    all_read = [read_statement(about), *(unit.read for unit in units)]
+    all_read = [read_sentence(about), *(unit.read for unit in units)]
     dates = frozenset(date for read in all_read for date in read.dates)
     figures = [figure for read in all_read for figure in read.figures]
     figures += [Figure(part, "", part) for date in dates for part in date if part]
@@ -272,7 +278,7 @@ def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
     telling = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
     texts = [claims.to_plain(one.text) for one in telling]
     return [
-        _Held(sentence, read_statement(text, found), read_details(text, found))
+        _Held(sentence, read_sentence(text, found), read_details(text, found))
         for sentence, text, found in zip(telling, texts, analyse_morphemes(texts), strict=True)
     ]
 
@@ -296,7 +302,7 @@ def _has_claim(held: _Held) -> bool:
     return not held.foreign and len(held.details.words) >= fewest and bool(held.read.terms)
 
 
-def _find_bearing(terms: frozenset[str], units: Iterable[_Unit]) -> list[_Unit]:
+def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list[_EvidenceUnit]:
     """The unit that holds most of the terms, and the one that holds most of what it lacks."""
     known = list(units)
     if not known or not terms:
@@ -323,7 +329,9 @@ def _find_reasons(held: Sequence[_Held]) -> Mapping[Sentence, tuple[str, ...]]:
     }
 
 
-def _compare(held: _Held, near: Sequence[_Unit], details: Sequence[Details]) -> Iterator[str]:
+def _compare(
+    held: _Held, near: Sequence[_EvidenceUnit], details: Sequence[Details]
+) -> Iterator[str]:
     """Why the passages do not bear out a sentence, each kind of reason perhaps several times."""
     if not held.foreign and _is_too_little(held):
         yield "overlap"
@@ -342,7 +350,7 @@ def _compare(held: _Held, near: Sequence[_Unit], details: Sequence[Details]) -> 
         yield "name"
 
 
-def _compare_figures(held: _Held, near: Sequence[_Unit]) -> Iterator[str]:
+def _compare_figures(held: _Held, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
     beside = to_known(other for unit in near for other in unit.read.figures)
     for figure in held.read.figures[:MAX_FIGURES]:
         told = set[str]().union(*(find_bounds(figure, one.figures) for one in held.premises))

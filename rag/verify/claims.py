@@ -66,7 +66,7 @@ class ClaimWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SentenceFacts:
     """A sentence read. Its `terms` are pairs of syllables, Latin stems, and its numbers."""
 
     text: str
@@ -89,9 +89,9 @@ class Details:
     words: tuple[ClaimWord, ...]
 
 
-def read_statement(
+def read_sentence(
     text: str, found: Sequence[Morpheme] | None = None, *, about: frozenset[str] = frozenset()
-) -> Statement:
+) -> SentenceFacts:
     """Read a sentence. `about` are the terms of what stands above it.
 
     Of the Hangul of one that is analysed only the nouns are terms.
@@ -100,7 +100,7 @@ def read_statement(
     figures = read_figures(rest)
     terms = {f"{figure.value:.12g} {figure.dimension}" for figure in figures}
     terms.update(str(part) for date in dates for part in date if part)
-    return Statement(
+    return SentenceFacts(
         text,
         about.union(terms, read_terms(text, found)),
         tuple(dict.fromkeys(dates)),

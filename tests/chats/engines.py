@@ -3,14 +3,14 @@
 import asyncio
 
 from rag.events import Delta, Finished, SourcesFound, StepBegan
-from rag.types import AnswerMode, QuestionType, Source
+from rag.types import AnswerMode, AnswerSource, QuestionType
 
 
 def source(slot=1, document_id=None):
     import uuid
 
     document_id = document_id or uuid.uuid4()
-    return Source(
+    return AnswerSource(
         slot=slot,
         document_id=document_id,
         document_name="규정.md",

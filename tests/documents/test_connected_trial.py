@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from documents.connected.models import ModelRole
-from documents.connected.trial import Verdict, try_endpoint
+from documents.connected.trial import TrialVerdict, try_endpoint
 from rag.adapters.endpoint import reset_breakers
 from rag.adapters.openai import reset_dialects
 from rag.config import Endpoint
@@ -58,7 +58,7 @@ def test_a_good_server_is_good_in_every_line(llm_server):
     )
     lines, trial = lines_of(llm_server)
     assert trial.is_good
-    assert {line.verdict for line in trial.lines} == {Verdict.GOOD}
+    assert {line.verdict for line in trial.lines} == {TrialVerdict.GOOD}
     assert "32,768" in " ".join(line.text for line in trial.lines)
     assert any("근거도 남습니다" in line.text for line in trial.lines)
     assert trial.models == ({"id": "stand-in", "context_tokens": 32768},)
@@ -73,7 +73,7 @@ def test_what_a_server_cannot_is_a_note_where_answers_do_without(llm_server):
     )
     _lines, trial = lines_of(llm_server)
     assert trial.is_good
-    assert [line.verdict for line in trial.lines].count(Verdict.NOTE) >= 3
+    assert [line.verdict for line in trial.lines].count(TrialVerdict.NOTE) >= 3
 
 
 def test_an_english_answer_to_a_korean_question_is_bad(llm_server):
@@ -85,7 +85,7 @@ def test_an_english_answer_to_a_korean_question_is_bad(llm_server):
 def test_a_model_that_the_server_does_not_list_is_bad(llm_server):
     llm_server.default = speak
     _lines, trial = lines_of(llm_server, "another")
-    assert trial.lines[0].verdict is Verdict.BAD
+    assert trial.lines[0].verdict is TrialVerdict.BAD
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_server_that_fails_is_told_in_a_sentence_without_the_key(llm_server, q
     llm_server.default = reply
     _lines, trial = lines_of(llm_server)
     assert not trial.is_good
-    bad = [line for line in trial.lines if line.verdict is Verdict.BAD]
+    bad = [line for line in trial.lines if line.verdict is TrialVerdict.BAD]
     assert all(line.text.strip() for line in bad)
     assert len(trial.lines) == 2  # nothing more is tried
 
@@ -128,7 +128,7 @@ def test_a_list_that_is_none_is_told(llm_server, body):
     llm_server.told["/v1/models"] = Raw(body, headers={"Content-Type": "application/json"})
     trial = asyncio.run(try_endpoint(Endpoint(llm_server.url, "", api_key=KEY)))
     (line,) = trial.lines
-    assert line.verdict is Verdict.BAD
+    assert line.verdict is TrialVerdict.BAD
     assert trial.models == ()
 
 

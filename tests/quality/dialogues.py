@@ -18,7 +18,7 @@ from rag.memory.profile import (
     FADED,
     Packs,
     Slot,
-    Status,
+    SlotStatus,
     apply_statements,
     find_forgotten,
     is_protected,
@@ -125,11 +125,11 @@ def play_dialogue(dialogue: Dialogue, packs: Packs, extract: Extractor) -> tuple
 
 def _faded(slot: Slot, packs: Packs, now: datetime) -> Slot:
     is_gone = (
-        slot.status is Status.ACTIVE
+        slot.status is SlotStatus.ACTIVE
         and not is_protected(slot, packs)
         and weigh_slot(slot, packs, now, HALF_LIFE_DAYS) < FADED
     )
-    return replace(slot, status=Status.PAST) if is_gone else slot
+    return replace(slot, status=SlotStatus.PAST) if is_gone else slot
 
 
 def score_dialogues(dialogues: Iterable[Dialogue], packs: Packs, extract: Extractor) -> Score:

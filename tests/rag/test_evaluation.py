@@ -28,7 +28,15 @@ from rag.evaluation.question_set import (
 )
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language
-from rag.types import AnswerLabel, AnswerMode, Checked, HistoryMessage, Source, Speaker, Verdict
+from rag.types import (
+    AnswerLabel,
+    AnswerMode,
+    AnswerSource,
+    Checked,
+    HistoryMessage,
+    Speaker,
+    Verdict,
+)
 from tests.rag.passages import evidence
 from tests.rag.worlds import ScriptedLLM
 
@@ -171,7 +179,7 @@ EXPECTED = ExpectedTurn("숙박비 상한은?", (("90,000원이다", "90,000원"
 
 def source(item, *, cited=True):
     passage = item.passage
-    return Source(
+    return AnswerSource(
         slot=item.slot,
         document_id=passage.document_id,
         document_name=passage.document_name,

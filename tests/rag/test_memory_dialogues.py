@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.memory.profile import Status, load_packs
+from rag.memory.profile import SlotStatus, load_packs
 from tests.quality import dialogues
 
 PACKS = load_packs(("general", "medical"))
@@ -37,4 +37,4 @@ def test_nothing_is_learnt_from_texts_of_others(about):
     assert asked
     for dialogue in asked:
         slots = dialogues.play_dialogue(dialogue, PACKS, RULES)
-        assert not [slot for slot in slots if slot.status is not Status.PAST], dialogue.id
+        assert not [slot for slot in slots if slot.status is not SlotStatus.PAST], dialogue.id

@@ -11,7 +11,7 @@ import pytest
 from rag.memory.extract import Wish, extract_statements
 from rag.memory.profile import (
     Slot,
-    Status,
+    SlotStatus,
     apply_statements,
     find_forgotten,
     load_packs,
@@ -157,7 +157,7 @@ def test_figures_are_kept_in_one_unit():
 
 def test_of_a_person_the_latest_counts_and_the_earlier_stays_in_the_history():
     (age,) = hear("나는 35살이야", "나는 36살이야")
-    assert (age.value, age.status) == ("36", Status.ACTIVE)
+    assert (age.value, age.status) == ("36", SlotStatus.ACTIVE)
     assert [entry["value"] for entry in age.history] == ["35"]
 
 
@@ -182,7 +182,7 @@ def test_medicines_keep_when_they_began_changed_and_ended():
         "메트포르민을 1000mg으로 늘렸어요",
         "메트포르민 복용을 중단했어요",
     )
-    assert (one.value, one.status) == ("1000 mg", Status.PAST)
+    assert (one.value, one.status) == ("1000 mg", SlotStatus.PAST)
     assert [entry["value"] for entry in one.history] == ["500 mg 하루 두 번", "1000 mg"]
 
 
@@ -253,7 +253,7 @@ def test_allergies_stand_first_then_what_the_question_is_about():
 def test_what_waits_to_be_confirmed_is_not_used():
     slots = hear("저는 페니실린 알레르기가 있어요", "페니실린 알레르기는 없어")
     ranked = rank_slots(slots, "", PACKS, now=NOW, half_life_days=14)
-    assert [slot.status for slot in ranked] == [Status.ACTIVE]
+    assert [slot.status for slot in ranked] == [SlotStatus.ACTIVE]
 
 
 def test_an_installation_adds_kinds_by_a_file(tmp_path):
