@@ -37,7 +37,6 @@ from redis.exceptions import RedisError
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
-from chats.calls import in_database
 from chats.errors import ScopeMissing, Unavailable
 from chats.models import KeyDetails, KeyScope, Run
 from chats.models.key import ALL_SCOPES, list_scopes
@@ -47,6 +46,7 @@ from documents.models import Document
 from documents.notices import get_rights_channel
 from jobs import connections
 from jobs.background import LoopTask
+from jobs.connections import in_database
 
 logger = structlog.get_logger()
 

@@ -20,7 +20,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from chats.calls import in_database
 from chats.history import to_references
 from chats.models import EvaluationCase, Feedback, Message
 from chats.runs import log
@@ -32,6 +31,7 @@ from chats.stores import ReleasingStore
 from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
+from jobs.connections import in_database
 from rag.config import RagConfig
 from rag.conversation import (
     Conversation,

@@ -11,13 +11,13 @@ from django.db import connection
 from django.db.models.functions import Left
 from django.utils.translation import get_language
 
-from chats.calls import released
 from chats.models import Chat, Message, Trace
 from chats.models import Turn as Row
 from chats.services.erasure import hide_closed_in_turns
 from chats.services.profile import describe_used_slots
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
+from jobs.connections import released
 from rag.conversation import (
     QUESTION_CHARACTERS,
     Conversation,

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import structlog
 
-from chats.calls import released
 from chats.models import Chat
 from chats.serializers import to_chat_json
 from documents import notices
+from jobs.connections import released
 
 logger = structlog.get_logger()
 

@@ -25,7 +25,6 @@ from rest_framework import serializers
 from structlog.contextvars import bound_contextvars
 
 from chats import access
-from chats.calls import in_database
 from chats.errors import InvalidFrame, NotFound, RateLimited
 from chats.models import ChatShare, KeyScope, Run
 from chats.runs import log, reader
@@ -35,6 +34,7 @@ from documents import notices
 from documents.errors import explain_code
 from jobs import connections, limiter
 from jobs.background import LoopTask
+from jobs.connections import in_database
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

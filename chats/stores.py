@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from chats.calls import released
+from jobs.connections import released
 from rag.ports import PassageStore
 from rag.types import Excerpt, Hit, Named, Passage
 

@@ -28,8 +28,7 @@ from documents.parsers import formats
 from documents.parsers.base import NoText, OutOfMemory, ParserCrashed, PictureRules, TimedOut
 from documents.parsers.sandbox.client import DocumentReading, read_document
 from jobs.heartbeat import Heartbeat, HeldLease, LeavingError
-from jobs.lease import Lease, LeaseLostError, waiting_jobs
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from jobs.lease import Lease, LeaseLostError, announce_unclaimed_jobs, reap_lost_jobs, waiting_jobs
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import get_engine

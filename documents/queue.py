@@ -141,7 +141,7 @@ def _to_stored_text(value: object) -> str:
 
 
 def _send(task: str, kind: str, key: str | int, delay_seconds: float) -> None:
-    """A broker that is down loses nothing: the message is sent again (`jobs.reaper`)."""
+    """A broker that is down loses nothing: the message is sent again (`jobs.lease`)."""
     send_task(task, [key], task_id=new_task_id(kind, key), delay_seconds=delay_seconds)
 
 

@@ -5,7 +5,7 @@ from celery import shared_task
 from documents import ingest
 from documents.reindex import change
 from documents.sources import runs
-from jobs.reaper import is_due
+from jobs.lease import is_due
 
 INGEST_SOFT_LIMIT_SECONDS = 3600
 INGEST_HARD_LIMIT_SECONDS = 3660

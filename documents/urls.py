@@ -1,9 +1,21 @@
-"""Pages of documents, at the root."""
+"""Routes of documents and libraries: pages at the root, and REST."""
 
 from django.urls import path
+from rest_framework.routers import SimpleRouter
 
 from documents import views
+from documents.api.libraries import LibraryMemberViewSet, LibraryViewSet
+from documents.api.sources import SourceViewSet
+from documents.api.views import DocumentViewSet
 from documents.sources import views as source_views
+
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("documents", DocumentViewSet, basename="document")
+router.register("libraries", LibraryViewSet, basename="library")
+router.register(
+    "libraries/<uuid:library_id>/members", LibraryMemberViewSet, basename="library-member"
+)
+router.register("libraries/<uuid:library_id>/sources", SourceViewSet, basename="library-source")
 
 app_name = "documents"
 urlpatterns = [
@@ -17,3 +29,5 @@ urlpatterns = [
         name="source",
     ),
 ]
+api_urlpatterns = router.urls
+"""Under `/api/v1/`."""

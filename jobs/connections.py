@@ -1,13 +1,19 @@
-"""Connections to Redis: one pool a process for threads, one an event loop for coroutines."""
+"""Connections: to Redis, and to the database for as long as a call takes.
+
+To Redis there is one pool a process for threads and one an event loop for coroutines. A connection
+to the database is given back at once: nothing is held while tokens arrive.
+"""
 
 import asyncio
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
 from django.conf import settings
+from django.db import connection
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
@@ -34,3 +40,20 @@ def asynchronous() -> Any:
         )
         _by_loop[loop] = client
     return client
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def in_database(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run `function` in a thread and return its connection to the pool, whatever happens."""
+    return await asyncio.to_thread(lambda: released(function, *args, **kwargs))
+
+
+def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call `function` and return this thread's connection to the pool."""
+    try:
+        return function(*args, **kwargs)
+    finally:
+        connection.close()

@@ -1,7 +1,8 @@
 """Who works on a job: a conditional update of its row decides, never the broker.
 
-A worker that lives renews its lease; one that died lets it run out, and the reaper
-(`jobs.reaper`) hands the job on or gives it up. How to use it:
+A worker that lives renews its lease; one that died lets it run out, and the reaper hands the job on
+or gives it up. Reaping is harmless when done twice or by several at once: each step is a claim or a
+conditional update. Beat does it, and any worker may (`is_due`). How to use it:
 
     class Upload(OwnedJob):                      # or Job, where owners do not take turns
         OPEN = Q(status="PROCESSING")            # columns of the row itself, never of a join
@@ -18,16 +19,20 @@ and Postgres does not look again at that list once it has waited for a row, so t
 one job would both succeed.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID, uuid4
 
+import structlog
 from django.db import connection, models
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
+from redis.exceptions import RedisError
+
+from jobs import connections
 
 RELEASED: Mapping[str, Any] = {"claim": None, "lease_until": None}
 """Column values of a row that nobody holds."""
@@ -304,3 +309,77 @@ def _condition(model: type[Job], parameters: dict[str, Any]) -> str:
     names: Iterable[str] = [f"open_{number}" for number in range(len(given))]
     parameters.update(zip(names, given, strict=True))
     return "(" + str(sql) % tuple(f"%({name})s" for name in names) + ")" if sql else "TRUE"
+
+
+logger = structlog.get_logger()
+
+MAX_JOBS_A_REAPING = 500
+
+
+def reap_lost_jobs(
+    model: type[JobT],
+    *,
+    announce: Callable[[Any], None],
+    give_up: Callable[[Lease[JobT]], object],
+    settle: Callable[[Lease[JobT]], bool] | None = None,
+    limit: int = MAX_JOBS_A_REAPING,
+) -> list[Any]:
+    """Hand on the jobs whose lease ran out while they were held; the keys of those touched.
+
+    A job that had all its attempts is given up: `give_up` ends the row that the lease holds.
+    `settle`, where given, decides instead: True where it has ended the job, False to hand it on.
+    `announce` tells the workers of one job, by its key.
+    """
+    lost = open_jobs(model).filter(claim__isnull=False, lease_until__lt=Now())
+    touched = []
+    for key in lost.order_by("lease_until").values_list("pk", flat=True)[:limit]:
+        lease = claim_job(model, key, counted=False)  # only one of several reapers gets on
+        if lease is None:
+            continue
+        touched.append(key)
+        if settle is not None:
+            if settle(lease):
+                continue
+        elif not lease.rows().filter(attempts__lt=model.MAX_ATTEMPTS).exists():
+            give_up(lease)
+            logger.warning("job_given_up", job=model.__name__, key=str(key))
+            continue
+        if release_lease(lease):
+            logger.warning("job_handed_on", job=model.__name__, key=str(key))
+            announce(key)
+    return touched
+
+
+def announce_unclaimed_jobs(
+    model: type[JobT],
+    *,
+    announce: Callable[[Any], None],
+    patience: timedelta,
+    limit: int = MAX_JOBS_A_REAPING,
+) -> list[Any]:
+    """Tell the workers again of jobs that nobody took for `patience`; the keys of those."""
+    overdue = _overdue(model, patience)
+    keys: Sequence[Any] = list(overdue.order_by("enqueued_at").values_list("pk", flat=True)[:limit])
+    told = [key for key in keys if overdue.filter(pk=key).update(enqueued_at=Now())]
+    for key in told:
+        announce(key)
+    return told
+
+
+def is_due(name: str, seconds: float) -> bool:
+    """Whether it is this process's turn to do what one process does every `seconds`.
+
+    True as well while Redis is away: what is done twice must be harmless.
+    """
+    try:
+        milliseconds = int(seconds * 1000)
+        return bool(connections.sync().set(f"nura:due:{name}", "1", nx=True, px=milliseconds))
+    except RedisError:
+        return True
+
+
+def _overdue(model: type[JobT], patience: timedelta) -> Any:
+    free = Q(lease_until=None) | Q(lease_until__lt=Now())
+    late = Q(enqueued_at=None) | Q(enqueued_at__lt=Now() - patience)
+    waiting: Any = of_active_owners(open_jobs(model)).filter(free, late, claim=None)
+    return waiting.filter(attempts__lt=model.MAX_ATTEMPTS)

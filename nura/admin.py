@@ -30,7 +30,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
 from documents.admin import GroupQuotaInline, UserQuotaInline
 from documents.administration import MenuPlace, Section, list_addresses
-from documents.audit import Action, AuditEvent, record_event
+from documents.audit import Action, AuditEvent, make_export_response, record_event
 from documents.errors import explain_code
 from documents.models import Deletion, LibraryMember
 from documents.notices import announce_change
@@ -69,7 +69,6 @@ from nura.administration import (  # noqa: F401 - they register their pages
     queue,
     record,
 )
-from nura.audit_export import make_export_response
 from nura.housekeeping import OVERDUE
 
 admin.site.site_header = "Nura"

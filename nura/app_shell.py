@@ -1,4 +1,6 @@
-"""What stands beside the pages: manifest, service worker, offline page, the frame of a diagram.
+"""What stands beside the pages: static files, manifest, service worker, offline page, diagrams.
+
+Static files have names that carry their content: browsers keep them for ever, never mix versions.
 
 The worker asks the network first and keeps nothing that belongs to a person: no page, no answer of
 the API. It can therefore never show anything old.
@@ -14,8 +16,16 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_GET
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from nura import __version__
+
+
+class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
+    """Rewrites the imports of our script modules too: an old one never loads a new one."""
+
+    support_js_module_import_aggregation = True
+
 
 ICON_SIZES = (192, 512)
 BACKGROUND = "#f7f7f5"

@@ -32,9 +32,9 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs
 from django.urls import path, re_path  # noqa: E402
 
 from chats import access  # noqa: E402
-from chats.calls import in_database  # noqa: E402
 from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
+from jobs.connections import in_database  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
 from nura.limits import CALLER, RequestGate, drain, send_refusal  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402

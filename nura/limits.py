@@ -34,11 +34,11 @@ from structlog.contextvars import bound_contextvars
 
 from chats import access
 from chats.access import Credential
-from chats.calls import in_database
 from chats.errors import RateLimited
 from documents.api.transfers import is_upload
 from documents.files import check_free_disk
 from jobs import fairness, limiter
+from jobs.connections import in_database
 from jobs.fairness import FairPlaces, TooManyWait
 from jobs.limiter import LimitVerdict
 from nura.errors import to_problem

@@ -10,6 +10,9 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
+import chats.urls
+import documents.urls
+import nura.accounts.urls
 from chats.gateway.routes import router
 from nura import app_shell, health, metrics
 from nura.accounts import scim
@@ -17,7 +20,6 @@ from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
 from nura.accounts.sign_on import come_back, list_servers, sign_in, signed_out
-from nura.accounts.urls import api_urlpatterns
 from nura.administration.record import put_banner_away
 from nura.errors import to_problem
 
@@ -47,9 +49,9 @@ for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own h
     gateway_api.add_exception_handler(kind, answer_gateway_error)
 
 api = [
-    path("", include(api_urlpatterns)),
-    path("", include("documents.api.urls")),
-    path("", include("chats.api.urls")),
+    *nura.accounts.urls.api_urlpatterns,
+    *documents.urls.api_urlpatterns,
+    *chats.urls.api_urlpatterns,
 ]
 
 SIGN_IN = LoginView.as_view(

@@ -19,8 +19,7 @@ from rag.adapters.openai import OpenAILLM, OpenAIVision
 from rag.config import Endpoint, RagConfig
 from rag.conversation import Conversation, MemoryHistory, PastTurn, Question, RunningSummary
 from rag.events import Event
-from rag.generate.follow_ups import suggest_follow_ups
-from rag.generate.llm import Reviser, Writer
+from rag.generate.llm import Reviser, Writer, suggest_follow_ups
 from rag.memory import summary
 from rag.memory.extract import read_by_model
 from rag.memory.profile import Statement, load_packs
@@ -197,7 +196,7 @@ class Engine:
     ) -> tuple[str, ...]:
         """Questions that may come next, by the light model; none without one.
 
-        See `rag.generate.follow_ups`. Raises `LLMError`.
+        See `rag.generate.llm`. Raises `LLMError`.
         """
         if self.light is None:
             return ()

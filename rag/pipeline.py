@@ -93,7 +93,7 @@ from rag.understand.analysis import (
     describe_scope,
     narrow_store,
 )
-from rag.understand.intents import TEMPLATES
+from rag.understand.kinds import INTENT_TEMPLATES
 from rag.verify import Grounds, summarise_verification, verify_answer
 
 logger = structlog.get_logger()
@@ -419,7 +419,7 @@ class Pipeline:
             seen=tuple(ref.title or ref.source for ref in last.doc_refs) if last else (),
             searched=asked.found is not None,
             persona=question.persona,
-            shape=TEMPLATES[analysis.intent].shape if asked.is_searched else "",
+            shape=INTENT_TEMPLATES[analysis.intent].shape if asked.is_searched else "",
             profile=describe_slots(known, self.packs, asked.language),
             protected=sum(is_protected(slot, self.packs) for slot in known),
             medical=is_medical(_list_read(asked)),

@@ -17,7 +17,7 @@ from benchmarks.quality.gate_cases import FOLDS, Articles, Case, Corpus, Row
 from benchmarks.quality.stand_in import CorpusEmbedder
 from rag.config import RagConfig
 from rag.ports import Embedder
-from rag.retrieve import relevance as gate
+from rag.retrieve import search as gate
 from tests.quality import sets
 
 UNRELATED = 0.05

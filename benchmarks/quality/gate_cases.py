@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from rag import indexing, tokenize
 from rag.ports import Embedder
-from rag.retrieve import relevance as gate
+from rag.retrieve import search as gate
 from rag.retrieve.candidates import MAX_LEG_CANDIDATES, add_closeness
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, Scope, ScopeReason, TextChunk

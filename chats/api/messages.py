@@ -1,4 +1,4 @@
-"""Messages over REST, written and spoken."""
+"""Asking over REST: messages written and spoken, runs of answers, search without a question."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,10 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import re_accepts_gzip
+from django.utils.cache import patch_vary_headers
 from django.utils.translation import get_language
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
@@ -19,24 +22,30 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from chats import access
 from chats.access import get_credential, get_user
 from chats.errors import StillAnswering
-from chats.models import Feedback, KeyScope, Message, Trace
-from chats.runs import reader
+from chats.models import Feedback, KeyScope, Message, Run, Trace
+from chats.runs import log, reader
 from chats.serializers import (
     EditRequest,
     FeedbackRequest,
+    FindQuery,
+    FindResult,
     LanguageModelSerializer,
     MessageSerializer,
     RegenerateRequest,
+    SearchRequest,
+    SearchResultSerializer,
     SendRequest,
     SpeechRequest,
     ToolServerSerializer,
     WholeSourceSerializer,
     to_models_json,
 )
-from chats.services import answer_cache, branches, speech, tools, turn_store, turns
+from chats.services import answer_cache, branches, search, speech, tools, turn_store, turns
 from chats.services.erasure import hide_closed, hide_closed_in_trace
+from chats.services.find import find_everything
 from chats.services.profile import name_used
 from documents.connected.choice import list_allowed_models
 from jobs.fairness import leave_place
@@ -261,3 +270,97 @@ class SpeechView(APIView):
             message.content, voice=wanted["voice"], form=wanted["format"]
         )
         return HttpResponse(sound.data, content_type=sound.content_type)
+
+
+class SearchView(APIView):
+    """`POST /search`: reads only."""
+
+    change_scope = KeyScope.READ
+
+    @extend_schema(request=SearchRequest, responses=SearchResultSerializer)
+    def post(self, request: Request) -> Response:
+        """Passages for a query, with the plan, the gate's verdict and the time of each step."""
+        serializer = SearchRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        found = search.search(user=get_user(request), **dict(serializer.validated_data))
+        return Response(found)
+
+
+class FindView(APIView):
+    """`GET /find`: reads only."""
+
+    @extend_schema(parameters=[FindQuery], responses=FindResult)
+    def get(self, request: Request) -> Response:
+        """Where words stand: titles and messages of chats, names and texts of documents."""
+        asked = FindQuery(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        query = asked.validated_data["q"]
+        return Response(find_everything(user=get_user(request), query=query))
+
+
+class EventStreamRenderer(BaseRenderer):
+    """Lets clients ask for `text/event-stream`; errors before the stream are JSON all the same."""
+
+    media_type = "text/event-stream"
+    format = "sse"
+    charset = None
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        """Errors only: the stream itself does not pass through here."""
+        return JSONRenderer().render(data)
+
+
+class RunEventsView(APIView):
+    """The events of a run."""
+
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("Last-Event-ID", int, OpenApiParameter.HEADER),
+            OpenApiParameter("after_seq", int, description="Where the header cannot be set"),
+        ],
+        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
+        """Server-sent events from the last one seen.
+
+        `id` is `seq`, `data` the socket's envelope.
+        """
+        run = get_object_or_404(
+            Run.objects.visible_to(get_user(request)).select_related("message"),
+            pk=run_id,
+        )
+        sent = reader.stream_server_events(run.message.chat_id, run_id, _after(request))
+        events = access.stream_while_held(get_credential(request), sent)
+        packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
+        response = StreamingHttpResponse(
+            reader.compress_stream(events) if packs else events,
+            content_type="text/event-stream; charset=utf-8",
+        )
+        if packs:
+            response["Content-Encoding"] = "gzip"
+        patch_vary_headers(response, ("Accept-Encoding",))
+        response["Cache-Control"] = "no-cache, no-transform"
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _after(request: Request) -> int:
+    value = request.headers.get("Last-Event-ID") or request.query_params.get("after_seq") or "0"
+    if not value.isascii() or not value.isdigit() or len(value) > 12:
+        raise serializers.ValidationError({"after_seq": ["expected a whole number"]})
+    return int(value)
+
+
+class RunStopView(APIView):
+    """Stopping a run."""
+
+    change_scope = KeyScope.ASK
+
+    @extend_schema(request=None, responses={202: None})
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
+        run = get_object_or_404(Run.objects.owned_by(get_user(request)), pk=run_id)
+        log.request_stop(run.pk)
+        return Response(status=status.HTTP_202_ACCEPTED)

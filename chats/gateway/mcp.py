@@ -20,7 +20,6 @@ from pydantic import BaseModel, Field
 from rest_framework.exceptions import APIException
 
 from chats.access import Credential
-from chats.calls import in_database
 from chats.errors import RateLimited, ScopeMissing
 from chats.gateway import completions, streaming
 from chats.gateway.completions import Opened
@@ -34,6 +33,7 @@ from documents.connected.choice import find_allowed_model
 from documents.errors import PageNotFound, explain_code
 from documents.models import Document, Library
 from jobs import limiter
+from jobs.connections import in_database
 from rag.errors import NuraError
 from rag.types import StrategyName
 

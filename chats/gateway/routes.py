@@ -12,13 +12,13 @@ from ninja import Router
 from rest_framework.exceptions import MethodNotAllowed
 
 from chats.access import Credential
-from chats.calls import in_database
 from chats.errors import RateLimited
 from chats.gateway import catalogue, completions, streaming, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
 from chats.runs import dispatch, log
 from jobs import limiter
+from jobs.connections import in_database
 from jobs.fairness import leave_place
 
 router = Router()

@@ -16,12 +16,12 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from chats import access
 from chats.access import Credential
-from chats.calls import in_database
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import Failed, Reply
 from chats.runs import log
 from chats.runs.log import RunEvent
+from jobs.connections import in_database
 
 logger = structlog.get_logger()
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from chats.calls import in_database
 from chats.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
 from chats.gateway.catalogue import EVERYTHING
 from chats.gateway.schemas import EmbeddingsRequest, drop_unstorable
 from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
+from jobs.connections import in_database
 from jobs.fairness import FairPlaces, get_owner
 from rag.context.tokens import get_counter
 from rag.factory import get_embedding_model_name, get_engine

@@ -10,10 +10,10 @@ from chats.models.message import (
     Feedback,
     Message,
     MessageDocument,
+    Run,
     Trace,
 )
 from chats.models.profile import ProfileChoice, ProfileSlot
-from chats.models.run import Run
 from chats.models.sharing import ChatShare
 from chats.models.tool import ToolServer
 from chats.models.turn import Turn

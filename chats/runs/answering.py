@@ -23,7 +23,6 @@ from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
 from chats import access
-from chats.calls import in_database
 from chats.errors import RunLost
 from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
 from chats.models import Assistant, Feedback, Message, Run, Turn
@@ -46,6 +45,7 @@ from documents.libraries import list_unreadable
 from documents.models import Document
 from documents.search.store import ScopedStore
 from documents.spaces import SpaceInUse
+from jobs.connections import in_database
 from jobs.heartbeat import Heartbeat
 from jobs.lease import Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig

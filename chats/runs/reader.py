@@ -19,13 +19,13 @@ import structlog
 from django.db import Error as DatabaseError
 from redis.exceptions import RedisError
 
-from chats.calls import in_database
 from chats.models import Message, Run
 from chats.runs import log
 from chats.runs.log import RunEvent
 from chats.serializers import started_data, terminal_event
 from jobs import connections
 from jobs.background import LoopTask
+from jobs.connections import in_database
 
 logger = structlog.get_logger()
 

@@ -5,7 +5,9 @@ to a log that a web process reads while it is written, and that is gone soon aft
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
@@ -16,10 +18,10 @@ from django.contrib.auth.models import User
 from django.utils.translation import override
 
 from chats import access
-from chats.calls import in_database
 from chats.errors import NotFound, explain_notice
-from chats.gateway import jobs, vectors
+from chats.gateway import vectors
 from chats.history import read_conversation
+from chats.models.chat import TITLE_CHARACTERS
 from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json
@@ -32,12 +34,84 @@ from documents.connected.choice import choose_config
 from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
+from jobs.connections import in_database
 from rag.config import RagConfig
 from rag.conversation import MemoryHistory, Persona, Question, Sampling
 from rag.errors import NuraError
-from rag.events import Delta, Finished, Reasoning, Replaced
-from rag.factory import get_engine
-from rag.types import Scope, ScopeReason
+from rag.events import ANSWER_CUT, Delta, Finished, Reasoning, Replaced
+from rag.factory import Engine, get_engine
+from rag.ports import LLM, GenerationOptions, Usage
+from rag.types import HistoryMessage, Scope, ScopeReason, Speaker
+
+_FIRST_SAID = re.compile(r"^(?:#+ *)?USER:\s*(.+)$", re.MULTILINE | re.IGNORECASE)
+_NOTHING_TO_SAY: Mapping[str, dict[str, Any]] = {
+    "tags_generation": {"tags": []},
+    "follow_up_generation": {"follow_ups": []},
+    "query_generation": {"queries": []},
+    "autocomplete_generation": {"text": ""},
+    "image_prompt_generation": {"prompt": ""},
+}
+"""What clients take for "nothing to say", by job."""
+
+
+async def do_odd_job(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict[str, Any]:
+    """Do a job by the light model, else by the main one, else as far as it goes without.
+
+    Raises `LLMError`.
+    """
+    used = await in_database(spaces.get_space_in_use)
+    asked = [HistoryMessage(Speaker(one["role"]), one["content"]) for one in request["messages"]]
+    llm = _choose_job_model(get_engine(used.config))
+    if llm is None:
+        text = answer_without_model(request["job"], asked)
+        say(log.DELTA, {"text": text})
+        return {"message": {"content": text}}
+    wished = Sampling.from_stored(request["sampling"])
+    usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
+    message = await _ask_model(llm, asked, usual.with_sampling(wished), say)
+    await in_database(add_tokens, request["user_id"], message["usage"])
+    return {"message": message}
+
+
+async def _ask_model(
+    llm: LLM,
+    turns: Sequence[HistoryMessage],
+    options: GenerationOptions,
+    say: Callable[[str, Any], None],
+) -> dict[str, Any]:
+    said: list[str] = []
+    usage: Usage | None = None
+    cut = False
+    async with aclosing(llm.stream(turns, options)) as pieces:
+        async for piece in pieces:
+            usage = piece.usage or usage
+            cut = cut or piece.finish_reason == "length"
+            if piece.text:
+                said.append(piece.text)
+                say(log.DELTA, {"text": piece.text})
+    return {
+        "content": "".join(said),
+        "usage": asdict(usage) if usage else None,
+        "notices": [{"code": ANSWER_CUT, "detail": explain_notice(ANSWER_CUT)}] if cut else [],
+    }
+
+
+def _choose_job_model(made: Engine) -> LLM | None:
+    if made.light:
+        return made.light.llm
+    writer = made.pipeline.writer
+    return writer.llm if writer else None
+
+
+def answer_without_model(job: str, messages: Sequence[HistoryMessage]) -> str:
+    """A reply without a model: the first question as a title, and nothing for all else."""
+    if job != "title_generation":
+        return json.dumps(_NOTHING_TO_SAY[job]) if job in _NOTHING_TO_SAY else ""
+    told = next((m.content for m in reversed(messages) if m.role == Speaker.USER), "")
+    found = _FIRST_SAID.search(told)
+    title = (found[1] if found else told).strip()[:TITLE_CHARACTERS]
+    return json.dumps({"title": " ".join(title.split())}, ensure_ascii=False)
+
 
 logger = structlog.get_logger()
 
@@ -194,7 +268,7 @@ async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:
 
 WORK: Mapping[str, Callable[[dict[str, Any], Say], Awaitable[dict[str, Any]]]] = {
     "question": _answer_question,
-    "job": jobs.work,
+    "job": do_odd_job,
     "embed": vectors.work,
     "search": _search,
 }

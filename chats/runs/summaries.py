@@ -17,16 +17,22 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from chats.calls import in_database
 from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Message
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
 from chats.services.profile import find_unread, keep_read, note_turn
 from documents import notices, spaces
+from jobs.connections import in_database
 from jobs.heartbeat import Heartbeat
-from jobs.lease import RELEASED, Lease, claim_job, release_lease
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from jobs.lease import (
+    RELEASED,
+    Lease,
+    announce_unclaimed_jobs,
+    claim_job,
+    reap_lost_jobs,
+    release_lease,
+)
 from rag.config import RagConfig
 from rag.conversation import PastTurn, RunningSummary
 from rag.errors import LLMError

@@ -22,7 +22,6 @@ from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
 
 from chats import access
-from chats.calls import in_database
 from chats.models import Run
 from chats.runs import answering, stateless, summaries
 from chats.runs.answering import ClaimedRun
@@ -37,9 +36,10 @@ from chats.runs.dispatch import (
 )
 from documents.tasks import sweep_ingests
 from jobs.background import LoopTask, stop_loop_tasks
+from jobs.connections import in_database
 from jobs.fairness import NOBODY, FairThreads, working_for
+from jobs.lease import announce_unclaimed_jobs, is_due, reap_lost_jobs
 from jobs.queue import WorkMessage
-from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
 
 logger = structlog.get_logger()
 

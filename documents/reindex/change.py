@@ -26,12 +26,13 @@ from jobs.lease import (
     RELEASED,
     Lease,
     LeaseLostError,
+    announce_unclaimed_jobs,
     claim_job,
     jobs_at_work,
+    reap_lost_jobs,
     release_lease,
     renew_lease,
 )
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import get_embedding_model_name, make_embedder
 from rag.ports import Embedder

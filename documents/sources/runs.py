@@ -29,12 +29,13 @@ from jobs.lease import (
     RELEASED,
     Lease,
     LeaseLostError,
+    announce_unclaimed_jobs,
     claim_next_jobs,
     jobs_at_work,
+    reap_lost_jobs,
     release_lease,
 )
 from jobs.queue import new_task_id, send_task
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

@@ -15,9 +15,9 @@ from rest_framework.request import Request
 
 from chats import access
 from chats.access import Holder
-from chats.calls import in_database
 from chats.models import KeyScope
 from chats.models.key import list_scopes
+from jobs.connections import in_database
 from rag.errors import NuraError
 
 

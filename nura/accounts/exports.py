@@ -34,9 +34,8 @@ from documents.api.transfers import read_blocks
 from documents.audit import Action, record_event
 from documents.models import Document
 from jobs.heartbeat import Heartbeat
-from jobs.lease import RELEASED, Lease, claim_job
+from jobs.lease import RELEASED, Lease, announce_unclaimed_jobs, claim_job, reap_lost_jobs
 from jobs.queue import new_task_id, send_task
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from nura.accounts.models import DataExport
 from nura.accounts.preferences import get_preferences
 

@@ -32,9 +32,8 @@ from chats.services.imports import OUR_CHATS, ForeignChat, ForeignMessage, impor
 from documents.parsers.archive import Archive
 from documents.parsers.base import MEGABYTE, Limits
 from jobs.heartbeat import Heartbeat, HeldLease
-from jobs.lease import RELEASED, Lease, claim_job
+from jobs.lease import RELEASED, Lease, announce_unclaimed_jobs, claim_job, reap_lost_jobs
 from jobs.queue import new_task_id, send_task
-from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from nura.accounts import exports
 from nura.accounts.models import DataImport
 from nura.accounts.preferences import get_preferences

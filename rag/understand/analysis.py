@@ -24,7 +24,7 @@ from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import Intent, QuestionType, Scope, ScopeReason, Topic
-from rag.understand import followup, intents, kinds, model, references
+from rag.understand import followup, kinds, model, references
 from rag.understand.filters import find_names
 from rag.understand.followup import Said, Word
 from rag.understand.kinds import Spoken, read_message
@@ -83,7 +83,7 @@ class QuestionAnalysis:
     below 1, other words for what is asked. `own_words` (empty: `standalone`) are embedded, and
     beside them with `background_weight` the `background`, which was said before.
 
-    `intent` is how it is to be answered, `intent_by` what decided that: see `intents.find_intent`.
+    `intent` is how it is to be answered, `intent_by` what decided that: see `kinds.find_intent`.
 
     `failed` is the error code of a model that was asked in vain.
     """
@@ -108,7 +108,7 @@ class QuestionAnalysis:
     background: str = ""
     background_weight: float = 0.0
     intent: Intent = Intent.LOOKUP
-    intent_by: str = intents.USUAL
+    intent_by: str = kinds.USUAL
     failed: str = ""
 
     @property
@@ -169,7 +169,7 @@ def analyse_by_rules(
 
 def _with_intent(judged: QuestionAnalysis, question: Question) -> QuestionAnalysis:
     usual = question.persona.intent if question.persona else None
-    intent, by = intents.find_intent(read_message(judged.text), usual)
+    intent, by = kinds.find_intent(read_message(judged.text), usual)
     return replace(judged, intent=intent, intent_by=by)
 
 

@@ -1,12 +1,13 @@
-"""What kind of message it is, by its words.
+"""What kind of message it is, and how it is to be answered, by its words.
 
 Small talk, a comparison, a question on several documents or on whole ones, a wish to begin anew, a
-look-up or mere talk. The patterns stand in `rag/lexicon/kinds.toml`.
+look-up or mere talk (`rag/lexicon/kinds.toml`); an answer in the shape of its intent
+(`rag/lexicon/intents.toml`), else as its assistant is set up.
 """
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag import tokenize
@@ -14,7 +15,7 @@ from rag.config import MemoryRules
 from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
-from rag.types import QuestionType, Scope, ScopeReason
+from rag.types import Intent, QuestionType, Scope, ScopeReason
 
 _IS = load_patterns("kinds")
 MAX_MESSAGE_CHARACTERS = 2000
@@ -263,3 +264,41 @@ def load_comparing_terms() -> frozenset[str]:
     return frozenset(
         term for phrase in load_phrases("compare") for term in tokenize.count_terms(phrase)
     )
+
+
+_ASKS_FOR = load_patterns("intents")
+BY_WORDS, BY_ASSISTANT, USUAL = "words", "assistant", "usual"
+"""What decided: the question's words, its assistant, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntentTemplate:
+    """How a question with an intent is looked up and answered.
+
+    `passages`: so many times as many as usual. `shape` names the prompt that the answer follows;
+    empty: none.
+    """
+
+    passages: float = 1.0
+    is_multi_document: bool = False
+    shape: str = ""
+
+
+# All search by fusion, which was never worse than one leg (docs/notes/retrieval.md).
+INTENT_TEMPLATES: Mapping[Intent, IntentTemplate] = {
+    Intent.LOOKUP: IntentTemplate(),
+    Intent.COMPARE: IntentTemplate(2.0, is_multi_document=True, shape="shape_compare"),
+    Intent.SUMMARY: IntentTemplate(1.5, shape="shape_summary"),
+    Intent.PROCEDURE: IntentTemplate(1.5, shape="shape_procedure"),
+    Intent.TABLE: IntentTemplate(2.0, is_multi_document=True, shape="shape_table"),
+}
+
+
+def find_intent(said: Spoken, usual: Intent | None = None) -> tuple[Intent, str]:
+    """The intent of a message, and what decided it; `usual` is that of its assistant."""
+    for intent in (Intent.TABLE, Intent.SUMMARY, Intent.PROCEDURE):
+        if _ASKS_FOR[intent.value].search(said.text):
+            return intent, BY_WORDS
+    if is_comparison(said):
+        return Intent.COMPARE, BY_WORDS
+    return (Intent.LOOKUP, USUAL) if usual is None else (usual, BY_ASSISTANT)

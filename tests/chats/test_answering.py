@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from chats.calls import in_database
 from chats.errors import RunLost
 from chats.models import Message, Run, Trace, Turn
 from chats.runs import answering, log
@@ -18,6 +17,7 @@ from chats.runs.writer import RunWriter
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
 from jobs import connections
+from jobs.connections import in_database
 from jobs.lease import claim_job
 from rag.errors import LLMInterrupted, LLMUnauthorized
 from rag.pages import Box

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import transaction
 
-from chats.calls import released
 from chats.errors import NotFound
 from chats.models import Chat
 from chats.services.chats import create_chat, delete_chat, update_chat
+from jobs.connections import released
 from tests.chats.conftest import make_document
 from tests.locks import has_waiting
 from tests.support import wait_until

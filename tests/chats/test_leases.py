@@ -7,12 +7,12 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from chats.calls import released
 from chats.models import Message, Run
 from chats.runs import answering, log
 from chats.runs.worker import reap_runs
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn, open_turn
+from jobs.connections import released
 from jobs.lease import claim_job
 from tests.locks import has_waiting
 from tests.support import wait_until

@@ -16,10 +16,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from chats import access
-from chats.calls import in_database
 from chats.models import Chat, Message, Run
 from chats.services.turns import open_turn
 from documents import notices
+from jobs.connections import in_database
 from nura.accounts import services
 from tests.servers import asgi
 

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, transaction
 
-from chats.calls import released
 from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
 from documents.reindex import renewal
 from documents.search.store import ScopedStore
+from jobs.connections import released
 from nura.management.commands import doctor
 from rag import tokenize
 from rag.indexing import TERMS_VERSION

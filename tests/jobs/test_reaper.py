@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from redis.exceptions import ConnectionError as RedisGone
 
-from jobs import connections, reaper
+from jobs import connections, lease
 from jobs.heartbeat import Heartbeat
 from jobs.lease import RELEASED, LeaseLostError, claim_job
 from tests.jobs.conftest import Errand
@@ -28,7 +28,7 @@ def reap(told, **ways):
     def give_up(lease):
         lease.rows().update(ended=True, place="given up", **RELEASED)
 
-    return reaper.reap_lost_jobs(Errand, announce=told.append, give_up=give_up, **ways)
+    return lease.reap_lost_jobs(Errand, announce=told.append, give_up=give_up, **ways)
 
 
 def test_a_lost_job_is_handed_on_until_it_had_its_attempts(errands, told):
@@ -75,7 +75,7 @@ def test_workers_are_told_again_of_what_nobody_took(errands, told):
     errands.create(**resting)
 
     def announce():
-        return reaper.announce_unclaimed_jobs(
+        return lease.announce_unclaimed_jobs(
             Errand, announce=told.append, patience=timedelta(seconds=30)
         )
 
@@ -85,8 +85,8 @@ def test_workers_are_told_again_of_what_nobody_took(errands, told):
 
 def test_one_of_several_processes_does_what_is_due(db):
     connections.sync().flushdb()
-    assert reaper.is_due("errands", 60)
-    assert not reaper.is_due("errands", 60)
+    assert lease.is_due("errands", 60)
+    assert not lease.is_due("errands", 60)
 
 
 def test_what_is_due_is_done_by_each_while_redis_is_away(monkeypatch):
@@ -95,8 +95,8 @@ def test_what_is_due_is_done_by_each_while_redis_is_away(monkeypatch):
             raise RedisGone
 
     monkeypatch.setattr(connections, "sync", Away)
-    assert reaper.is_due("errands", 60)
-    assert reaper.is_due("errands", 60)
+    assert lease.is_due("errands", 60)
+    assert lease.is_due("errands", 60)
 
 
 def test_a_heartbeat_renews_all_leases_and_tells_of_a_lost_one(errands):

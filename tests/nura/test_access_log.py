@@ -14,8 +14,8 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 import nura.asgi  # noqa: F401 - sets up logging anew when it is first imported
-from chats.calls import in_database
 from documents.services import upload_document
+from jobs.connections import in_database
 from nura import logs
 from nura.accounts import services
 from tests.chats.test_socket import hear, say, socket

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rag.adapters.light import BadReply, Light
-from rag.generate.follow_ups import MAX_FOLLOW_UP_CHARACTERS, suggest_follow_ups
+from rag.generate.llm import MAX_FOLLOW_UP_CHARACTERS, suggest_follow_ups
 from rag.ports import Piece
 from tests.rag.worlds import ScriptedLLM
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.config import RagConfig
-from rag.retrieve import relevance as gate
+from rag.retrieve import search as gate
 from rag.types import Hit, Passage, Scope, ScopeReason
 from tests.rag.worlds import Library, engine
 

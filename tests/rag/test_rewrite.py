@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import Conversation, Memory, PastTurn, Remembered
-from rag.retrieve import relevance as gate
+from rag.retrieve import search as gate
 from rag.retrieve.search import Wishes, make_plan
 from rag.types import QuestionType, Scope, ScopeReason
 from rag.understand import analysis

@@ -1,12 +1,17 @@
 """`manage.py ask [--user NAME] [--chat ID] [--json] [--tts] ["question"]`.
 
 A question at a terminal is asked like any other, and answered here when no worker takes it up.
+Spoken (`--tts`) it is by the speech endpoint, else by espeak-ng where that is there.
 """
 
 import asyncio
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,18 +20,79 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from chats import player
-from chats.calls import in_database
 from chats.errors import InvalidFrame
 from chats.models import Chat, Run
 from chats.runs import log, reader
 from chats.runs.answering import answer_run
 from chats.runs.log import RunEvent
 from chats.serializers import SendRequest
-from chats.services import turns
+from chats.services import speech, turns
 from chats.services.search import preview_prompt
+from chats.services.speech import split_text, to_speech_text
 from documents.errors import explain_code
+from jobs.connections import in_database
 from rag.errors import NuraError
+from rag.tokenize.text import choose_reply_language
+
+PLAYER_SECONDS = 120
+PLAYERS = (
+    ("paplay",),
+    ("aplay", "-q"),
+    ("afplay",),
+    ("ffplay", "-nodisp", "-autoexit", "-loglevel", "quiet"),
+)
+
+
+class CannotSpeak(Exception):
+    """Nothing was spoken; the text says why, and what would help."""
+
+
+def speak_answer(text: str) -> str:
+    """Speak an answer; where it was written to when nothing here can play it, else empty.
+
+    Raises `CannotSpeak`.
+    """
+    words = to_speech_text(text)
+    if not words:
+        return ""
+    if speech.is_speech_configured():
+        try:
+            pieces = split_text(words, speech.MAX_PIECE_CHARACTERS)
+            sounds = (speech.request_speech(piece) for piece in pieces)
+            return " ".join(filter(None, map(_play_sound, sounds)))
+        except speech.SpeechFailed as error:
+            raise CannotSpeak(str(error)) from error
+    if program := shutil.which("espeak-ng"):
+        _run_player([program, "-v", choose_reply_language(words), "--stdin"], words.encode())
+        return ""
+    raise CannotSpeak("set NURA_TTS_BASE_URL and NURA_TTS_MODEL, or install espeak-ng")
+
+
+def _play_sound(sound: speech.Sound) -> str:
+    with tempfile.NamedTemporaryFile(prefix="nura-", suffix=".wav", delete=False) as file:
+        file.write(sound.data)
+    for name, *options in PLAYERS:
+        if program := shutil.which(name):
+            try:
+                _run_player([program, *options, file.name])
+            finally:
+                Path(file.name).unlink()
+            return ""
+    return file.name
+
+
+def _run_player(command: list[str], given: bytes = b"") -> None:
+    try:
+        subprocess.run(
+            command,
+            input=given,
+            capture_output=True,
+            check=True,
+            timeout=PLAYER_SECONDS + len(given),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotSpeak(f"{Path(command[0]).name} failed: {error}") from error
+
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -191,9 +257,9 @@ class Command(BaseCommand):
     def _speak(self, text: str) -> None:
         """An answer that cannot be spoken has been answered all the same."""
         try:
-            if written := player.say(text):
+            if written := speak_answer(text):
                 self.stderr.write(f"--tts: no player here; the sound is in {written}")
-        except player.CannotSpeak as error:
+        except CannotSpeak as error:
             self.stderr.write(f"--tts: {error}")
 
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
-from nura.audit_export import trim_log
+from documents.audit import trim_log
 
 
 class Command(BaseCommand):

@@ -8,11 +8,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.signals import pre_delete
 
-from chats.calls import released
 from chats.models import Chat, Run
 from chats.services.chats import create_chat
 from chats.services.turns import close_turn, open_turn
 from documents.models import Document
+from jobs.connections import released
 from jobs.lease import claim_job
 from nura.accounts.deletion import delete_account
 from tests.chats.conftest import make_document
