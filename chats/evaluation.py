@@ -27,10 +27,9 @@ from chats.serializers import to_sources_json
 from chats.services import turn_store
 from chats.services.turn_store import Outcome
 from chats.services.turns import clean
-from chats.stores import ReleasingStore
 from documents import spaces
 from documents.models import Document
-from documents.search.store import ScopedStore
+from documents.search.store import ReleasingStore, ScopedStore
 from jobs.connections import in_database
 from rag.config import RagConfig
 from rag.conversation import (

@@ -14,7 +14,7 @@ from django.utils.translation import get_language
 from chats.models import Chat, Message, Trace
 from chats.models import Turn as Row
 from chats.services.erasure import hide_closed_in_turns
-from chats.services.profile import describe_used_slots
+from chats.services.memory import describe_used_slots
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
 from jobs.connections import released
@@ -31,7 +31,7 @@ from rag.conversation import (
     number_documents,
     to_conversation,
 )
-from rag.memory.window import open_window
+from rag.memory.summary import open_window
 from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
 

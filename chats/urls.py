@@ -6,6 +6,12 @@ from rest_framework.routers import SimpleRouter
 from chats import team, views
 from chats.api.assistants import AssistantViewSet, PromptViewSet
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
+from chats.api.memory import (
+    ProfileConfirmView,
+    ProfileExportView,
+    ProfileSlotView,
+    ProfileView,
+)
 from chats.api.messages import (
     FindView,
     MessageViewSet,
@@ -15,12 +21,6 @@ from chats.api.messages import (
     SearchView,
     SpeechView,
     ToolsView,
-)
-from chats.api.profile import (
-    ProfileConfirmView,
-    ProfileExportView,
-    ProfileSlotView,
-    ProfileView,
 )
 from chats.api.sharing import ChatShareView, SharedViewSet, ShareViewSet
 from chats.api.turns import ContextView, MemoryView, TurnDocumentsView, TurnsView, TurnView

@@ -34,7 +34,7 @@ from documents.models import (
 )
 from documents.parsers import formats
 from documents.representation import inspect_document
-from documents.search.text import cut_excerpt, find_passages, list_marked_words
+from documents.search.excerpts import cut_excerpt, find_passages, list_marked_words
 from rag.pages import Kind
 from rag.types import Passage
 

@@ -66,7 +66,6 @@ from nura.administration import (  # noqa: F401 - they register their pages
     operations,
     overview,
     quality,
-    queue,
     record,
 )
 from nura.housekeeping import OVERDUE

@@ -56,7 +56,7 @@ from rag.memory.profile import (
     write_caution,
 )
 from rag.memory.recall import LookBack, LookedBack, is_recalling
-from rag.memory.window import Window, open_window, show_last_turn_whole
+from rag.memory.summary import Window, open_window, show_last_turn_whole
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
 from rag.retrieve.evidence import (
     STRONG_RELEVANCE,

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from chats.access import get_user
 from chats.history import Branch, describe_context, describe_memory
 from chats.models import Chat, KeyScope, Message, Turn
-from chats.models.turn import TurnQuerySet
+from chats.models.memory import TurnQuerySet
 from chats.serializers import (
     BranchRequest,
     ContextChange,

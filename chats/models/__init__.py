@@ -3,6 +3,7 @@
 from chats.models.assistant import Assistant, Prompt
 from chats.models.chat import Category, Chat, ChatDocument
 from chats.models.key import KeyDetails, KeyScope
+from chats.models.memory import ProfileChoice, ProfileSlot, Turn
 from chats.models.message import (
     CachedAnswer,
     DailyMessages,
@@ -13,10 +14,8 @@ from chats.models.message import (
     Run,
     Trace,
 )
-from chats.models.profile import ProfileChoice, ProfileSlot
 from chats.models.sharing import ChatShare
 from chats.models.tool import ToolServer
-from chats.models.turn import Turn
 
 __all__ = [
     "Assistant",

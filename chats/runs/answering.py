@@ -35,15 +35,14 @@ from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services import answer_cache, tools
 from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.assistants import to_persona
-from chats.services.profile import load_profiles, note_turn
+from chats.services.memory import load_profiles, note_turn
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
-from chats.stores import ReleasingStore
 from documents import spaces
 from documents.connected.choice import ModelNotAllowed, choose_config
 from documents.libraries import list_unreadable
 from documents.models import Document
-from documents.search.store import ScopedStore
+from documents.search.store import ReleasingStore, ScopedStore
 from documents.spaces import SpaceInUse
 from jobs.connections import in_database
 from jobs.heartbeat import Heartbeat

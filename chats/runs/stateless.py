@@ -28,12 +28,11 @@ from chats.serializers import to_sources_json
 from chats.services import search
 from chats.services.assistants import find_assistant, to_persona
 from chats.services.chats import add_tokens
-from chats.stores import ReleasingStore
 from documents import spaces
 from documents.connected.choice import choose_config
 from documents.errors import explain_code
 from documents.models import Document
-from documents.search.store import ScopedStore
+from documents.search.store import ReleasingStore, ScopedStore
 from jobs.connections import in_database
 from rag.config import RagConfig
 from rag.conversation import MemoryHistory, Persona, Question, Sampling

@@ -21,7 +21,7 @@ from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Message
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
-from chats.services.profile import find_unread, keep_read, note_turn
+from chats.services.memory import find_unread, keep_read, note_turn
 from documents import notices, spaces
 from jobs.connections import in_database
 from jobs.heartbeat import Heartbeat

@@ -30,7 +30,7 @@ from redis.exceptions import RedisError
 from chats.models import Chat, Message, Run, Trace, Turn
 from chats.runs import log
 from chats.services import turn_store
-from chats.services.profile import forget_source_chats
+from chats.services.memory import forget_source_chats
 from chats.services.turn_store import Outcome
 from documents import deletions
 from documents.libraries import list_unreadable

@@ -12,12 +12,12 @@ from django.contrib.auth.models import User
 
 from chats.models import Chat, Message, Turn
 from chats.models.chat import to_text_filter
-from chats.models.turn import TurnQuerySet
+from chats.models.memory import TurnQuerySet
 from chats.serializers import to_time_json
 from chats.services.erasure import hide_closed, hide_closed_in_turns, note_closed
 from documents.models import Document
-from documents.search import text
-from documents.search.text import MarkedExcerpt, cut_excerpt
+from documents.search import excerpts
+from documents.search.excerpts import MarkedExcerpt, cut_excerpt
 from rag.generate.markdown import to_plain_text
 
 BEGINNING_CHARACTERS = 240
@@ -28,7 +28,7 @@ MAX_CHATS, MAX_MESSAGES, MAX_DOCUMENTS, MAX_PASSAGES = 6, 8, 6, 6
 def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]]:
     """Chats, messages, documents and passages of the user that hold all words of the query."""
     query = unicodedata.normalize("NFC", query)
-    words = text.split_words(query)
+    words = excerpts.split_words(query)
     documents = Document.objects.visible_to(user)
     return {
         "chats": [
@@ -46,7 +46,7 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
 
 def find_turns(turns: TurnQuerySet, query: str) -> TurnQuerySet:
     """The turns whose question, answer or summary hold each word of a search, the latest first."""
-    for word in text.split_words(unicodedata.normalize("NFC", query)):
+    for word in excerpts.split_words(unicodedata.normalize("NFC", query)):
         turns = turns.matching(word)
     return turns.order_by("-number")
 
@@ -63,13 +63,13 @@ class DescribedTurn:
 
 def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
     """The turns with what was looked for marked in them; without a search their beginnings."""
-    words = text.split_words(unicodedata.normalize("NFC", query))
+    words = excerpts.split_words(unicodedata.normalize("NFC", query))
     rows = list(turns)
     shown = hide_closed_in_turns(rows, user_id=rows[0].chat.owner_id) if rows else []
     return [
         DescribedTurn(
             turn,
-            MarkedExcerpt(turn.user_text, text.find_hits(turn.user_text, words)).split(),
+            MarkedExcerpt(turn.user_text, excerpts.find_hits(turn.user_text, words)).split(),
             _cut(turn.assistant_text, words),
             _cut(turn.summary, words),
         )
@@ -121,7 +121,7 @@ def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
 
 def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
     ids = documents.searchable().values_list("pk", flat=True)
-    marked = text.list_marked_words(query)
+    marked = excerpts.list_marked_words(query)
     return [
         {
             "document_id": str(passage.document_id),
@@ -131,10 +131,10 @@ def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
             "section": passage.section,
             **asdict(cut_excerpt(passage.text, marked)),
         }
-        for passage in text.find_passages(ids, query, MAX_PASSAGES)
+        for passage in excerpts.find_passages(ids, query, MAX_PASSAGES)
     ]
 
 
 def _mark_whole(name: str, words: list[str]) -> dict[str, Any]:
     """A short text that is shown whole."""
-    return asdict(MarkedExcerpt(name, text.find_hits(name, words)))
+    return asdict(MarkedExcerpt(name, excerpts.find_hits(name, words)))

@@ -29,7 +29,7 @@ from chats.models import Chat, Message, Turn
 from chats.services.assistants import export_assistants, export_prompts
 from chats.services.erasure import hide_closed, note_closed
 from chats.services.export import export_markdown, to_one_line
-from chats.services.profile import describe_profile
+from chats.services.memory import describe_profile
 from documents.api.transfers import read_blocks
 from documents.audit import Action, record_event
 from documents.models import Document

@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from chats.models import ProfileSlot
-from chats.services import profile
+from chats.services import memory as remembered
 from nura.accounts.sections import render_section
 from rag.memory.profile import Effect, Packs, SlotStatus
 
@@ -50,8 +50,8 @@ class EditForm(forms.Form):
 def memory(request: HttpRequest) -> HttpResponse:
     """All that is remembered, proposals first."""
     user = cast("User", request.user)
-    packs = profile.get_packs()
-    slots = list(profile.list_slots(user).select_related("message", "replaces"))
+    packs = remembered.get_packs()
+    slots = list(remembered.list_slots(user).select_related("message", "replaces"))
     told = [_describe(slot, packs) for slot in slots]
     known = [one for one in told if one["slot"].status != SlotStatus.PROPOSED]
     context = {
@@ -60,7 +60,7 @@ def memory(request: HttpRequest) -> HttpResponse:
             (title, list(rows))
             for title, rows in groupby(known, key=lambda one: cast("str", one["kind_title"]))
         ],
-        "is_on": profile.is_memory_on(user.pk),
+        "is_on": remembered.is_memory_on(user.pk),
         "form": SlotForm(packs=packs),
     }
     return render_section(request, ROUTE, "settings/memory.html", context)
@@ -88,9 +88,9 @@ def _language() -> str:
 @require_POST
 def add_memory(request: HttpRequest) -> HttpResponse:
     """Keep something that the user wrote."""
-    form = SlotForm(request.POST, packs=profile.get_packs())
+    form = SlotForm(request.POST, packs=remembered.get_packs())
     if form.is_valid():
-        profile.add_slot(owner=cast("User", request.user), **form.cleaned_data)
+        remembered.add_slot(owner=cast("User", request.user), **form.cleaned_data)
         messages.success(request, _("Remembered."))
     else:
         messages.error(request, _("Something is missing. Nothing was changed."))
@@ -106,13 +106,13 @@ def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
     wanted = request.POST.get("do", "")
     form = EditForm(request.POST)
     if wanted in {"yes", "no"}:
-        profile.confirm_slot(slot=slot, accept=wanted == "yes")
+        remembered.confirm_slot(slot=slot, accept=wanted == "yes")
         messages.success(request, _("Thank you. That is settled."))
     elif wanted == "forget":
-        profile.forget_slot(slot=slot)
+        remembered.forget_slot(slot=slot)
         messages.success(request, _("Forgotten."))
     elif wanted == "edit" and form.is_valid():
-        profile.edit_slot(slot=slot, changes=form.cleaned_data)
+        remembered.edit_slot(slot=slot, changes=form.cleaned_data)
         messages.success(request, _("Changed."))
     else:
         messages.error(request, _("Something is missing. Nothing was changed."))
@@ -124,7 +124,7 @@ def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
 def switch_memory(request: HttpRequest) -> HttpResponse:
     """Remember from now on, or no longer."""
     is_on = request.POST.get("enabled") == "true"
-    profile.switch_memory(owner=cast("User", request.user), enabled=is_on)
+    remembered.switch_memory(owner=cast("User", request.user), enabled=is_on)
     messages.success(request, _("Memory is on.") if is_on else _("Memory is off."))
     return redirect(ROUTE)
 
@@ -133,6 +133,6 @@ def switch_memory(request: HttpRequest) -> HttpResponse:
 @require_POST
 def forget_memory(request: HttpRequest) -> HttpResponse:
     """Forget everything."""
-    profile.forget_everything(owner=cast("User", request.user))
+    remembered.forget_everything(owner=cast("User", request.user))
     messages.success(request, _("Everything has been forgotten."))
     return redirect(ROUTE)

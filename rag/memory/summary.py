@@ -1,25 +1,26 @@
-"""What is kept of a turn for later: a line, its terms, its vector, and the running summary.
+"""The window of a conversation that goes into every prompt, and what is kept of the turns before.
 
-No summary may lose medication, allergies, diagnoses; amounts, dates, codes: what a model drops of
-them is put back.
+Of a turn a line, its terms and its vector are kept for later, and the running summary. No summary
+may lose medication, allergies, diagnoses; amounts, dates, codes: what a model drops of them is put
+back.
 """
 
 import asyncio
 import functools
 import itertools
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rag import prompts, tokenize
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import PastTurn, RunningSummary
+from rag.conversation import Conversation, PastTurn, RunningSummary
 from rag.errors import EmbedderFailed, LLMError
 from rag.generate.markdown import to_plain_text
 from rag.lexicon import load_patterns, load_phrases, load_words
-from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
 from rag.replies import get_reply
 from rag.retrieve.candidates import MIN_KNOWN_SHARE
@@ -29,6 +30,97 @@ from rag.tokenize.text import (
     neutralise_text,
     split_sentences,
 )
+from rag.types import HistoryMessage, Speaker
+
+MAX_LINE_CHARACTERS = 160
+"""Of what is told of a turn in one line."""
+MAX_MESSAGE_CHARACTERS = 500
+SLIDE_TURNS = 5
+"""By so many turns at once the window moves on, and so many are folded together: each move costs
+the model's server the beginning of the prompt that it remembers."""
+EXTRACTIVE = "extractive"
+"""Who wrote a summary where no model was asked, or none answered: it is a line each turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The last turns of what the conversation is about now.
+
+    `first` is the number of the first of them, one more than the last turn's where there is none.
+    `folded` tells what came before them, back to the last new start, in the words of `folded_by`;
+    `left` are turns that have left the window and are not folded yet, by number, a line each.
+    """
+
+    messages: tuple[HistoryMessage, ...] = ()
+    first: int = 1
+    folded: str = ""
+    folded_by: str = EXTRACTIVE
+    left: tuple[tuple[int, str], ...] = ()
+
+    def summary(self, without: Collection[int] = ()) -> str:
+        """What came before the window; turns that the prompt holds whole are left out."""
+        lines = self.folded.splitlines()
+        if without and self.folded_by == EXTRACTIVE:  # a model's numbers are those of its own list
+            known = tuple(f"{number}. " for number in without)
+            lines = [line for line in lines if not line.startswith(known)]
+        lines += [f"{number}. {line}" for number, line in self.left if number not in without]
+        return "\n".join(line for line in lines if line.strip())
+
+
+def find_window_start(begins_at: int, total: int, pairs: int) -> int:
+    """The number of the first turn in the window of the question after turn `total`.
+
+    At most `pairs` turns, back to `begins_at`; it stays where it is until it moves on by several.
+    """
+    over = max(0, total - begins_at + 1 - pairs)
+    step = max(1, min(SLIDE_TURNS, pairs))
+    return min(total + 1, begins_at + step * math.ceil(over / step))
+
+
+def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False) -> Window:
+    """At most the last `pairs` turns, each message cut at `MAX_MESSAGE_CHARACTERS`.
+
+    It goes back no further than the last new start, and holds no turn that is folded already.
+    `forgets`: the question itself begins anew.
+    """
+    total = conversation.total
+    begins = total + 1 if forgets else conversation.begins_at
+    running = conversation.summary
+    through = running.through if running and running.through >= begins else begins - 1
+    first = max(through + 1, find_window_start(begins, total, pairs))
+    turns = [turn for turn in conversation.turns if turn.number >= first]
+    between = [turn for turn in conversation.turns if through < turn.number < first]
+    return Window(
+        messages=tuple(
+            HistoryMessage(one.role, one.content[:MAX_MESSAGE_CHARACTERS])
+            for turn in turns
+            for one in turn.messages
+        ),
+        first=first,
+        folded=running.text if running and through >= begins else "",
+        folded_by=running.model if running else EXTRACTIVE,
+        left=tuple(
+            (turn.number, turn.summary or " ".join(turn.user_text.split())[:MAX_LINE_CHARACTERS])
+            for turn in between
+        ),
+    )
+
+
+def show_last_turn_whole(
+    messages: Sequence[HistoryMessage], turn: PastTurn
+) -> tuple[HistoryMessage, ...]:
+    """The messages with their last turn whole: a follow-up leans on all of it."""
+    whole = {Speaker.USER: turn.user_text, Speaker.ASSISTANT: turn.assistant_text}
+    return (
+        *messages[:-2],
+        *(
+            replace(one, content=whole[one.role])
+            if whole[one.role].startswith(one.content)
+            else one
+            for one in messages[-2:]
+        ),
+    )
+
 
 MAX_QUESTION_CHARACTERS = 1000
 """Of a question that are read for a line, a vector, a summary; and ..."""

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from chats.models import CachedAnswer, Chat, Message, Run
 from chats.runs import answering, log
-from chats.services import answer_cache, profile
+from chats.services import answer_cache, memory
 from chats.services.branches import delete_message, rewrite_question
 from chats.services.chats import delete_chats
 from documents import ingest, services, versions
@@ -189,19 +189,19 @@ def test_a_temporary_chat_neither_gets_nor_leaves_an_answer(ask, api):
 
 def test_who_is_remembered_gets_answers_of_his_own(ask, owner):
     ask()
-    slot = profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    slot = memory.add_slot(owner=owner, kind="preference", key="format", value="표로")
     assert not is_kept(ask())
-    profile.forget_slot(slot=slot)
+    memory.forget_slot(slot=slot)
     assert is_kept(ask())
 
 
 def test_a_sentence_that_was_forgotten_takes_the_answers_to_it_along(ask, owner):
     ask()
-    slot = profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    slot = memory.add_slot(owner=owner, kind="preference", key="format", value="표로")
     slot.sentence = ASKED
     slot.save()
     assert CachedAnswer.objects.exists()
-    profile.forget_slot(slot=slot)
+    memory.forget_slot(slot=slot)
     assert not CachedAnswer.objects.exists()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from chats.models import Chat, Trace, Turn
 from chats.runs.summaries import _load_turn, _store_summary, summarise_turn
-from chats.services import profile
+from chats.services import memory
 from jobs.lease import claim_job
 from rag.factory import get_engine
 from tests.chats.conftest import client, make_document
@@ -140,7 +140,7 @@ def test_a_stranger_neither_reads_nor_changes_it(stranger, long):
 
 
 def test_what_is_known_of_the_owner_is_in_play_where_the_chat_uses_it(api, owner):
-    profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    memory.add_slot(owner=owner, kind="preference", key="format", value="표로")
     turn = talk(owner, 1)
     (slot,) = read(api, turn.chat_id)["profile"]
     assert slot["value"] == "표로"

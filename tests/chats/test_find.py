@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from chats.models import Chat, Message
 from documents import spaces
-from documents.search.text import cut_excerpt
+from documents.search.excerpts import cut_excerpt
 from rag import tokenize
 from rag.generate.markdown import to_plain_text
 from rag.pages import Page

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from chats.models import Chat, ProfileSlot, Trace, Turn
 from chats.services import erasure
-from chats.services import profile as services
+from chats.services import memory as services
 from rag.config import Endpoint, ProfileRules
 from tests.chats.conftest import client
 from tests.chats.talking import TRAVEL, Talk, add_document

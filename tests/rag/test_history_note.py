@@ -9,6 +9,7 @@ from rag.config import ContextRules
 from rag.conversation import DocRef, PastTurn, RunningSummary
 from rag.errors import LLMUnreachable
 from rag.memory.summary import (
+    EXTRACTIVE,
     MAX_PROTECTED_CHARACTERS,
     MAX_RUNNING_CHARACTERS,
     is_usable_line,
@@ -18,7 +19,6 @@ from rag.memory.summary import (
     strip_own_sentences,
     write_line,
 )
-from rag.memory.window import EXTRACTIVE
 from rag.ports import Piece
 from rag.replies import get_reply
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM

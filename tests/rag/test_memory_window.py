@@ -3,7 +3,7 @@
 import pytest
 
 from rag.conversation import Conversation, PastTurn, RunningSummary
-from rag.memory.window import EXTRACTIVE, open_window
+from rag.memory.summary import EXTRACTIVE, open_window
 
 
 def turns(count):

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from documents.parsers.pdf.geometry import Rect, bounding_box
 from documents.parsers.pdf.lines import TextRow
-from documents.parsers.pdf.text import TextRun
+from documents.parsers.pdf.text_runs import TextRun
 
 _MOST_BLOCKS = 200
 """Sorting takes time with the cube of the blocks."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from documents.parsers.pdf.geometry import Rect, bounding_box, clip, clip_all
-from documents.parsers.pdf.text import HYPHEN, RIGHT_TO_LEFT, TextRun
+from documents.parsers.pdf.text_runs import HYPHEN, RIGHT_TO_LEFT, TextRun
 from rag.pages import Line
 
 WEIGHTS = Path(__file__).with_name("spacing.json")

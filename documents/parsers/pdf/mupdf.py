@@ -10,7 +10,7 @@ from typing import Any
 from documents.parsers.base import ReaderMissing, ReadingContext
 from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.parser import PdfParser
-from documents.parsers.pdf.text import HYPHEN, Glyphs, is_coded
+from documents.parsers.pdf.text_runs import HYPHEN, Glyphs, is_coded
 from rag.pages import Page
 
 Character = tuple[str, tuple[float, float, float, float]]

@@ -24,7 +24,7 @@ from documents.parsers.base import ReadingContext
 from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
 from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.pdfium import IMAGE, PATH
-from documents.parsers.pdf.text import TextRun
+from documents.parsers.pdf.text_runs import TextRun
 from documents.parsers.text import clean_text, is_readable
 
 _TSV_COLUMNS = 12

@@ -18,7 +18,7 @@ from documents.parsers.pdf.layout import sort_reading_order
 from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrapping
 from documents.parsers.pdf.pdfium import Bookmark
 from documents.parsers.pdf.tables import RuledTable, find_aligned_grids, place_tables
-from documents.parsers.pdf.text import HYPHEN, Glyphs, split_runs
+from documents.parsers.pdf.text_runs import HYPHEN, Glyphs, split_runs
 from rag.pages import Heading, Kind, Page, Region
 
 _TURNED = 0.3

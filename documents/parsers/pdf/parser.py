@@ -21,7 +21,7 @@ from documents.parsers.pdf.grids import GridFinder
 from documents.parsers.pdf.lines import TextRow, WordSpacing
 from documents.parsers.pdf.ocr import Recogniser, Recognition, is_scan
 from documents.parsers.pdf.pages import PageDraft, finish_pages
-from documents.parsers.pdf.text import Glyphs, is_coded, read_glyphs, to_plain_text
+from documents.parsers.pdf.text_runs import Glyphs, is_coded, read_glyphs, to_plain_text
 from documents.parsers.pictures import (
     MAX_PIXELS,
     MAX_SIDE_PIXELS,

@@ -1,9 +1,12 @@
-"""What may be uploaded, for the pages: from the one list of formats."""
+"""What may be uploaded, and what is left of quotas, in the pages as they are first drawn."""
+
+from typing import Any
 
 from django import template
 from django.utils.translation import gettext as _
 
 from documents.parsers import formats
+from nura.accounts.quotas import describe_area
 
 register = template.Library()
 
@@ -19,3 +22,9 @@ def list_upload_formats() -> str:
     """The names of the formats, for people."""
     translated = {formats.MARKDOWN: _("Markdown"), formats.TEXT: _("text")}
     return ", ".join(translated.get(kind, label) for kind, label in formats.LABELS.items())
+
+
+@register.inclusion_tag("panels/quota.html", takes_context=True)
+def show_quotas(context: template.Context, area: str) -> dict[str, Any]:
+    """The panel of that part of the pages, for whoever is signed in."""
+    return describe_area(context["request"].user, area)

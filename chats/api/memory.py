@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from chats.access import get_user
 from chats.models import ProfileSlot
-from chats.services import profile as services
+from chats.services import memory as services
 from rag.memory.profile import Effect, SlotStatus
 
 STATUSES = [one.value for one in SlotStatus]
