@@ -164,12 +164,6 @@ class LastManager(NuraError):
     code = "last_manager"
 
 
-class SourceNotFound(NuraError):
-    """The library has no such source."""
-
-    code = "source_not_found"
-
-
 class SourceBusy(NuraError):
     """A run of the source is under way."""
 

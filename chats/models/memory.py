@@ -38,10 +38,6 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         said = Q(user_text__icontains=text) | Q(assistant_text__icontains=text)
         return self.filter(said | Q(summary__icontains=text))
 
-    def unsummarised(self) -> Self:
-        """Turns whose summary has not been written."""
-        return self.filter(summarised_at=None)
-
     def told(self) -> Self:
         """Without what only searches read."""
         return self.defer("terms", "vector")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 MAX_MANIFEST_FILES = 50_000
 MAX_PATH_CHARACTERS = 1000
-MAX_ENTRIES_SHOWN = 200
 MIN_MINUTES, MAX_MINUTES = 5, 366 * 24 * 60
 UNITS = {"minutes": 1, "hours": 60, "days": 24 * 60}
 Schedule = Mapping[str, Any]

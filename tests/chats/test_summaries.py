@@ -199,7 +199,7 @@ def test_a_redis_that_is_away_does_not_matter(owner, monkeypatch):
 def test_a_worker_notes_turns_by_itself(owner, request):
     turn = say(owner, "연차 휴가는 며칠인가요?", make_document(owner), content="15일입니다.")
     request.getfixturevalue("answers_worker")
-    wait_until(lambda: Turn.objects.unsummarised().count() == 0)
+    wait_until(lambda: not Turn.objects.filter(summarised_at=None).exists())
     turn.refresh_from_db()
     assert "휴가" in turn.summary
     assert (turn.summary_model, bool(turn.terms)) == ("extractive", True)
