@@ -505,7 +505,6 @@ SOURCES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(404, {"source_not_found": _("The library has no such source. Reload the page.")}),
     **_under(
         409,
         {
