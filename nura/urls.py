@@ -4,7 +4,7 @@ from allauth.account.views import LoginView
 from django.conf import settings
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from ninja import NinjaAPI
@@ -48,7 +48,7 @@ def answer_gateway_error(request: HttpRequest, error: Exception | type[Exception
 for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these
     gateway_api.add_exception_handler(kind, answer_gateway_error)
 
-api = [
+api: list[URLPattern | URLResolver] = [
     *nura.accounts.urls.api_urlpatterns,
     *documents.urls.api_urlpatterns,
     *chats.urls.api_urlpatterns,
