@@ -19,7 +19,7 @@ from chats.models import Assistant, Chat, Turn
 from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS, to_models_json
 from chats.services.chat_page import (
     ARCHIVED,
-    MAX_EXAMPLES,
+    MAX_EXAMPLE_DOCUMENTS,
     Sidebar,
     SidebarPart,
     list_chats_using,
@@ -57,7 +57,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         "has_model": has_model,
         "examples": []
         if chat
-        else suggest_questions(searchable[:MAX_EXAMPLES], has_model=has_model),
+        else suggest_questions(searchable[:MAX_EXAMPLE_DOCUMENTS], has_model=has_model),
         "assistant": assistant,
         "page": {
             "assistant": assistant and _assistant_data(assistant),

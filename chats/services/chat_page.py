@@ -194,6 +194,8 @@ def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[Doc
 
 
 MAX_EXAMPLES = 4
+MAX_EXAMPLE_DOCUMENTS = 8
+"""The newest documents, of which those with telling headings are asked about."""
 READ_CHUNKS = 60
 """Chunks of a document that are looked through for headings."""
 MAX_NAME_CHARACTERS = 40
@@ -202,6 +204,12 @@ _NUMBER = re.compile(
     r"^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)"
 )
 _HEADING = re.compile(r"[^\W\d_].*\w")
+_FORMAL_HEADING = re.compile(
+    r"목\s?차|차\s?례|머리말|서문|부록|참고 ?문헌|개정 ?(?:이력|내역)|본 문서.*|"
+    r"(?:table of )?contents|preface|revision.*|references|appendix.*|version.*",
+    re.IGNORECASE,
+)
+"""Headings of parts that nobody asks about."""
 _DATE_OR_AMOUNT = r"\d{4}(년|[.-] ?\d{1,2}[.-])|\d[\d,]* ?[만억조]? ?(원|달러)|[$₩€] ?\d"
 """In PostgreSQL's words."""
 
@@ -211,7 +219,7 @@ def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list
 
     Without a language model only such as finding a passage answers: what stands under a heading.
     """
-    known = list(documents)[:MAX_EXAMPLES]
+    known = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
     found = [*(_written(known) if has_model else ()), *_looked_up(known)]
     return found[:MAX_EXAMPLES]
 
@@ -259,6 +267,8 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
     for document_id, section in rows:
         heading = _NUMBER.sub("", section.rpartition(" > ")[2]).strip(" ()[]【】")
         says_something = heading not in titles[document_id] and _HEADING.fullmatch(heading)
+        if _FORMAL_HEADING.fullmatch(heading):
+            continue
         if says_something and len(heading) <= MAX_HEADING_CHARACTERS:
             found.setdefault(document_id, {})[heading] = None
     return {document_id: list(headings) for document_id, headings in found.items()}

@@ -48,7 +48,8 @@ export class ConnectionNote {
     if (alive) {
       this.hide();
       if (this.socket.unreachable && !this.told) this.told = showToast(t("no_socket"), { stay: 8000 });
-    } else if (!this.socket.isOpen) this.show(t(navigator.onLine ? "connection.server" : "connection.offline"));
+    } else if (!navigator.onLine) this.show(t("connection.offline"));
+    else if (!this.socket.isOpen) this.show(t("connection.server"));
     else if (this.runs.outbox.size) this.show(t("connection.slow"));
   }
 

@@ -112,7 +112,7 @@ export function watchHoverCard(root, selector, { id, fill }) {
       if (target) run(target, event);
     });
   on("mouseover", show);
-  on("focusin", show);
+  on("focusin", (target) => target.matches(":focus-visible") && show(target)); // not where a touch came back to
   on("mouseout", hide);
   on("focusout", hide);
   on("keydown", (_target, event) => {

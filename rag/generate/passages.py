@@ -383,7 +383,7 @@ class _Composer:
             unit = stretch.units[found.at]
             if not blocks and (value := self._value(unit)):
                 page.parts.append(f"**{markdown.escape_line(value)}** [{stretch.slot}]")
-            source = _source(stretch, unit)
+            source = _source(stretch, unit, page.language)
             body = (
                 self._rows(found, left) if unit.kind is UnitKind.ROW else self._block(found, left)
             )
@@ -606,19 +606,21 @@ def _own(unit: Unit) -> str:
     return " ".join(unit.cells) if unit.kind is UnitKind.ROW else unit.text
 
 
-def _source(stretch: Stretch, unit: Unit) -> str:
+def _source(stretch: Stretch, unit: Unit, language: str) -> str:
     """The line above a passage: its document, heading and page."""
     heading, page = stretch.heading(unit), stretch.bearer(unit).passage.page
     parts = [f"「{markdown.escape_line(stretch.title)}」"]
     if 0 < len(heading) <= MAX_HEADING_CHARACTERS and _key(heading) != _key(stretch.title):
         parts.append(markdown.escape_line(heading))
-    return " · ".join([*parts, f"p. {page}"] if page else parts)
+    if page:
+        parts.append(get_reply("passages_page", language, page=str(page)))
+    return " · ".join(parts)
 
 
 def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     filled = [*cells, *[""] * (width - len(cells))]
     shown = [markdown.escape_line(one[:MAX_SHOWN_CHARACTERS]).replace("|", "\\|") for one in filled]
-    if bold is not None:
+    if bold is not None and shown[bold].strip():
         shown[bold] = f"**{shown[bold]}**"
     return f"| {' | '.join(shown)} |"
 

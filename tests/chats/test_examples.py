@@ -82,6 +82,12 @@ def test_one_document_is_compared_with_nothing(manual):
     assert not [one for one in asked(manual, has_model=True) if "비교" in one]
 
 
+def test_tables_of_contents_and_the_like_are_not_asked_about(owner):
+    document = with_headings(owner, "규격.pdf", "차 례", "revision 1.2", "본 문서에 대하여", "차트")
+    (found,) = asked(document, has_model=False)
+    assert "‘차트’" in found
+
+
 def test_every_document_has_its_turn(manual, owner):
     other = with_headings(owner, "규정.md", "가. 휴가", "나. 출장")
     found = asked(manual, other, has_model=False)

@@ -256,6 +256,8 @@ def test_a_lost_network_is_said_within_three_seconds_and_the_question_is_kept(ta
     expect(note).to_contain_text("오프라인입니다")
     assert time.monotonic() - begun < 3
     ask(talk, "끊긴 사이의 질문")
+    talk.wait_for_timeout(3500)  # longer than the page waits for a word of the server
+    expect(note).to_contain_text("오프라인입니다")
     talk.context.set_offline(False)
     answer(talk)
     expect(note).to_be_hidden()

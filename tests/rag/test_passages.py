@@ -107,8 +107,13 @@ def test_the_decisive_sentence_is_bold_below_its_place():
     assert "신청할 수 있다.** [1]" in told
 
 
+def test_an_empty_cell_is_not_written_in_bold():
+    table = "| 구분 | 2023년 |\n| --- | --- |\n|  | 2분기 매출 |\n| 합계 | 50억 원 |"
+    assert "****" not in ask("2분기 매출은?", evidence(table))
+
+
 def test_the_page_of_a_passage_is_told():
-    assert "「규정」 · p. 3\n" in ask("수수료는 얼마야?", evidence("수수료는 5천원이다.", page=3))
+    assert "「규정」 · 3쪽\n" in ask("수수료는 얼마야?", evidence("수수료는 5천원이다.", page=3))
 
 
 def test_a_lead_that_announces_a_list_comes_with_the_list():
@@ -205,7 +210,7 @@ def test_what_is_decisive_is_told_by_its_place_in_the_document():
 def test_a_word_that_no_passage_holds_is_told_as_not_found():
     told = compose("우주선 발사 절차 알려줘", LAW, named=["규정"])
     assert not told.found
-    assert told.text == "「규정」에서 '우주선 발사'에 관한 내용을 찾지 못했습니다."
+    assert told.text == "「규정」에서 ‘우주선 발사’에 관한 내용을 찾지 못했습니다."
     assert not told.spans
 
 
@@ -306,7 +311,7 @@ def test_a_comparison_says_which_document_does_not_tell():
     lacks = evidence("위원은 장이 뽑는다.", slot=2, name="을.md")
     told = compose("갑과 을의 과태료 비교", holds, lacks, question_type=QuestionType.COMPARE)
     assert told.found
-    assert "「을」에서 '과태료'에 관한 내용을 찾지 못했습니다." in told.text
+    assert "「을」에서 ‘과태료’에 관한 내용을 찾지 못했습니다." in told.text
 
 
 def test_a_document_that_was_named_is_read_alone():
