@@ -15,7 +15,7 @@ const USUAL = {
   copy_answer: "Mod+Shift+C",
   help: "Mod+/",
 };
-const SHOWN = { Mod: isMac ? "⌘" : "Ctrl", Shift: "⇧", Alt: isMac ? "⌥" : "Alt", Escape: "Esc" };
+const SHOWN = { Mod: isMac ? "⌘" : "Ctrl", Shift: isMac ? "⇧" : "Shift", Alt: isMac ? "⌥" : "Alt", Escape: "Esc" };
 const MODIFIERS = new Set(["Control", "Meta", "Shift", "Alt"]);
 
 const dialog = byId("shortcuts");

@@ -207,7 +207,7 @@ THREAD = {
     "tools.used.one": _("{count} call of a tool"),
     "tools.done": _("done"),
     "tools.failed": _("failed"),
-    "tools.asks": _("This call would change something. It waits for your word."),
+    "tools.asks": _("This call would change something. It runs once you confirm."),
     "tools.confirmed": _("confirmed"),
     "tools.confirm": _("Make this call"),
     "compare": _("Two answers side by side"),
