@@ -224,6 +224,9 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
     expect(page.get_by_text(scenes.document).first).to_be_visible()
     save(page, f"documents-{language}")
     save_sheet(page, f"documents-{language}")
+    page.locator("#layouts [data-layout=cards]").click()
+    save_sheet(page, f"documents-cards-{language}")
+    page.locator("#layouts [data-layout=table]").click()
 
     found = person.api("documents?page_size=100")["results"]
     page.goto(f"/documents/{next(one['id'] for one in found if one['name'] == scenes.document)}")
