@@ -222,7 +222,7 @@ def move_document(*, document: Document, library: Library | None, actor: User) -
 
 
 def pass_documents_on(*, owner: User) -> int:
-    """Give an account's documents in shared libraries to others, before it is deleted.
+    """Give an account's documents and sources in libraries to others, before it is deleted.
 
     They go to whoever manages the library, else to whoever adds documents there, else to an
     administrator, the longest-standing first. How many found a new owner; those that found none
@@ -232,6 +232,8 @@ def pass_documents_on(*, owner: User) -> int:
     of_library = defaultdict(list)
     for pk, library_id in held.order_by("pk").select_for_update().values_list("pk", "library_id"):
         of_library[library_id].append(pk)
+    for library_id in Source.objects.filter(owner=owner).values_list("library_id", flat=True):
+        of_library[library_id] += []  # one that has brought nothing yet goes on as well
     passed = 0
     for library_id, ids in of_library.items():
         heir = _find_heir(library_id, owner)

@@ -35,6 +35,15 @@ def open_secret(sealed: str) -> str:
         raise SecretUnreadable from None
 
 
+def can_open(sealed: str) -> bool:
+    """Whether the secret key that is set opens it."""
+    try:
+        open_secret(sealed)
+    except SecretUnreadable:
+        return False
+    return True
+
+
 def _list_keys() -> tuple[str, ...]:
     return (settings.SECRET_KEY, *map(str, settings.SECRET_KEY_FALLBACKS))
 

@@ -15,7 +15,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from documents.secrets import SecretUnreadable, open_secret, seal_secret
+from documents.secrets import can_open, open_secret, seal_secret
+from rag.adapters.wire import is_never_asked_host
 
 SLUG_CHARACTERS = 60
 ENVIRONMENT = "installation"
@@ -30,6 +31,10 @@ def check_address(address: str) -> None:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValidationError(
             _("Enter the address alone: the key goes into its own field, the rest into headers.")
+        )
+    if is_never_asked_host(parts.hostname):
+        raise ValidationError(
+            _("This address leads to the machine's own provider. Nura never asks it.")
         )
 
 
@@ -81,11 +86,7 @@ class Connection(models.Model):
     @property
     def is_readable(self) -> bool:
         """Whether the secret key that is set opens what is sealed."""
-        try:
-            self.read_key(), self.read_headers()
-        except SecretUnreadable:
-            return False
-        return True
+        return can_open(self.sealed_key) and can_open(self.sealed_headers)
 
 
 class ModelRole(models.TextChoices):

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import SESSION_KEY
@@ -31,6 +32,7 @@ from chats.models import (
     Assistant,
     Category,
     Chat,
+    ChatShare,
     Feedback,
     Message,
     ProfileSlot,
@@ -49,6 +51,7 @@ from documents.models import (
     Document,
     DocumentPicture,
     DocumentVersion,
+    LibraryMember,
 )
 from documents.services import remove_document
 from nura.accounts.models import Invitation
@@ -141,6 +144,9 @@ def _count(user: User) -> Counter[str]:
         categories=Category.objects.filter(owner=user).count(),
         assistants=Assistant.objects.filter(owner=user).count(),
         prompts=Prompt.objects.filter(owner=user).count(),
+        shares=ChatShare.objects.filter(chat__owner=user).count(),
+        memberships=LibraryMember.objects.filter(user=user).count(),
+        sign_ons=SocialAccount.objects.filter(user=user).count(),
         keys=AuthToken.objects.filter(user=user).count(),
     )
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from django.core.files.storage import default_storage
 from django.db.models import Count, Exists, F, OuterRef, Q
 
-from chats.models import Message, Turn
+from chats.models import Message, ToolServer, Turn
+from documents.connected.models import Connection
 from documents.models import (
     Chunk,
     ChunkEmbedding,
@@ -16,6 +17,9 @@ from documents.models import (
     Document,
     EmbeddingSpace,
 )
+from documents.secrets import can_open
+from documents.sources.models import Source
+from nura.accounts.models import SignOnServer
 from nura.backup.service import list_stored_files
 from nura.backup.vault import PIECE_BYTES
 
@@ -55,7 +59,20 @@ def inspect_installation() -> Inspection:
     _check_index(inspection)
     _check_turns(inspection)
     _check_erasures(inspection)
+    inspection.note("key to be entered again, of another SECRET_KEY", list_lost_keys())
     return inspection
+
+
+def list_lost_keys() -> list[str]:
+    """What has keys that were sealed under another secret key than the one that is set."""
+    sealed = [
+        *((f"model connection {one}", one.sealed_key) for one in Connection.objects.all()),
+        *((f"model connection {one}", one.sealed_headers) for one in Connection.objects.all()),
+        *((f"tool server {one}", one.sealed_key) for one in ToolServer.objects.all()),
+        *((f"sign-on server {one}", one.sealed_secret) for one in SignOnServer.objects.all()),
+        *((f"source {one}", text) for one in Source.objects.all() for text in one.secrets.values()),
+    ]
+    return sorted({name for name, text in sealed if not can_open(text)})
 
 
 def _check_files(inspection: Inspection) -> None:

@@ -4,10 +4,18 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from django.core.management import call_command
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from redis import Redis
 
+from chats.models import ToolServer
+from documents.connected.models import Connection
+from documents.libraries import create_library
+from documents.secrets import seal_secret
+from documents.sources.models import Source
 from nura import __version__, health
+from nura.accounts.models import SignOnServer
+from nura.backup.integrity import list_lost_keys
 from nura.management.commands import doctor
 from nura.management.commands.doctor import State
 from rag.config import Endpoint
@@ -234,3 +242,35 @@ def test_it_exits_1_when_redis_is_gone(monkeypatch, capsys):
         call_command("doctor")
     assert ended.value.code == 1
     assert "not reachable" in capsys.readouterr().out
+
+
+@pytest.fixture
+def sealed():
+    """One of everything that has a key."""
+    owner = User.objects.create_user("owner")
+    library = create_library(creator=owner, name="규정")
+    secrets = {"secret_key": seal_secret(KEY)}
+    Source.objects.create(library=library, owner=owner, kind="s3", name="버킷", secrets=secrets)
+    for row in (
+        Connection(
+            name="한 모델", base_url="http://a/v1", sealed_headers=seal_secret('{"x": "y"}')
+        ),
+        ToolServer(name="도구", address="http://a/mcp", sealed_key=seal_secret(KEY)),
+        SignOnServer(name="키클록", slug="kc", issuer="http://a", sealed_secret=seal_secret(KEY)),
+    ):
+        row.save()
+
+
+@pytest.mark.django_db
+def test_keys_of_another_secret_key_are_told_by_what_they_belong_to(sealed, settings, capsys):
+    assert list_lost_keys() == []
+    settings.SECRET_KEY = "another-" + settings.SECRET_KEY
+    lost = ["model connection 한 모델", "sign-on server 키클록", "source 버킷", "tool server 도구"]
+    assert list_lost_keys() == lost
+    findings = [one.detail for one in doctor.check_connected_models() if one.name == "keys"]
+    assert [any(name in one for one in findings) for name in lost] == [True] * 4
+    with pytest.raises(CommandError, match="4 findings"):
+        call_command("verify")
+    assert KEY not in capsys.readouterr().out + str(findings)
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY.removeprefix("another-")]
+    assert list_lost_keys() == []

@@ -207,3 +207,25 @@ def has_ended(client, chat):
 
 def new_dump(folder: Path, first: list[Path]) -> bool:
     return len(sorted((folder / "backups").iterdir())) > len(first)
+
+
+def test_a_restore_with_another_secret_key_names_what_has_to_be_entered_again(tmp_path):
+    first = Product(tmp_path / "first", SECRET_KEY="one-" * 20)
+    first.manage("shell", "-c", SEAL)
+    first.manage("backup", str(tmp_path / "backups"))
+    second = Product(tmp_path / "second", SECRET_KEY="two-" * 20)
+    done = run(second, "restore", str(tmp_path / "backups"))
+    assert done.returncode == 0, done.stderr
+    assert "SECRET_KEY is another one: model connection 한 모델" in done.stderr
+    assert "sk-sealed" not in done.stdout + done.stderr
+
+
+SEAL = """
+from django.contrib.auth.models import User
+from documents.connected.models import Connection
+from documents.secrets import seal_secret
+User.objects.create_superuser("root", password="x")
+row = Connection(name="한 모델", base_url="http://127.0.0.1:1/v1")
+row.set_key("sk-sealed")
+row.save()
+"""

@@ -25,7 +25,6 @@ from redis.exceptions import RedisError
 
 from documents import spaces
 from documents.connected.choice import knows_korean, list_main_models, read_config
-from documents.connected.models import Connection
 from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
@@ -33,6 +32,7 @@ from documents.parsers.sandbox import jail
 from documents.reindex import renewal
 from documents.sources.services import count_sources
 from nura import __version__, housekeeping
+from nura.backup.integrity import list_lost_keys
 from nura.embedded import models, programs, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
@@ -330,7 +330,7 @@ def check_connected_models() -> Iterator[Finding]:
     config = find_config()
     try:
         mains = list_main_models()
-        lost = [one.name for one in Connection.objects.all() if not one.is_readable]
+        lost = list_lost_keys()
     except DatabaseError:  # told already, or not migrated yet
         mains, lost = [], []
     if not mains:
@@ -351,11 +351,8 @@ def check_connected_models() -> Iterator[Finding]:
         without = "rules check sentences"
         yield check_helper("verifier", config.verifier_model, config.verifier_endpoint, without)
     for name in lost:
-        told = (
-            f"the key of {name} was sealed with another SECRET_KEY: enter it again in the "
-            "administration under Models"
-        )
-        yield Finding("model connection", State.WARN, told)
+        told = f"the key of {name} was sealed with another SECRET_KEY: enter it again"
+        yield Finding("keys", State.WARN, told)
 
 
 def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:

@@ -1,11 +1,13 @@
 """`manage.py restore DIR [--backup NAME] [--passphrase-file FILE] [--deleted FILE]`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from nura.backup import service
+from nura.backup.integrity import list_lost_keys
 from nura.backup.vault import BackupError
 from nura.management.commands.backup import add_vault_arguments, open_vault
 
@@ -36,3 +38,6 @@ class Command(BaseCommand):
         self.stdout.write(f"Restored {name} of {manifest.created}: {len(manifest.files)} files")
         if again:
             self.stdout.write(f"Deleted again, as it was deleted since: {again}")
+        if "SECRET_KEY" in os.environ or not manifest.secret:  # else it came back with the rest
+            for lost in list_lost_keys():
+                self.stderr.write(f"Enter the key again, SECRET_KEY is another one: {lost}")

@@ -8,6 +8,8 @@ import zipfile
 from datetime import timedelta
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -15,9 +17,10 @@ from django.test import Client
 from django.utils import timezone
 
 from chats.models import Chat
-from documents.models import Document
+from documents.models import Document, LibraryMember, LibraryRole
+from documents.sources.models import Source
 from nura.accounts import exports
-from nura.accounts.deletion import is_genuine
+from nura.accounts.deletion import delete_account, is_genuine
 from nura.accounts.models import DataExport
 from tests import strangers
 from tests.nura.accounts.conftest import PASSWORD
@@ -130,6 +133,41 @@ def test_an_account_is_deleted_with_everything(minsu, stranger):
     assert not Chat.objects.exists()
     assert not Document.objects.exists()
     assert browser.get("/settings/profile").status_code == 302
+
+
+KEPT_OF_NOBODY = {"documents.AuditEvent", "documents.Deletion"}
+"""What was done, and that something was deleted: by a number, which is given to nobody again."""
+
+
+def list_rows_of(user):
+    """Every row of every table that names the user, by table and column."""
+    rows = {}
+    for model in apps.get_models(include_auto_created=True):
+        for field in model._meta.concrete_fields:
+            named = field.is_relation and field.related_model is User
+            kept_bare = field.name in {"owner_id", "actor_id", "subject_id", "user_id"}
+            if (named or kept_bare) and model._meta.label not in KEPT_OF_NOBODY:
+                found = model._base_manager.filter(**{field.attname: user.pk}).count()
+                rows[f"{model._meta.label}.{field.name}"] = found
+    return {name: count for name, count in rows.items() if count}
+
+
+def test_no_table_names_an_account_that_is_deleted(minsu, stranger):
+    world = strangers.make_world(minsu)
+    SocialAccount.objects.create(user=minsu, provider="keycloak", uid="1001")
+    colleague = User.objects.get(username=strangers.COLLEAGUE)
+    manages = {"library_id": world["library"], "user": colleague, "role": LibraryRole.MANAGER}
+    LibraryMember.objects.create(**manages)
+    named = list_rows_of(minsu)
+    expected = ("chats.Prompt", "chats.Assistant", "documents.LibraryMember", "documents.Source")
+    for table in (*expected, "chats.ProfileSlot", "socialaccount.SocialAccount"):
+        assert any(name.startswith(table) for name in named), table
+    receipt = delete_account(user=minsu, may_be_last=True)
+    assert list_rows_of(minsu) == {}
+    # what fills a library of others goes on
+    assert Source.objects.get(pk=world["source"]).owner == colleague
+    told = receipt["deleted"]
+    assert {"prompts", "assistants", "memberships", "sign_ons", "shares"} <= set(told)
 
 
 def test_an_account_is_deleted_only_by_who_has_just_shown_the_password(minsus_client, minsu):
