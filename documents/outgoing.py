@@ -5,23 +5,28 @@ connection goes to the very address that was looked at: a name that answers diff
 later changes nothing. Each redirect makes a request of its own, with the same look. Proxies of the
 environment are not used, since behind one nobody sees where a request ends.
 
-Hosts that `NURA_INTERNAL_HOSTS` names may stand inside.
+Hosts that `NURA_INTERNAL_HOSTS` names may stand inside, and so may what an administrator entered
+(`is_entered`): that is asked by way of the environment's proxies, where there are any. What is
+never asked at all, `rag.adapters.wire` says.
 """
 
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from socket import AF_UNSPEC, IPPROTO_TCP, SOCK_STREAM, gaierror, getaddrinfo
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
+import certifi
 import httpcore2
 from django.conf import settings
 
+from rag.adapters.wire import find_carried, is_never_asked
 from rag.errors import NuraError
 
 MAX_REDIRECTS = 5
@@ -37,11 +42,6 @@ _SHARED = (
     ip_network("198.18.0.0/15"),
     ip_network("fec0::/10"),  # the site-local addresses of before
 )
-_CARRIERS = (
-    *(ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48")),
-    *(ip_network("::/96"), ip_network("::ffff:0:0:0/96")),  # of before, and of translators
-)
-"""IPv6 addresses whose last four bytes are an IPv4 address that a gateway connects to."""
 
 
 class AddressInvalid(NuraError):
@@ -82,12 +82,9 @@ class FetchedAnswer:
 def is_inside(address: str) -> bool:
     """Whether an IP address is no public one: private, local, shared, reserved, multicast."""
     known = ip_address(address.partition("%")[0])
-    if isinstance(known, IPv6Address):
-        carried = known.ipv4_mapped or known.sixtofour or (known.teredo or (None, None))[1]
-        if any(known in network for network in _CARRIERS):
-            carried = IPv4Address(int(known) & 0xFFFFFFFF)
-        if carried is not None and is_inside(str(carried)):
-            return True
+    carried = find_carried(known)
+    if carried is not None and is_inside(str(carried)):
+        return True
     return not known.is_global or known.is_multicast or any(known in one for one in _SHARED)
 
 
@@ -100,17 +97,19 @@ def is_allowed_by_name(host: str, port: int) -> bool:
     return False
 
 
-def resolve_address(host: str, port: int) -> list[str]:
+def resolve_address(host: str, port: int, *, is_entered: bool = False) -> list[str]:
     """The IP addresses of a host, all of which may be connected to.
 
-    One inside is enough to refuse the name. Raises `AddressForbidden`, `AddressUnreachable`.
+    One inside is enough to refuse the name, or where an administrator entered it one that is never
+    asked. Raises `AddressForbidden`, `AddressUnreachable`.
     """
     try:
         found = getaddrinfo(host, port, AF_UNSPEC, SOCK_STREAM, IPPROTO_TCP)
     except (gaierror, UnicodeError) as error:
         raise AddressUnreachable(f"no address of {host}", host=host) from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    if not is_allowed_by_name(host, port) and any(map(is_inside, addresses)):
+    is_refused = is_never_asked if is_entered else is_inside
+    if not is_allowed_by_name(host, port) and any(map(is_refused, addresses)):
         raise AddressForbidden(f"{host} is inside", host=host)
     return addresses
 
@@ -121,8 +120,8 @@ class _CheckedBackend(httpcore2.NetworkBackend):
     `ends_at` is a time of the monotonic clock, of the request that is under way.
     """
 
-    def __init__(self) -> None:
-        self._sockets = httpcore2.SyncBackend()
+    def __init__(self, *, is_entered: bool) -> None:
+        self._sockets, self._is_entered = httpcore2.SyncBackend(), is_entered
         self.ends_at = 0.0
 
     def cut(self, seconds: float | None) -> float:
@@ -142,7 +141,7 @@ class _CheckedBackend(httpcore2.NetworkBackend):
     ) -> httpcore2.NetworkStream:
         """Connect to the first address that answers."""
         refused: Exception | None = None
-        for address in resolve_address(host, port):
+        for address in resolve_address(host, port, is_entered=self._is_entered):
             try:
                 stream = self._sockets.connect_tcp(
                     address, port, self.cut(timeout), local_address, socket_options
@@ -191,29 +190,70 @@ class _BoundedStream(httpcore2.NetworkStream):
 
 
 @cache
-def _get_trust() -> ssl.SSLContext:
-    return ssl.create_default_context()
+def _get_trust(bundle: str) -> ssl.SSLContext:
+    """The authorities of this machine and those that browsers know, and those of a file."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    if bundle:
+        context.load_verify_locations(bundle)
+    return context
+
+
+class OpenAnswer:
+    """An answer that is being read. `headers` have small names."""
+
+    def __init__(self, response: httpcore2.Response, host: str, max_bytes: int) -> None:
+        self._parts, self._held, self._host = response.iter_stream(), bytearray(), host
+        self._left, self._max_bytes = max_bytes, max_bytes
+        self.status = response.status
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in response.headers
+        }
+
+    def read(self, amount: int | None = None) -> bytes:
+        """So many bytes, fewer at the end only; all that is left without a number.
+
+        Raises `AnswerTooLarge`, `AddressUnreachable`.
+        """
+        with _in_own_words(self._host):
+            while amount is None or len(self._held) < amount:
+                part = next(self._parts, b"")
+                if not part:
+                    break
+                self._left -= len(part)
+                if self._left < 0:
+                    limit_mb = round(self._max_bytes / 1024 / 1024, 1)
+                    raise AnswerTooLarge(self._host, host=self._host, limit_mb=limit_mb)
+                self._held += part
+        amount = len(self._held) if amount is None else amount
+        given = bytes(self._held[:amount])
+        del self._held[:amount]
+        return given
 
 
 class OutgoingClient:
-    """Reads addresses with GET, within bounds. Used within a `with`."""
+    """Asks addresses within bounds, one after the other. Used within a `with`."""
 
-    def __init__(self, *, max_bytes: int, seconds: float) -> None:
+    def __init__(
+        self, *, max_bytes: int, seconds: float, is_entered: bool = False, authorities: str = ""
+    ) -> None:
         """`max_bytes` of one answer and `seconds` for one address, its redirects included.
 
         What a caller does before a request, such as a pause, takes nothing of these seconds.
+        `authorities` is a file with further ones for certificates.
         """
-        self._max_bytes, self._seconds = max_bytes, seconds
-        self._backend = _CheckedBackend()
-        self._pool = httpcore2.ConnectionPool(
-            ssl_context=_get_trust(), network_backend=self._backend, max_connections=4
-        )
+        self._max_bytes, self._seconds, self._is_entered = max_bytes, seconds, is_entered
+        self._trust = _get_trust(authorities)
+        self._backend = _CheckedBackend(is_entered=is_entered)
+        self._pools: dict[str, httpcore2.ConnectionPool] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def fetch(
         self,
@@ -230,45 +270,67 @@ class OutgoingClient:
         for _hop in range(MAX_REDIRECTS + 1):
             before(url)
             began = time.monotonic()
-            self._backend.ends_at = began + left
-            answer = self._fetch_once(url, headers or {})
+            with self.open("GET", url, headers or {}, seconds=left) as opened:
+                is_redirect = opened.status in REDIRECTS
+                body = b"" if is_redirect else opened.read()
+            answer = FetchedAnswer(split_address(url)[2], opened.status, opened.headers, body)
             left -= time.monotonic() - began
             target = answer.headers.get("location")
-            if answer.status not in REDIRECTS or not target:
+            if not is_redirect or not target:
                 return answer
             url = urljoin(url, target)
         raise AddressUnreachable(f"{url}: too many redirects", host=urlsplit(url).hostname or url)
 
-    def _fetch_once(self, url: str, headers: Mapping[str, str]) -> FetchedAnswer:
-        host, _port, target = split_address(url)
-        sent = {
-            "Host": urlsplit(target).netloc,
-            "User-Agent": USER_AGENT,
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",  # packed bytes would have to be bounded twice
-            **headers,
-        }
-        limits = {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
-        with (
-            _in_own_words(host),
-            self._pool.stream(
-                "GET", target, headers=list(sent.items()), extensions={"timeout": limits}
-            ) as response,
-        ):
-            known = {
-                name.decode("latin-1").lower(): value.decode("latin-1")
-                for name, value in response.headers
-            }
-            body = b"" if response.status in REDIRECTS else self._read(response, host)
-            return FetchedAnswer(target, response.status, known, body)
+    @contextmanager
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        *,
+        seconds: float | None = None,
+    ) -> Iterator[OpenAnswer]:
+        """The answer to one request, a redirect as it is; all of it ends with these seconds.
 
-    def _read(self, response: httpcore2.Response, host: str) -> bytes:
-        body = bytearray()
-        for piece in response.iter_stream():
-            body += piece
-            if len(body) > self._max_bytes:
-                raise AnswerTooLarge(host, limit_mb=round(self._max_bytes / 1024 / 1024, 1))
-        return bytes(body)
+        Raises as `fetch`, `AnswerTooLarge` while it is read.
+        """
+        host, port, target = split_address(url)
+        self._backend.ends_at = time.monotonic() + (self._seconds if seconds is None else seconds)
+        # packed bytes would have to be bounded twice
+        sent = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
+        if "host" not in {name.lower() for name in sent}:
+            sent = {"Host": urlsplit(target).netloc, **sent}
+        limits = {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
+        asked = self._find_pool(target, host, port).stream(
+            method, target, headers=list(sent.items()), content=body, extensions={"timeout": limits}
+        )
+        with ExitStack() as stack:
+            with _in_own_words(host):  # what its reader does is none of the network's faults
+                response = stack.enter_context(asked)
+            yield OpenAnswer(response, host, self._max_bytes)
+
+    def _find_pool(self, url: str, host: str, port: int) -> httpcore2.ConnectionPool:
+        """The connections that lead to an address, through a proxy or not."""
+        proxy = ""
+        if self._is_entered and not proxy_bypass(f"{host}:{port}"):
+            known = getproxies()
+            proxy = known.get(urlsplit(url).scheme) or known.get("all", "")
+        if proxy not in self._pools:
+            self._pools[proxy] = httpcore2.ConnectionPool(
+                ssl_context=self._trust,
+                network_backend=self._backend,
+                max_connections=4,
+                proxy=_to_proxy(proxy) if proxy else None,
+            )
+        return self._pools[proxy]
+
+
+def _to_proxy(address: str) -> httpcore2.Proxy:
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    named = f"{parts.scheme}://{parts.hostname}:{parts.port or PORTS.get(parts.scheme, 1080)}"
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    return httpcore2.Proxy(named, auth=auth)
 
 
 def split_address(url: str) -> tuple[str, int, str]:

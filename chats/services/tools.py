@@ -21,6 +21,7 @@ from django.contrib.auth.models import User
 from chats.errors import NotFound, ToolServerFailed
 from chats.models.tool import ToolServer, ToolState
 from documents.secrets import SecretUnreadable
+from rag.adapters.wire import BoundedAsyncClient
 from rag.ports import Tool, ToolCaller
 from rag.prompts import load_prompt
 from rag.tokenize.text import neutralise_text
@@ -43,10 +44,6 @@ MAX_RESULT_CHARACTERS = 3000
 MAX_DESCRIPTION_CHARACTERS = 1000
 MAX_ARGUMENT_CHARACTERS = 2000
 MAX_SCHEMA_CHARACTERS = 8000
-
-
-class _ResponseTooLongError(Exception):
-    """A server says more than anybody reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,33 +139,6 @@ def offer_tools(servers: Sequence[ToolServer]) -> list[OfferedTool]:
 # The protocol
 
 
-class _LimitedStream(httpx2.AsyncByteStream):
-    """A response's body that ends in an error where it is too long."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        read = 0
-        async for part in self._stream:
-            read += len(part)
-            if read > MAX_RESPONSE_BYTES:
-                raise _ResponseTooLongError
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _LimitedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP whose responses are bounded."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await super().handle_async_request(request)
-        response.stream = _LimitedStream(response.stream)
-        return response
-
-
 @asynccontextmanager
 async def _connect(server: ToolServer) -> AsyncGenerator["Client", None]:
     """A session with a server. Redirects to other places are not followed, so no key goes there."""
@@ -179,7 +149,7 @@ async def _connect(server: ToolServer) -> AsyncGenerator["Client", None]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     timeout = httpx2.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS)
     async with (
-        httpx2.AsyncClient(transport=_LimitedTransport(), headers=headers, timeout=timeout) as http,
+        BoundedAsyncClient(max_bytes=MAX_RESPONSE_BYTES, headers=headers, timeout=timeout) as http,
         Client(streamable_http_client(server.address, http_client=http)) as client,
     ):
         yield client

@@ -17,12 +17,14 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+import httpx2
 from django.utils.translation import gettext as _
 
 from documents.connected.models import ModelRole
 from rag.adapters.encoders import EndpointEmbedder, EndpointReranker, EndpointVerifier
 from rag.adapters.endpoint import to_llm_error
 from rag.adapters.openai import OpenAILLM, OpenAIVision
+from rag.adapters.wire import BoundedAsyncClient
 from rag.config import Endpoint
 from rag.context.budget import find_context_length
 from rag.errors import (
@@ -130,7 +132,7 @@ async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, A
     except TimeoutError:
         text = _("The list of models did not come within %(seconds)s seconds.")
         return TrialLine(title, TrialVerdict.BAD, text % {"seconds": f"{LIST_SECONDS:g}"}), ()
-    except (OSError, _library().HTTPError, _library().InvalidURL):
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL):
         return TrialLine(title, TrialVerdict.BAD, _("Nothing answers at this address.")), ()
     known = {str(one["id"]) for one in models}
     if not known:
@@ -146,19 +148,13 @@ class _ListUnreadableError(Exception):
     """The list cannot be used; the message says why."""
 
 
-def _library() -> Any:
-    import httpx2
-
-    return httpx2
-
-
 async def _fetch_list(endpoint: Endpoint) -> bytes:
     """The body of `/models`, at most `LIST_BYTES`; redirects are not followed."""
     headers = dict(endpoint.headers)
     if endpoint.api_key:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
     address = f"{endpoint.base_url.rstrip('/')}/models"
-    client = _library().AsyncClient(follow_redirects=False, timeout=endpoint.connect_timeout)
+    client = BoundedAsyncClient(follow_redirects=False, timeout=endpoint.connect_timeout)
     async with client, client.stream("GET", address, headers=headers) as response:
         status = response.status_code
         if 300 <= status < 400:

@@ -235,7 +235,8 @@ class SourceSync:
         """What happened to the entry; "" for nothing, as where its bytes are still to be sent."""
         if get_kind(self._source.kind).sends:
             return adopt_bytes(row, row.fingerprint, self._find_gone) or ""
-        with self._reader.open_entry(row.key) as stream, spool_entry(stream) as spooled:
+        check = self._held.check
+        with self._reader.open_entry(row.key) as stream, spool_entry(stream, check) as spooled:
             what = adopt_bytes(row, spooled.sha256, self._find_gone)
             return store_bytes(row, spooled.sha256, spooled.file) if what is None else what
 
@@ -318,11 +319,15 @@ def to_digest(key: str) -> str:
 
 
 @contextmanager
-def spool_entry(stream: BinaryIO) -> Iterator[_Spooled]:
-    """Copy an entry to this machine, counted and hashed. Raises `FileTooLarge`."""
+def spool_entry(stream: BinaryIO, check: Callable[[], None]) -> Iterator[_Spooled]:
+    """Copy an entry to this machine, counted and hashed; `check` each piece.
+
+    Raises `FileTooLarge`.
+    """
     limit, digest, size = settings.MAX_UPLOAD_MB * files.MEGABYTE, hashlib.sha256(), 0
     with tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(settings.DATA_DIR)) as copy:
         while piece := stream.read(COPY_BYTES):
+            check()
             size += len(piece)
             if size > limit:
                 raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)

@@ -27,7 +27,7 @@ CONTENT_TYPE = "application/scim+json"
 SCHEMAS = "urn:ietf:params:scim:schemas:core:2.0:User"
 MESSAGES = "urn:ietf:params:scim:api:messages:2.0"
 FILTER = re.compile(
-    r'^\s*(userName|externalId|emails(?:\.value)?|id)\s+eq\s+"([^"]{1,254})"\s*$', re.IGNORECASE
+    r'^\s*(userName|externalId|emails(?:\.value)?|id)\s+eq\s+"([^"\0]{1,254})"\s*$', re.IGNORECASE
 )
 MAX_PAGE, MAX_BODY_BYTES = 100, 100_000
 
@@ -151,7 +151,7 @@ def _read_active(request: HttpRequest) -> bool | None:
             told = body.get("active")
         else:
             told = _read_operations(body["Operations"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ScimRefused("The body cannot be read.", 400, "invalidSyntax") from error
     if told is None:
         return None

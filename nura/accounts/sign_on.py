@@ -12,8 +12,13 @@ account it is, and no address plays a part.
 """
 
 import hashlib
+import json
+import re
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, cast
 
 import jwt
@@ -54,9 +59,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from requests import RequestException
+from requests import PreparedRequest, RequestException, Response, Session
+from requests.adapters import BaseAdapter
 
 from documents.audit import Action, record_event
+from documents.outgoing import OutgoingClient
 from documents.secrets import SecretUnreadable, open_secret
 from nura.accounts import services
 from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
@@ -65,6 +72,7 @@ from nura.accounts.invitations import SESSION_KEY, find_invitation, take_invitat
 from nura.accounts.models import Invitation, SignOnServer
 from nura.accounts.roles import follow_role
 from nura.accounts.sections import render_section
+from rag.errors import NuraError
 
 logger = structlog.get_logger()
 
@@ -83,6 +91,12 @@ ALGORITHMS = (
 """Signatures with a key of the server's own; one with our shared secret is none of its."""
 CLOCK_SECONDS = 60
 """Clocks of servers are that much off."""
+ANSWER_SECONDS, ANSWER_BYTES = 8.0, 2**20
+"""Within which a server answers, all of it: somebody waits, and keeps a place of ours."""
+REFUSAL = re.compile(r"\"error\"\s*:\s*\"([a-z_]{1,40})\"")
+"""The word that OAuth has for why there is no token (RFC 6749)."""
+MAX_SUBJECT_CHARACTERS, MAX_CLAIM_CHARACTERS = 191, 254
+TEXTS = frozenset(("email", "name", "preferred_username", "given_name", "family_name"))
 PROTOCOL = "openid_connect"
 NAME_CHARACTERS, NAME_TRIES = 100, 100
 CONNECT, CONNECT_SECONDS = "connect", 600
@@ -91,6 +105,50 @@ CONNECT, CONNECT_SECONDS = "connect", 600
 
 class SignOnFailed(OAuth2Error):  # type: ignore[misc]
     """The server cannot be reached, or what it says cannot be believed."""
+
+
+class SignOnUnanswered(RequestException):
+    """Why there is no answer, in a word that may be written down."""
+
+
+class SignOnRequests(BaseAdapter):
+    """How a server is asked: no redirect is followed, and no answer is without an end."""
+
+    def send(  # noqa: PLR0913, PLR0917 - as requests calls it
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: bool | str = True,
+        cert: Any = None,
+        proxies: Any = None,
+    ) -> Response:
+        """The answer to one request. Raises `RequestException`."""
+        address, given = str(request.url), cast("str | bytes | None", request.body) or b""
+        headers = {str(name): str(value) for name, value in request.headers.items()}
+        headers |= {"Accept-Encoding": "identity"}
+        body = given.encode() if isinstance(given, str) else given
+        client = OutgoingClient(
+            max_bytes=ANSWER_BYTES,
+            seconds=ANSWER_SECONDS,
+            is_entered=True,
+            authorities=verify if isinstance(verify, str) else "",
+        )
+        try:
+            with client, client.open(str(request.method), address, headers, body) as opened:
+                told = opened.read()
+        except NuraError as error:
+            raise SignOnUnanswered(type(error).__name__, request=request) from error
+        response = Response()
+        response.status_code, response.url, response.request = opened.status, address, request
+        response.headers.update({"content-type": ""} | opened.headers)
+        response.raw = BytesIO(told)
+        if response.is_redirect:
+            raise SignOnUnanswered("it leads elsewhere", request=request)
+        return response
+
+    def close(self) -> None:
+        """Nothing is kept open."""
 
 
 class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
@@ -112,9 +170,10 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """The tokens of this sign-in, whose verifier the nonce comes from."""
         self.verifier = pkce_code_verifier or ""
-        given: dict[str, Any] = super().get_access_token_data(
-            request, app, client, pkce_code_verifier=pkce_code_verifier
-        )
+        with _in_own_words("token"):
+            given: dict[str, Any] = super().get_access_token_data(
+                request, app, client, pkce_code_verifier=pkce_code_verifier
+            )
         return given
 
     def complete_login(
@@ -123,10 +182,12 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         """Who has signed in, with all that the server says of them as `claims`."""
         claims = self._read_id_token(app, told["response"].get("id_token"))
         if "userinfo_endpoint" in self.openid_config:
-            more = self._fetch_user_info(token.token)
+            with _in_own_words("userinfo"):
+                more = self._fetch_user_info(token.token)
             if not isinstance(more, dict) or more.get("sub") != claims["sub"]:
                 raise SignOnFailed("userinfo of another subject")
             claims |= more
+        claims = _clean_claims(claims)
         login = self.get_provider().sociallogin_from_response(request, claims)
         login.claims = claims
         return login
@@ -156,6 +217,41 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         ):
             raise SignOnFailed("ID token: azp")
         return claims
+
+
+@contextmanager
+def _in_own_words(step: str) -> Iterator[None]:
+    """What a server says in an error may hold codes and keys: of that only OAuth's own word."""
+    try:
+        yield
+    except SignOnFailed:
+        raise
+    except OAuth2Error as error:
+        said = REFUSAL.search(str(error))
+        raise SignOnFailed(f"{step}: {said[1] if said else 'unreadable'}") from error
+    except (RequestException, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise SignOnFailed(f"{step}: {_name_error(error)}") from error
+
+
+def _name_error(error: Exception) -> str:
+    return str(error) if isinstance(error, SignOnUnanswered) else type(error).__name__
+
+
+def _clean_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
+    """The claims without those of another shape. Raises `SignOnFailed` for what cannot be kept."""
+    if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= MAX_SUBJECT_CHARACTERS:
+        raise SignOnFailed("ID token: sub")
+    try:
+        told = json.dumps(claims, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise SignOnFailed("ID token: half a character") from error
+    if rb"\u0000" in told:
+        raise SignOnFailed("ID token: a character that cannot be kept")
+    return {
+        name: value
+        for name, value in claims.items()
+        if name not in TEXTS or (isinstance(value, str) and len(value) <= MAX_CLAIM_CHARACTERS)
+    }
 
 
 def _choose_key(keys: jwt.PyJWKSet, kid: str | None) -> jwt.PyJWK:
@@ -190,8 +286,8 @@ def fetch_json(address: str) -> dict[str, Any]:
             response = session.get(address)
             response.raise_for_status()
             found = response.json()
-    except RequestException as error:
-        raise SignOnFailed(f"{address}: {type(error).__name__}") from error
+    except (RequestException, ValueError, RecursionError) as error:
+        raise SignOnFailed(f"{address}: {_name_error(error)}") from error
     if not isinstance(found, dict):
         raise SignOnFailed(f"{address}: no object")
     return found
@@ -260,6 +356,13 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
             "Confirm your e-mail address first. It is how a forgotten password is replaced."
         ),
     }
+
+    def get_requests_session(self) -> Session:
+        """What all requests to servers are made with."""
+        session = Session()
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, SignOnRequests())
+        return session
 
     def list_apps(
         self, request: HttpRequest, provider: str | None = None, client_id: str | None = None

@@ -303,6 +303,8 @@ def _ask(client: Any, endpoint: Endpoint, path: str, body: Mapping[str, Any]) ->
 def _new_client(endpoint: Endpoint) -> Any:
     import openai
 
+    from rag.adapters.wire import BoundedClient
+
     limits = openai.Timeout(endpoint.idle_timeout, connect=endpoint.connect_timeout)
     way = _socket_transport(endpoint.socket) if endpoint.socket else {}
     return openai.OpenAI(
@@ -311,7 +313,7 @@ def _new_client(endpoint: Endpoint) -> Any:
         default_headers=dict(endpoint.headers),
         timeout=limits,
         max_retries=RETRIES,
-        http_client=openai.DefaultHttpxClient(follow_redirects=False, timeout=limits, **way),
+        http_client=BoundedClient(follow_redirects=False, timeout=limits, **way),
     )
 
 

@@ -52,15 +52,19 @@ def get_client(endpoint: Endpoint) -> Any:
         if (loop, endpoint) not in _clients:
             import openai
 
+            from rag.adapters.wire import BoundedByAiohttp
+
             limit = endpoint.connect_timeout  # for the name, the connection and a free place
             timeout = openai.Timeout(None, connect=limit, pool=limit)
+            http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout)
+            http._transport = BoundedByAiohttp(http._transport)  # noqa: SLF001 - by its argument it would use no proxy
             client = openai.AsyncOpenAI(
                 base_url=endpoint.base_url,
                 api_key=endpoint.api_key or "none",
                 default_headers=dict(endpoint.headers),
                 max_retries=0,
                 timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout),
+                http_client=http,
             )
             _clients[loop, endpoint] = client, loop.create_task(_keep_open(loop, endpoint, client))
         return _clients[loop, endpoint][0]

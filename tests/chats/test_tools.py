@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 
 import pytest
 import uvicorn
@@ -15,6 +16,7 @@ from documents.audit import AuditEvent
 from rag.config import Endpoint
 from tests.chats.conftest import client
 from tests.chats.talking import Talk
+from tests.servers.hostile import HostileServer
 from tests.servers.llm import Calls, Stream
 from tests.support import free_port
 
@@ -316,3 +318,32 @@ def test_a_server_that_hangs_is_not_waited_for(monkeypatch, owner):
             hanging.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["bomb", "endless", "drip", "slow-head", "redirect"])
+def test_a_server_of_tools_that_does_what_none_should_is_given_up(monkeypatch, way):
+    monkeypatch.setattr(tools, "CALL_SECONDS", 1.5)
+    tracemalloc.start()
+    try:
+        with HostileServer() as hostile, HostileServer() as elsewhere:
+            hostile.answers["/mcp"] = way
+            hostile.leads_to = f"{elsewhere.url}/mcp"
+            row = ToolServer(name="x", address=f"{hostile.url}/mcp")
+            row.set_key(KEY)
+            for step in (tools.fetch_tools(row), tools.call_tool(row, "search", {})):
+                with pytest.raises(tools.ToolServerFailed):
+                    asyncio.run(asyncio.wait_for(step, 8))
+            assert elsewhere.asked == []
+        assert tracemalloc.get_traced_memory()[1] < 40 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("address", ["http://169.254.169.254/mcp", "http://0xa9fea9fe/mcp"])
+def test_the_machines_own_surroundings_hold_no_tools(page, address):
+    form = {"name": "x", "address": address, "api_key": KEY, "offered": "on"}
+    assert page.post("/admin/tools/add/", form).status_code == 200
+    assert not ToolServer.objects.exists()
+    row = ToolServer(name="x", address=address)
+    with pytest.raises(tools.ToolServerFailed):
+        asyncio.run(tools.fetch_tools(row))

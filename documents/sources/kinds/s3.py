@@ -1,15 +1,28 @@
 """A bucket of S3, or what stands in one below a prefix; also of other servers that speak S3."""
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, BinaryIO, cast
 
 import boto3
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
-from documents.outgoing import AddressInvalid, split_address
+from documents.files import MEGABYTE
+from documents.outgoing import (
+    REDIRECTS,
+    AddressForbidden,
+    AddressInvalid,
+    AddressUnreachable,
+    AnswerTooLarge,
+    OpenAnswer,
+    OutgoingClient,
+    split_address,
+)
 from documents.sources.base import (
     EntryGone,
     EntryUnreadable,
@@ -24,8 +37,14 @@ from documents.sources.base import (
     is_readable_name,
     register_kind,
 )
+from rag.adapters.wire import is_never_asked_host
+from rag.errors import NuraError
 
-CONNECT_SECONDS, READ_SECONDS = 10, 60
+LIST_SECONDS, OBJECT_SECONDS = 60.0, 600.0
+"""For a thousand names, and for one object: all of it, however slowly it comes."""
+LIST_BYTES = 16 * 2**20
+SPARE_BYTES = 4 * 2**20
+"""Beyond the largest file, so that what is too large is told as such."""
 GONE = frozenset(("NoSuchKey", "404"))
 REFUSED = frozenset(("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"))
 
@@ -35,7 +54,8 @@ class S3Reader(SourceReader):
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._bucket, self._prefix = values["bucket"], values["prefix"]
-        endpoint = values["endpoint"] or None
+        self._endpoint = endpoint = values["endpoint"] or None
+        self._sending = ExitStack()
         self._client = boto3.client(
             "s3",
             endpoint_url=endpoint,
@@ -43,15 +63,51 @@ class S3Reader(SourceReader):
             aws_access_key_id=values["access_key"],
             aws_secret_access_key=values["secret_key"],
             config=Config(
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=READ_SECONDS,
                 retries={"max_attempts": 3},
                 s3={"addressing_style": "path" if endpoint else "auto"},
             ),
         )
+        self._client.meta.events.register("before-send.s3", self._send)
 
     def __exit__(self, *_: object) -> None:
+        self._sending.close()
         self._client.close()
+
+    def _send(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+        """Send a request in botocore's stead, whose answers have no bounds."""
+        try:
+            opened = self._open(request)
+            answer = AWSResponse(request.url, opened.status, opened.headers, _ObjectBody(opened))
+            if not request.stream_output:
+                answer.content  # noqa: B018 - read now: errors are botocore's to try again
+        except AddressForbidden:
+            raise
+        except NuraError as error:
+            raise EndpointConnectionError(endpoint_url=request.url, error=error) from error
+        if answer.status_code in REDIRECTS and self._endpoint:
+            # botocore would look for another region, and for another one there, without end
+            told = {"address": self._endpoint, "status": answer.status_code}
+            raise SourceUnreachable(request.url, reason="status", **told)
+        return answer
+
+    def _open(self, request: AWSPreparedRequest) -> OpenAnswer:
+        """The answer to a request; the one before is closed."""
+        self._sending.close()
+        whole = not request.stream_output
+        client = OutgoingClient(
+            max_bytes=LIST_BYTES if whole else settings.MAX_UPLOAD_MB * MEGABYTE + SPARE_BYTES,
+            seconds=LIST_SECONDS if whole else OBJECT_SECONDS,
+            is_entered=True,
+            authorities=os.environ.get("AWS_CA_BUNDLE", ""),
+        )
+        headers = {
+            name: value.decode() if isinstance(value, bytes) else str(value)
+            for name, value in request.headers.items()
+        }
+        self._sending.enter_context(client)
+        return self._sending.enter_context(
+            client.open(request.method, request.url, headers, request.body or b"")
+        )
 
     def list_entries(self, listing: Listing) -> Iterator[ListedEntry | UnlistedEntry]:
         """Each object that may hold a format that Nura reads."""
@@ -81,12 +137,29 @@ class S3Reader(SourceReader):
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
                 yield cast("BinaryIO", body)
+        except (AddressUnreachable, AnswerTooLarge) as error:
+            raise EntryUnreadable(str(error), reason="file") from error
         except ClientError as error:
             if _get_code(error) in GONE:
                 raise EntryGone(key) from error
             raise EntryUnreadable(str(error), reason=_tell_reason(error)) from error
         except BotoCoreError as error:
             raise EntryUnreadable(str(error), reason="file") from error
+
+
+class _ObjectBody:
+    """A body as botocore reads one."""
+
+    def __init__(self, opened: OpenAnswer) -> None:
+        self.read, self._opened = opened.read, opened
+
+    def stream(self, amount: int = 65_536, **_: Any) -> Iterator[bytes]:
+        """All of it, piece by piece."""
+        while part := self._opened.read(amount):
+            yield part
+
+    def close(self) -> None:
+        """The next request does, or the end of the source."""
 
 
 def _get_code(error: Exception) -> str:
@@ -104,9 +177,11 @@ def _tell_reason(error: Exception) -> str:
 def _check_s3(values: Mapping[str, Any]) -> None:
     if values["endpoint"]:
         try:
-            split_address(values["endpoint"])
+            host = split_address(values["endpoint"])[0]
         except AddressInvalid as error:
             raise SourceSettingInvalid(name="endpoint", reason="address") from error
+        if is_never_asked_host(host):
+            raise SourceSettingInvalid(name="endpoint", reason="address")
 
 
 register_kind(

@@ -200,3 +200,22 @@ def test_korean_addresses_are_sent_as_ascii():
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(AddressInvalid):
         split_address(address)
+
+
+def test_what_an_administrator_entered_may_stand_inside_but_not_everywhere(other_site, names):
+    other_site.put("/", "안")
+    names["cloud.example"] = ["169.254.169.254"]
+    with OutgoingClient(max_bytes=1000, seconds=5, is_entered=True) as client:
+        assert client.fetch(f"{other_site.url}/").body.decode() == "안"
+        for host in ("169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "cloud.example"):
+            with pytest.raises(AddressForbidden):
+                client.fetch(f"http://{host}/latest/meta-data/")
+
+
+def test_what_an_administrator_entered_is_asked_through_the_proxy(site, other_site, monkeypatch):
+    monkeypatch.setenv("http_proxy", other_site.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    other_site.pages["http://model.example/v1"] = (200, {}, b"by the proxy")
+    with OutgoingClient(max_bytes=1000, seconds=5, is_entered=True) as client:
+        assert client.fetch("http://model.example/v1").body == b"by the proxy"
+    assert site.asked == []

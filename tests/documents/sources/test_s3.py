@@ -8,8 +8,11 @@ from moto.server import ThreadedMotoServer
 from documents import libraries
 from documents.models import Document
 from documents.sources import services
-from documents.sources.models import Source
+from documents.sources.base import SourceSettingInvalid
+from documents.sources.kinds import s3
+from documents.sources.models import Source, SourceEntry
 from tests.documents.sources.test_folder import counts, run
+from tests.servers.hostile import HostileServer
 
 pytestmark = pytest.mark.django_db
 KEYS = {"access_key": "key-id", "secret_key": "a-very-secret-key"}
@@ -99,3 +102,65 @@ def test_a_key_that_is_left_empty_stays(source):
         source=source, actor=source.owner, values={"prefix": "다른/", "secret_key": ""}
     )
     assert (source.secrets, source.settings["prefix"]) == (before, "다른/")
+
+
+@pytest.fixture
+def hostile():
+    with HostileServer() as server:
+        server.kind = "application/xml"
+        yield server
+
+
+def lead_to(source, endpoint):
+    source.settings["endpoint"] = endpoint
+    source.save()
+
+
+@pytest.mark.parametrize("way", ["endless", "bomb", "drip", "slow-head", "redirect"])
+def test_a_storage_that_does_what_none_should_deletes_nothing_and_ends(
+    source, bucket, hostile, monkeypatch, way
+):
+    bucket.put("규정/휴가.txt", "휴가")
+    run(source)
+    monkeypatch.setattr(s3, "LIST_SECONDS", 1.0)
+    hostile.leads_to = f"{hostile.url}/elsewhere"
+    hostile.answers[f"/{bucket.name}"] = way
+    lead_to(source, hostile.url)
+    done = run(source)
+    assert done.error_code == "source_unreachable"
+    assert Document.objects.count() == 1
+    assert not [one for one in hostile.asked if one[1] == "/elsewhere"]
+    assert hostile.sent < 300 * 2**20
+
+
+def test_an_object_that_never_ends_is_an_error_of_its_own(
+    source, bucket, hostile, monkeypatch, settings
+):
+    settings.MAX_UPLOAD_MB = 3
+    monkeypatch.setattr(s3, "OBJECT_SECONDS", 2.0)
+    sizes = ("<Size>9</Size><ETag>&quot;1&quot;</ETag>", "<Size>9</Size><ETag>&quot;2&quot;</ETag>")
+    listed = "".join(
+        f"<Contents><Key>{name}</Key>{size}</Contents>"
+        for name, size in zip(("drip.txt", "endless.txt"), sizes, strict=True)
+    )
+    body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{listed}</ListBucketResult>"
+    headers = {"Content-Type": "application/xml"}
+    hostile.answers |= {
+        f"/{bucket.name}": (200, headers, body.encode()),
+        f"/{bucket.name}/drip.txt": "drip",
+        f"/{bucket.name}/endless.txt": "endless",
+    }
+    lead_to(source, hostile.url)
+    done = run(source)
+    assert (done.status, done.failed) == ("done", 2)
+    codes = SourceEntry.objects.order_by("name").values_list("error_code", flat=True)
+    assert list(codes) == ["entry_unreadable", "file_too_large"]
+    assert not Document.objects.exists()
+
+
+@pytest.mark.parametrize("endpoint", ["http://169.254.169.254", "http://[::ffff:169.254.169.254]"])
+def test_the_machines_own_surroundings_are_no_storage(source, endpoint):
+    with pytest.raises(SourceSettingInvalid):
+        services.update_source(source=source, actor=source.owner, values={"endpoint": endpoint})
+    lead_to(source, endpoint)
+    assert run(source).error_code == "address_forbidden"

@@ -113,12 +113,30 @@ def test_rights_and_names_are_not_changed_by_it(minsu):
     assert (minsu.username, minsu.is_staff, minsu.is_active) == ("minsu", False, True)
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{}", '{"Operations": 3}', '{"Operations": [1]}'])
+BODIES = ("", "[]", "{}", '{"Operations": 3}', '{"Operations": [1]}', "[" * 90_000, "\0", "\xff")
+
+
+@pytest.mark.parametrize("body", BODIES)
 def test_a_body_that_cannot_be_read_is_refused(body, minsu):
     headers = {"Authorization": f"Bearer {TOKEN}"}
     sent = Client(headers=headers).patch(f"{USERS}/{minsu.pk}", body, "application/json")
     assert sent.status_code == 400
     assert "active is" not in sent.content.decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'filter=userName eq "a%00b"',
+        f'filter=id eq "{"9" * 250}"',
+        f'filter=userName eq "{"x" * 100_000}"',
+        f"startIndex={'9' * 9}&count=-1",
+        "startIndex=-5&count=999999999",
+        'filter=emails.value eq "%25_\\"',
+    ],
+)
+def test_no_question_of_a_directory_is_an_error_of_ours(query, minsu):
+    assert call("get", f"{USERS}?{query}").status_code in {200, 400}
 
 
 def test_accounts_are_not_made_by_it():

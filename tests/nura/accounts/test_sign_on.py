@@ -14,12 +14,13 @@ from joserfc.jwk import RSAKey
 
 from documents.audit import Action, AuditEvent
 from documents.secrets import seal_secret
-from nura.accounts import services
+from nura.accounts import services, sign_on
 from nura.accounts.invitations import build_path, create_invitation
 from nura.accounts.models import GroupDetails, SignOnServer
 from nura.accounts.roles import AccountRole, get_role, set_role
 from tests.nura.accounts.conftest import PASSWORD
 from tests.servers import oidc
+from tests.servers.hostile import HostileServer
 
 pytestmark = pytest.mark.django_db
 
@@ -647,3 +648,112 @@ def test_the_profile_leads_to_connections_where_there_are_servers(server, minsus
     assert "/settings/sign-on" not in minsus_browser.get("/settings/profile").content.decode()
     set_up(server)
     assert "/settings/sign-on" in minsus_browser.get("/settings/profile").content.decode()
+
+
+@pytest.fixture
+def hostile():
+    with HostileServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize("way", ["endless", "drip", "slow-head", "bomb", "redirect"])
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_a_server_that_never_ends_or_leads_elsewhere_lets_nobody_in(
+    way, endpoint, server, keycloak, hostile, monkeypatch
+):
+    monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.4)
+    hostile.leads_to = f"{hostile.url}/elsewhere"
+    server.discovery = {endpoint: f"{hostile.url}/{way}"}
+    began = time.monotonic()
+    refused(*come_in())
+    assert time.monotonic() - began < 6
+    assert [one[1] for one in hostile.asked] == [f"/{way}"]
+    assert hostile.sent < 200 * 2**20
+
+
+@pytest.mark.parametrize("way", ["endless", "drip", "redirect"])
+def test_a_server_whose_first_answer_never_ends_is_told_in_words(
+    way, keycloak, hostile, monkeypatch
+):
+    monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.4)
+    hostile.answers["/.well-known/openid-configuration"] = way
+    SignOnServer.objects.update(issuer=hostile.url)
+    page = new_browser().get("/accounts/oidc/keycloak/login/")
+    assert page.status_code in {200, 401, 403}
+    assert len(hostile.asked) == 1
+
+
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_a_server_that_names_the_machines_own_surroundings_is_not_followed(
+    endpoint, server, keycloak
+):
+    server.discovery = {endpoint: "http://169.254.169.254/latest/meta-data/"}
+    began = time.monotonic()
+    refused(*come_in())
+    assert time.monotonic() - began < 4
+    reason = AuditEvent.objects.filter(action=Action.SIGN_IN_FAILED).get().details["reason"]
+    assert "AddressForbidden" in reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b"{" * 100_000,
+        b'{"access_token": {"a": 1}, "id_token": 7}',
+        b"\xff\xfe",
+        b"",
+        f'{{"error": "invalid_client", "client_secret": "{oidc.CLIENT_SECRET}"}}'.encode(),
+    ],
+    ids=["deep", "deeper", "types", "no text", "empty", "secret"],
+)
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}])
+def test_what_a_server_says_instead_of_a_token_is_written_down_nowhere(
+    body, headers, server, keycloak, hostile, caplog
+):
+    hostile.answers["/token"] = (400 if b"error" in body else 200, headers, body)
+    server.discovery = {"token_endpoint": f"{hostile.url}/token"}
+    refused(*come_in())
+    told = str(list(AuditEvent.objects.values_list("details", flat=True))) + caplog.text
+    assert oidc.CLIENT_SECRET not in told
+    assert "[[[" not in told
+    assert ("invalid_client" in told) == (b"invalid_client" in body)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"sub": "x" * 10_000},
+        {"sub": ""},
+        {"sub": 7},
+        {"email": "hana\0@example.com"},
+        {"preferred_username": "ha\0na"},
+        {"name": "\ud800"},
+    ],
+    ids=["long", "empty", "number", "NUL in address", "NUL in name", "half a pair"],
+)
+def test_claims_that_cannot_be_kept_are_no_error_of_ours(claims, server, keycloak):
+    server.person |= claims
+    _browser, page = come_in()
+    assert page.status_code in {200, 302, 401, 403}
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email": f"{'h' * 400}@example.com"},
+        {"email": ["hana@example.com"]},
+        {"email": {"a": 1}},
+        {"preferred_username": {"a": 1}},
+        {"preferred_username": "x" * 100_000},
+        {"name": ["x"] * 1000},
+        {"groups": ["g" * 100_000] * 5},
+        {"groups": {"a": 1}},
+        {"groups": 7},
+    ],
+)
+def test_claims_of_other_shapes_are_no_error_of_ours(claims, server):
+    set_up(server, groups_claim="groups")
+    server.person |= claims
+    _browser, page = come_in()
+    assert page.status_code in {200, 302, 401, 403}
