@@ -103,6 +103,7 @@ class RequestGate:
     def __init__(self, application: Application) -> None:
         self._application = application
         self._accounts: dict[Credential, tuple[float, int]] = {}
+        self._looking: dict[Credential, asyncio.Task[int | None]] = {}
         self._places: dict[tuple[str, int], FairPlaces] = {}
         self._sockets: defaultdict[int, int] = defaultdict(int)
         self._refused_until: dict[str, float] = {}
@@ -138,18 +139,25 @@ class RequestGate:
         known = self._accounts.get(credential)
         if known is not None and time.monotonic() < known[0]:
             return Caller(address, known[1], credential.token)
+        if credential not in self._looking:  # a flood of one caller asks once
+            looking = asyncio.create_task(self._look_up(credential, address))
+            self._looking[credential] = looking
+            looking.add_done_callback(lambda _: self._looking.pop(credential))
+        account = await asyncio.shield(self._looking[credential])
+        return Caller(address) if account is None else Caller(address, account, credential.token)
+
+    async def _look_up(self, credential: Credential, address: str) -> int | None:
+        """The account of a credential, remembered for a while; None where it does not hold."""
         with fairness.working_for(f"address:{address}"):
             (holder,) = await in_database(access.find_holders, [credential])
         if holder is None:
             self._accounts.pop(credential, None)
-            return Caller(address)
+            return None
         if len(self._accounts) >= MAX_REMEMBERED:
             self._accounts.clear()
-        self._accounts[credential] = (
-            time.monotonic() + REMEMBERED_SECONDS,
-            holder.user.pk,
-        )
-        return Caller(address, holder.user.pk, credential.token)
+        account: int = holder.user.pk
+        self._accounts[credential] = (time.monotonic() + REMEMBERED_SECONDS, account)
+        return account
 
     # What it may
 

@@ -34,7 +34,7 @@ def check_address(address: str) -> None:
         )
     if is_never_asked_host(parts.hostname):
         raise ValidationError(
-            _("This address leads to the machine's own provider. Nura never asks it.")
+            _("Nura never connects to this address: it is reserved for the machine itself.")
         )
 
 

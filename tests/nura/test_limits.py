@@ -15,6 +15,7 @@ from knox.models import AuthToken
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from chats import access
 from chats.models import Message
 from documents.models import Document
 from jobs import connections, limiter
@@ -386,3 +387,23 @@ def test_c93_signs_of_patterns_are_plain_text_in_a_list(asker, limit, query):
     for path in ("/chats", "/documents"):
         told = asker.get(f"/api/v1{path}", params={"q": query, "page_size": 10_000})
         assert (told.status_code, told.json()["count"]) == (200, 0)
+
+
+def test_a_flood_with_one_key_asks_once_whose_it_is(web, asker, limit, monkeypatch):
+    limit()
+    asked, find = [], access.find_holders
+
+    def watched(credentials):
+        asked.extend(credentials)
+        return find(credentials)
+
+    monkeypatch.setattr(access, "find_holders", watched)
+    headers = dict(asker.headers)
+
+    async def flood():
+        async with httpx.AsyncClient(base_url=web.url, headers=headers, timeout=30) as one:
+            return await asyncio.gather(*(one.get("/api/v1/me") for _ in range(60)))
+
+    answers = asyncio.run(flood())
+    assert {one.status_code for one in answers} == {200}
+    assert len(asked) == 1
