@@ -4,7 +4,7 @@ Chats that were deleted for good are counted no longer, and so are questions tha
 nowhere: every number stands for rows that can be listed.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -15,8 +15,6 @@ from django.contrib.auth.models import User
 from django.db.models import (
     Aggregate,
     BigIntegerField,
-    Case,
-    CharField,
     Count,
     F,
     FloatField,
@@ -24,8 +22,6 @@ from django.db.models import (
     QuerySet,
     Sum,
     TextChoices,
-    Value,
-    When,
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, TruncDate
@@ -51,27 +47,34 @@ class AnswerResult(TextChoices):
 
 ANSWERS = Q(role=Message.Role.ASSISTANT)
 QUESTIONS = Q(role=Message.Role.USER)
-_ENDED_WELL = Q(status=Status.COMPLETED)
-CONDITIONS: dict[str, Q] = {
-    AnswerResult.FAILED: Q(status__in=(Status.FAILED, Status.INTERRUPTED)),
-    AnswerResult.DOCUMENTS: _ENDED_WELL & Q(label__in=(Label.DOCUMENTS, Label.PASSAGES)),
-    AnswerResult.PARTIAL: _ENDED_WELL & Q(label=Label.PARTIAL),
-    AnswerResult.INSUFFICIENT: _ENDED_WELL & Q(label=Label.INSUFFICIENT),
-    AnswerResult.GENERAL: _ENDED_WELL
-    & Q(label__in=(Label.GENERAL, Label.CONVERSATION, Label.TOOLS)),
+_FAILED = (Status.FAILED, Status.INTERRUPTED)
+_LABELS: dict[str, str] = {
+    Label.DOCUMENTS: AnswerResult.DOCUMENTS,
+    Label.PASSAGES: AnswerResult.DOCUMENTS,
+    Label.PARTIAL: AnswerResult.PARTIAL,
+    Label.INSUFFICIENT: AnswerResult.INSUFFICIENT,
+    Label.GENERAL: AnswerResult.GENERAL,
+    Label.CONVERSATION: AnswerResult.GENERAL,
+    Label.TOOLS: AnswerResult.GENERAL,
 }
-"""Of answers; none of them: OTHER."""
-_RESULT = Case(
-    When(QUESTIONS, then=Value("question")),
-    *(When(condition, then=Value(str(name))) for name, condition in CONDITIONS.items()),
-    default=Value(str(AnswerResult.OTHER)),
-    output_field=CharField(),
-)
+"""Of answers that ended well; any other: OTHER."""
+
+
+def read_result(status: str, label: str) -> str:
+    """What came of an answer with these."""
+    if status in _FAILED:
+        return AnswerResult.FAILED
+    found = _LABELS.get(label) if status == Status.COMPLETED else None
+    return found or AnswerResult.OTHER
 
 
 def list_answers(result: str) -> QuerySet[Message]:
     """The answers of which this came."""
-    return Message.objects.alias(result=_RESULT).filter(ANSWERS, result=result)
+    wanted = Q()
+    for status in Status.values:
+        labels = [one for one in ("", *Label.values) if read_result(status, one) == result]
+        wanted |= Q(status=status, label__in=labels)
+    return Message.objects.filter(ANSWERS & wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +91,20 @@ def count_days(since: datetime) -> list[DayOfAnswers]:
     rows = (
         Message.objects.filter(created_at__gte=since)
         .order_by()
-        .annotate(day=TruncDate("created_at"), result=_RESULT)
-        .values_list("day", "result")
+        .annotate(day=TruncDate("created_at"))
+        .values_list("day", "role", "status", "label")
         .annotate(count=Count("*"))
     )
-    days: defaultdict[date, dict[str, int]] = defaultdict(dict)
-    for day, result, count in rows:
-        days[day][result] = count
+    questions: Counter[date] = Counter()
+    results: defaultdict[date, Counter[str]] = defaultdict(Counter)
+    for day, role, status, label, count in rows:
+        if role == Message.Role.USER:
+            questions[day] += count
+        else:
+            results[day][read_result(status, label)] += count
     return [
-        DayOfAnswers(day, found.pop("question", 0), found) for day, found in sorted(days.items())
+        DayOfAnswers(day, questions[day], dict(results[day]))
+        for day in sorted({*questions, *results})
     ]
 
 
