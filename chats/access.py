@@ -264,13 +264,14 @@ class RightsListener(LoopTask):
                     changed.set()
 
 
-async def wait_for_change(changed: asyncio.Event) -> None:
-    """Until rights have changed, as far as is known, and `RECHECK_SECONDS` at the most.
+async def wait_for_change(changed: asyncio.Event, seconds: float | None = None) -> None:
+    """Until rights have changed, as far as is known, and `seconds` at the most.
 
-    `changed` is the caller's own, among those that `RightsListener` wakes.
+    These are `RECHECK_SECONDS` unless given. `changed` is the caller's own, among those that
+    `RightsListener` wakes.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout(RECHECK_SECONDS):
+        async with asyncio.timeout(RECHECK_SECONDS if seconds is None else seconds):
             await changed.wait()
     changed.clear()
 

@@ -12,7 +12,8 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import structlog
@@ -20,7 +21,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.utils import translation
+from django.utils import timezone, translation
 from rest_framework import serializers
 from structlog.contextvars import bound_contextvars
 
@@ -32,6 +33,8 @@ from chats.serializers import SendRequest, envelope
 from chats.services import turns
 from documents import notices
 from documents.errors import explain_code
+from documents.libraries import list_held
+from documents.models import Document
 from jobs import connections, limiter
 from jobs.background import LoopTask
 from jobs.connections import in_database
@@ -182,6 +185,72 @@ class ShareWatcher(LoopTask):
                 page.tell(log.to_json(envelope("share.ended", {"id": str(share_id)})))
 
 
+UNTOLD_SECONDS = 5.0
+"""How often it is looked whether somebody reads less than before, if nobody says so."""
+
+
+class ReadingWatcher(LoopTask):
+    """Tells open pages that their user may read less than before.
+
+    What they show of it is closed already to every request; so that they show it no longer either,
+    they ask anew.
+    """
+
+    TROUBLE = "readers_not_checked"
+
+    def __init__(self) -> None:
+        self._held: dict[int, set[UUID]] = {}
+        self._moved: set[tuple[UUID, datetime]] = set()
+        self._changed = asyncio.Event()
+
+    async def add(self, user_id: int) -> None:
+        """Note what somebody may read who opens a page."""
+        if user_id not in self._held:
+            held = await in_database(list_held, [user_id])
+            self._held.setdefault(user_id, held[user_id])
+
+    async def work(self) -> None:
+        """Look once."""
+        access.RightsListener.of_running_loop().waiting.add(self._changed)
+        await access.wait_for_change(self._changed, UNTOLD_SECONDS)
+        pages = NoticeListener.of_running_loop().pages
+        before = {pk: held for pk, held in self._held.items() if pk in pages}
+        held, moved = await in_database(look_up_reading, [*before])
+        fresh = [place for place in moved if (place.pk, place.moved_at) not in self._moved]
+        self._moved = {(place.pk, place.moved_at) for place in moved}
+        for user_id, had in before.items():
+            is_less = bool(had - held[user_id]) or any(
+                had and not place.is_readable(user_id, held[user_id]) for place in fresh
+            )
+            for page in pages.get(user_id, ()) if is_less else ():
+                page.tell(log.to_json(envelope("rights.changed", {})))
+        # Pages that were opened meanwhile have been noted by `add`.
+        self._held = {pk: held.get(pk, had) for pk, had in self._held.items() if pk in pages}
+
+
+class MovedDocument(NamedTuple):
+    """Where a document is that was moved a moment ago."""
+
+    pk: UUID
+    moved_at: datetime
+    owner_id: int
+    library_id: UUID | None
+
+    def is_readable(self, user_id: int, held: Collection[UUID]) -> bool:
+        """Whether it is a user's who may read these libraries; see `Document.visible_to`."""
+        return self.owner_id == user_id if self.library_id is None else self.library_id in held
+
+
+def look_up_reading(
+    user_ids: Collection[int],
+) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
+    """The libraries that these users may read, and the documents that were moved just now."""
+    since = timezone.now() - timedelta(seconds=UNTOLD_SECONDS) - access.CLOCKS_APART
+    rows = Document.objects.filter(moved_at__gt=since)
+    places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
+    return list_held(user_ids), [MovedDocument._make(row) for row in places] if user_ids else []
+
+
 class FrameLimit:
     """A bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
 
@@ -254,6 +323,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         self.language = access.read_language(self.scope)
         if KeyScope.READ in holder.scopes:
             await NoticeListener.of_running_loop().add(self)
+            await ReadingWatcher.of_running_loop().add(self.user.pk)
         access.watch_credential(credential, self._end)
 
     async def websocket_receive(self, message: Message) -> None:

@@ -1,5 +1,6 @@
 """Documents, quotas and embedding spaces in the admin: to look at, to process again, to change."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -339,14 +340,32 @@ class LibraryMemberFormSet(AuditedFormSet):
     """The members of a library."""
 
     def record_changes(self, actor: Any) -> None:
-        """One entry a member; who lost a right by it loses it at once."""
+        """One entry a member; who lost a right by it loses it at once.
+
+        A row that is given to somebody else ends one membership and begins another.
+        """
         for row in self.new_objects:
             record_member(Action.MEMBER_ADDED, row, actor)
-        for row, _fields in self.changed_objects:
-            record_member(Action.MEMBER_CHANGED, row, actor)
+        before = {form.instance.pk: form.initial for form in self.initial_forms}
+        for row, fields in self.changed_objects:
+            if {"user", "group"}.isdisjoint(fields):
+                record_member(Action.MEMBER_CHANGED, row, actor)
+                continue
+            record_member(Action.MEMBER_REMOVED, _to_former_member(row, before[row.pk]), actor)
+            record_member(Action.MEMBER_ADDED, row, actor)
         for row in self.deleted_objects:
             record_member(Action.MEMBER_REMOVED, row, actor)
         announce_change()
+
+
+def _to_former_member(row: LibraryMember, before: Mapping[str, Any]) -> LibraryMember:
+    """The membership as it was before the row was given to somebody else."""
+    return LibraryMember(
+        library_id=row.library_id,
+        user=User.objects.filter(pk=before["user"]).first(),
+        group_id=before["group"],
+        role=before["role"],
+    )
 
 
 class LibraryMemberInline(TabularInline):  # type: ignore[misc] # unfold has no types

@@ -434,7 +434,8 @@ def everything() -> dict[str, Any]:
         if m not in {KeyDetails, UserSession}  # when the caller was seen last
     }
     redis = connections.sync()
-    names = sorted(name for name in redis.keys("*") if not name.startswith(":"))
+    passing = (":", "nura:limit:")  # what is cached, and how many requests were counted
+    names = sorted(name for name in redis.keys("*") if not name.startswith(passing))
     kept = {name: redis.type(name) for name in names}
     root = Path(settings.MEDIA_ROOT)
     files = sorted(str(path) for path in root.rglob("*") if path.is_file())

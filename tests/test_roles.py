@@ -27,6 +27,7 @@ from tests import strangers
 from tests.chats.gateway.test_mcp import connected
 from tests.chats.test_socket import hear, say, socket
 from tests.servers import asgi
+from tests.servers.worker import working
 from tests.strangers import FIELDS, SECRET, call, client_of, everything, said, with_id
 from tests.test_strangers import LISTS, NAMES, PLACES, WITH_ID, WITH_ID_IN_BODY, pages
 
@@ -236,9 +237,28 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
             found = await use_tools(web, keys[role], world.things)
             unknown = await use_tools(web, keys[role], world.unknown)
             assert (role, found) == (role, unknown)
-            assert SECRET not in found
+            assert SECRET not in str(found)
         assert await in_thread(everything) == before
-        assert SECRET in await use_tools(web, keys["reader"], world.things)
+        with working(patience=0.0):
+            for role in OUTSIDE[1:]:
+                assert (role, await search_all(web, keys[role])) == (role, [])
+            told = await use_tools(web, keys["reader"], world.things)
+            assert [call for call, text in told.items() if SECRET not in text] == []
+
+
+async def test_a_reader_asks_over_the_socket_what_no_other_may(answers_worker):
+    def prepare():
+        world = make_shared_world()
+        return world, AuthToken.objects.create(world.roles["reader"])[1]
+
+    world, key = await in_thread(prepare)
+    body = {"content": "휴가", "library_ids": [str(world.things["library"])]}
+    with asgi.running() as web:
+        async with socket(web, key) as ws:
+            await say(ws, "send", **body)
+            (started,) = [x for x in await hear(ws, "run.completed") if x["type"] == "run.started"]
+    scope = started["data"]["assistant_message"]["scope"]
+    assert scope["document_ids"] == [str(world.things["document"])]
 
 
 async def in_thread(work):
@@ -257,16 +277,53 @@ def list_frames(things):
     yield "resume", {"run_id": str(things["run"])}
     yield "send", {"content": "질문", "chat_id": str(things["chat"])}
     yield "send", {"content": "질문", "document_ids": [str(things["document"])]}
+    yield "send", {"content": "질문", "library_ids": [str(things["library"])]}
+    yield "send", {"content": "질문", "assistant_id": str(things["assistant"])}
+    yield "watch", {"share_id": str(things["share"])}
+
+
+TOOL_FIELDS = {
+    "document_id": "document",
+    "document_ids": "document",
+    "library_ids": "library",
+}
+"""What these arguments of a tool name."""
+TOOL_TEXTS = {"query": "휴가", "question": "휴가"}
 
 
 async def use_tools(web, key, things):
-    """What the tools of MCP say of the document, as one text."""
-    told = []
+    """What each tool of MCP says, with each argument that names something: text by the call.
+
+    The calls are made from the schemas of the tools: one that names something in a new way fails.
+    """
+    told = {}
     async with connected(web, key) as client:
-        for tool, arguments in (
-            ("list_documents", {}),
-            ("read_page", {"document_id": str(things["document"])}),
-        ):
-            result = await client.call_tool(tool, arguments)
-            told.append(f"{result.is_error} {result.content} {result.structured_content}")
-    return "\n".join(told).replace(str(things["document"]), "-")
+        for tool in (await client.list_tools()).tools:
+            for name, arguments in list_calls(tool, things):
+                result = await client.call_tool(tool.name, arguments)
+                text = f"{result.is_error} {result.content} {result.structured_content}"
+                for thing in set(TOOL_FIELDS.values()):
+                    text = text.replace(str(things[thing]), "-")
+                told[name] = text
+    return told
+
+
+def list_calls(tool, things):
+    """Name and arguments of one call for each argument of a tool that names something."""
+    shapes = tool.input_schema.get("properties", {})
+    texts = {name: TOOL_TEXTS[name] for name in shapes if name in TOOL_TEXTS}
+    naming = [name for name, shape in shapes.items() if "uuid" in str(shape)]
+    assert set(naming) <= set(TOOL_FIELDS), tool.name
+    for name in naming:
+        value = str(things[TOOL_FIELDS[name]])
+        given = value if shapes[name].get("format") == "uuid" else [value]
+        yield f"{tool.name} {name}", {**texts, name: given}
+    if not naming:
+        yield tool.name, texts
+
+
+async def search_all(web, key):
+    """What a search finds that names nothing."""
+    async with connected(web, key) as client:
+        result = await client.call_tool("search", {"query": "휴가"})
+    return result.structured_content["result"]

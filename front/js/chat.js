@@ -195,6 +195,8 @@ async function settleScope(id) {
 
 // News
 
+thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.leave());
+
 runs.addEventListener("notice", ({ detail: frame }) => {
   if (frame.type === "document") {
     uploads.update(frame.data);
@@ -203,6 +205,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
       refreshWelcome();
     }
   }
+  if (frame.type === "rights.changed") thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
   if (frame.type === "chat") {

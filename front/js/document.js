@@ -204,7 +204,16 @@ async function receiveDocument(data) {
   if (ended) await renewParts();
 }
 
-socket.addEventListener("frame", ({ detail: frame }) => frame.type === "document" && receiveDocument(frame.data));
+/** The document may be closed to the reader now, who then finds what stands for one that is not there. */
+async function checkRights() {
+  const isClosed = await getJson(`/documents/${id}`).then(() => false, (error) => error.status === 404);
+  if (isClosed) location.reload();
+}
+
+socket.addEventListener("frame", ({ detail: frame }) => {
+  if (frame.type === "document") receiveDocument(frame.data);
+  if (frame.type === "rights.changed") checkRights();
+});
 socket.addEventListener("open", async () => receiveDocument(await getJson(`/documents/${id}`).catch(() => ({}))));
 setInterval(async () => {
   if (!socket.isOpen && article.dataset.status === "PROCESSING") receiveDocument(await getJson(`/documents/${id}`).catch(() => ({})));

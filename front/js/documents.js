@@ -4,6 +4,7 @@ import "./theme.js";
 import { toAddress } from "./address.js";
 import { patchJson } from "./api.js";
 import "./shell.js";
+import { getJson } from "./api.js";
 import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
@@ -181,7 +182,15 @@ watchFileInput({
   onFiles: (...found) => uploads.add(...found),
 });
 
+/** Documents, or the library in sight, may be closed to the reader now. */
+async function checkRights() {
+  const isClosed = page.library && (await getJson(`/libraries/${page.library.id}`).then(() => false, (error) => error.status === 404));
+  if (isClosed) location.assign(toAddress("/documents"));
+  else refreshTable();
+}
+
 socket.addEventListener("frame", ({ detail: frame }) => {
+  if (frame.type === "rights.changed") checkRights();
   if (frame.type !== "document") return;
   uploads.update(frame.data);
   receiveDocument(frame.data);

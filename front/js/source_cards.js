@@ -1,6 +1,6 @@
 // The sources under an answer: one card a document.
 
-import { el } from "./dom.js";
+import { createIcon, el } from "./dom.js";
 import { t, tn } from "./strings.js";
 
 /** Passages by their slot: one group a document, as the markers count them. */
@@ -50,10 +50,11 @@ function createSourceCard(group, message, hooks) {
   const section = group.length === 1 ? source.section : "";
   const facts = [pages.length ? t("page", { page: pages.join(", ") }) : "", section].filter(Boolean);
   if (!facts.length) facts.push(tn("passages", group.length));
+  if (source.unreadable) facts.splice(0, facts.length, t("unreadable"));
   const button = el(
     "button",
-    { type: "button", class: "source-card", title: source.document_name, data: { source: source.chunk_id } },
-    el("span", { class: "slot", text: String(source.slot) }),
+    { type: "button", class: `source-card ${source.unreadable ? "source-closed" : ""}`, title: source.document_name, data: { source: source.chunk_id } },
+    source.unreadable ? createIcon("lock", "icon-s") : el("span", { class: "slot", text: String(source.slot) }),
     el(
       "span",
       { class: "source-text" },

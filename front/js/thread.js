@@ -17,7 +17,7 @@ import { t } from "./strings.js";
 
 const MIN_MESSAGES = 20;
 
-/** Events: `busy` (detail: the run that answers here, or null). */
+/** Events: `busy` (detail: the run that answers here, or null), `branched`, `hidden` (detail: an answer that may show less). */
 export class Thread extends EventTarget {
   /** `nameOf(id)` gives a document; `hooks` are what messages ask of the page: see `AnswerView`, `QuestionView`. */
   constructor({ runs, nameOf, hooks }) {
@@ -147,6 +147,27 @@ export class Thread extends EventTarget {
   async catchUp() {
     if (!this.chatId || this.byRun.size) return;
     this.take(await new MessagePages(this.chatId).latest().catch(() => []));
+  }
+
+  /** Something was closed to the reader: ask anew for the answers that show documents, as far back as they are loaded. */
+  async hideClosed() {
+    const showing = new Set([...this.views.values()].map((view) => view.message).filter((one) => one?.sources?.length).map((one) => one.id));
+    const pages = showing.size ? new MessagePages(this.chatId) : null;
+    await pages?.open();
+    while (showing.size && pages.hasMore)
+      for (const message of await pages.earlier()) if (showing.delete(message.id)) this.hideIn(message);
+  }
+
+  hideIn(message) {
+    const view = this.views.get(message.id);
+    const closed = (one) => JSON.stringify(one.sources?.map((source) => Boolean(source.unreadable)));
+    if (message.status === "STREAMING" || !(view instanceof AnswerView) || closed(view.message) === closed(message)) return;
+    this.tree.add(message);
+    this.scrolling.hold(view.root, () => {
+      this.views.set(message.id, createViewOrPlain(message, this.hooks, () => view.complete(message)));
+      this.show();
+    });
+    this.dispatchEvent(new CustomEvent("hidden", { detail: message }));
   }
 
   // The branch in sight

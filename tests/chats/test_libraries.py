@@ -5,9 +5,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from knox.models import AuthToken
 
 from chats import access
 from chats.gateway import catalogue
@@ -28,7 +30,10 @@ from rag.types import Scope, ScopeReason
 from tests.chats.conftest import client, make_document
 from tests.chats.gateway.wire import asked, program
 from tests.chats.test_rights import CHATS, ENDLESS, SOON, ended_run, hear_the_end, key, web
+from tests.chats.test_socket import hear, socket
+from tests.chats.test_socket import say as say_frame
 from tests.chats.turns import end, known_after, say
+from tests.documents.test_libraries import give_row
 from tests.support import wait_until
 
 __all__ = ["key", "web"]
@@ -176,7 +181,13 @@ def end_by_leaving(owner, shared, membership):
     return lambda: leave(membership)
 
 
-ENDS = [end_by_leaving, end_by_group, end_by_move, end_by_deletion]
+def end_in_the_administration(owner, shared, membership):
+    browser, follower = Client(), User.objects.create_user("follower")
+    browser.force_login(User.objects.create_superuser("root"))
+    return lambda: give_row(browser, membership, follower)
+
+
+ENDS = [end_by_leaving, end_by_group, end_by_move, end_by_deletion, end_in_the_administration]
 
 
 @pytest.mark.parametrize("make_end", ENDS)
@@ -220,6 +231,49 @@ def test_a_stream_of_the_gateway_ends_with_the_right_to_what_it_reads(
         took, _rest = hear_the_end(response, lambda: leave(membership))
     assert took < SOON
     assert model.chats[0].wait_closed_by_client()
+
+
+@pytest.mark.parametrize("make_end", [one for one in ENDS if one is not end_by_group])
+async def test_an_open_page_is_told_at_once_that_its_user_reads_less(
+    web, owner, shared, membership, make_end
+):
+    def prepare():
+        return make_end(owner, shared, membership), [
+            AuthToken.objects.create(user)[1]
+            for user in (owner, User.objects.create_user("another"))
+        ]
+
+    end_right, (mine, of_another) = await asyncio.to_thread(prepare)
+    async with socket(web, mine) as ws, socket(web, of_another) as other:
+        for one in (ws, other):
+            await say_frame(one, "ping")
+            await hear(one, "pong")
+        since = time.monotonic()
+        await asyncio.to_thread(end_right)
+        heard = await hear(ws, "rights.changed")
+        assert time.monotonic() - since < SOON
+        assert heard[-1]["data"] == {}
+        await say_frame(other, "ping")
+        assert [one["type"] for one in await hear(other, "pong")] == ["pong"]
+
+
+async def test_an_open_page_is_not_told_of_rights_that_others_lost(
+    web, stranger, library, shared, membership, key
+):
+    def end_anothers():
+        role, another = LibraryRole.READER, User.objects.create_user("another")
+        member = libraries.add_member(library=library, principal=another, role=role, actor=stranger)
+        libraries.remove_member(member=member, actor=stranger)
+
+    async with socket(web, key) as ws:
+        await say_frame(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(end_anothers)
+        await asyncio.to_thread(leave, membership)
+        heard = await hear(ws, "rights.changed")
+        assert [one["type"] for one in heard] == ["rights.changed"]
+        await say_frame(ws, "ping")
+        assert [one["type"] for one in await hear(ws, "pong")] == ["pong"]
 
 
 async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shared, membership):

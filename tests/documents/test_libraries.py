@@ -212,6 +212,36 @@ def test_every_change_of_members_is_in_the_audit_log(library, manager):
     assert list(actions) == [(name, "manager", target) for name in names]
 
 
+def test_a_row_given_to_another_account_ends_one_membership_and_begins_another(
+    admin_client, library, manager
+):
+    former, follower = user("former"), user("follower")
+    member = join(library, former, CONTRIBUTOR, manager)
+    give_row(admin_client, member, follower)
+    assert add(manager, library) not in Document.objects.visible_to(former)
+    events = AuditEvent.objects.filter(action__startswith="member_").order_by("pk")
+    told = events.values_list("action", "subject_name", "details__role")
+    assert [*told][-2:] == [
+        ("member_removed", "former", "contributor"),
+        ("member_added", "follower", "contributor"),
+    ]
+
+
+def give_row(client, member, follower):
+    """Write another account into the row of a membership, in the administration."""
+    form = {"name": member.library.name, "description": ""}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
+    rows = [*LibraryMember.objects.filter(library=member.library)]
+    form |= {"members-TOTAL_FORMS": len(rows), "members-INITIAL_FORMS": len(rows)}
+    for number, row in enumerate(rows):
+        principal = follower.pk if row == member else row.user_id
+        values = {"id": row.pk, "library": row.library_id, "user": principal, "role": row.role}
+        form |= {f"members-{number}-{name}": value for name, value in values.items()}
+    address = f"/admin/documents/library/{member.library_id}/change/"
+    assert client.post(address, form).status_code == 302
+    assert LibraryMember.objects.get(pk=member.pk).user == follower
+
+
 def test_rights_are_looked_up_once_a_query(library, manager):
     add(manager, library)
     with CaptureQueriesContext(

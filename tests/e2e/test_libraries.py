@@ -1,13 +1,15 @@
 """Libraries in the page: made, shared, filled, asked, and closed to who is no member any more."""
 
+import re
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask
+from tests.e2e.chat import DONE_WITHIN, answer, ask
 from tests.e2e.people import Person
 from tests.e2e.test_accessibility import AXE, PHONE, RULES, RUN
+from tests.servers.llm import Stream
 
 NOTE = "# 별빛 규정\n\n## 제3조\n\n별빛 휴가는 입사 2년 뒤부터 해마다 엿새입니다.\n"
 READY = 60_000
@@ -28,6 +30,12 @@ def member(product):
 @pytest.fixture
 def library(manager, member, tmp_path):
     """A library of the manager's with a document that can be asked, which the member reads."""
+    library = make_library(manager, member, tmp_path)
+    yield library
+    manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")
+
+
+def make_library(manager, member, tmp_path):
     library = manager.api("libraries", {"name": "별빛 자료"})
     body = {"user": member.name, "role": "reader"}
     library["member"] = manager.api(f"libraries/{library['id']}/members", body)["id"]
@@ -37,8 +45,7 @@ def library(manager, member, tmp_path):
     body = {"library_id": library["id"]}
     manager.api(f"documents/{document['id']}", body, method="PATCH")
     library["document"] = document["id"]
-    yield library
-    manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")
+    return library
 
 
 def leave(manager, library):
@@ -107,6 +114,46 @@ def test_who_is_no_member_any_more_finds_nothing_and_old_answers_say_so(
     window.goto("/documents")
     expect(window.locator(f"[data-document-id='{library['document']}']")).to_have_count(0)
     assert library["id"] not in window.content()
+
+
+def test_open_pages_show_nothing_more_of_a_library_when_the_membership_ends(
+    windows, manager, member, library
+):
+    window, documents, document = windows(member), windows(member), windows(member)
+    window.goto("/")
+    ask(window, "별빛 휴가는 며칠인가요?")
+    done = answer(window)
+    done.locator(".source-card").first.click()
+    expect(window.locator("#panel-body")).to_contain_text("엿새")
+    documents.goto(f"/documents?library={library['id']}")
+    document.goto(f"/documents/{library['document']}")
+    leave(manager, library)
+    expect(done.locator(".source-closed")).to_contain_text("열람 권한 없음")
+    expect(done.locator(".source-card:not(.source-closed)")).to_have_count(0)
+    expect(window.locator("#panel")).to_be_hidden()
+    expect(window.locator("body")).not_to_contain_text("엿새")
+    documents.wait_for_url(lambda url: "library=" not in url)
+    expect(documents.locator(f"[data-document-id='{library['document']}']")).to_have_count(0)
+    expect(document.locator("article[data-document-id]")).to_have_count(0)
+
+
+def test_an_answer_under_way_ends_in_the_open_page_and_its_sources_are_closed(
+    windows, product_with_model, llm, tmp_path
+):
+    manager = Person(product_with_model, "midstream-manager")
+    member = Person(product_with_model, "midstream-member")
+    library = make_library(manager, member, tmp_path)
+    llm.default = Stream(["별빛 휴가는 해마다 엿새입니다 [1]. ", *["그리고 "] * 2000], delay=0.05)
+    window = windows(member)
+    window.goto("/")
+    ask(window, "별빛 휴가는 며칠인가요?")
+    growing = window.locator(".msg-answer")
+    expect(growing.locator(".prose")).to_contain_text("그리고", timeout=DONE_WITHIN)
+    leave(manager, library)
+    expect(growing).not_to_have_attribute("aria-busy", "true")
+    expect(answer(window).locator(".source-card")).to_have_class(re.compile("source-closed"))
+    llm.default = Stream()
+    manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="npm --prefix front ci installs axe-core")
