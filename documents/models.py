@@ -412,6 +412,20 @@ class Document(OwnedJob):
         """Whether an index serves, also while the document is processed again."""
         return self.indexed_at is not None
 
+    @property
+    def origin(self) -> str | None:
+        """Where the source that brought it has it: an address, a path or a key; else None."""
+        if self.source_id is None or self.pk is None:
+            return None
+        first = next(iter(self.source_entries.all()), None)
+        return first.uri if first else None
+
+    @property
+    def origin_address(self) -> str:
+        """The same where it is an address of the web, which a page may link to; else ""."""
+        origin = self.origin or ""
+        return origin if origin.startswith(("http://", "https://")) else ""
+
 
 class QuotaMeasure(models.TextChoices):
     """What a quota counts. The values are those of `GET /me`; rules give bytes in megabytes."""

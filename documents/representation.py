@@ -70,6 +70,7 @@ def to_document_json(document: Document) -> dict[str, Any]:
         "chunk_count": document.chunk_count,
         "metadata": document.metadata,
         "source_id": str(document.source_id) if document.source_id else None,
+        "origin": document.origin,
         "version": document.version,
         "created_at": localtime(document.created_at).isoformat(),
         "updated_at": localtime(document.updated_at).isoformat(),

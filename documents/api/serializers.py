@@ -73,6 +73,10 @@ class DocumentShape(serializers.Serializer[Document]):
     source_id = serializers.UUIDField(
         allow_null=True, help_text="The source that brought it, where alone it is changed"
     )
+    origin = serializers.CharField(
+        allow_null=True,
+        help_text="Where that source has it: the address, the path in the folder, or the key",
+    )
     version = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

@@ -104,7 +104,8 @@ class DocumentViewSet(
         if self.action != "list":
             return rows
         narrowed = rows.narrowed(**_validate_query(ListQuery, self.request))
-        return narrowed.described(parse_metadata_filters(self.request.query_params))
+        found = narrowed.described(parse_metadata_filters(self.request.query_params))
+        return found.prefetch_related("source_entries")
 
     @extend_schema(
         request={"multipart/form-data": UploadRequest},

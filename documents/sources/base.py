@@ -57,7 +57,7 @@ class ListedEntry:
     `key` names it within the source for ever, `uri` is what people see, `name` what the document
     will be called, its extension included. The `fingerprint` differs when the content may; "" says
     that only the content can tell. `notes` are the kind's own memory of the entry, given back at
-    the next run (`KnownEntry`).
+    the next run (`KnownEntry`). `size` is that of its content in bytes, where the list tells.
     """
 
     key: str
@@ -65,6 +65,7 @@ class ListedEntry:
     uri: str
     fingerprint: str
     notes: Mapping[str, Any] = field(default_factory=dict)
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

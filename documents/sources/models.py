@@ -181,6 +181,7 @@ class SourceEntry(models.Model):
     `digest` is that of `key`, which may be longer than an index takes. `seen_in` is the run that
     listed it last; what the latest whole list has not seen is gone. `pending`: it is to be read.
     `sha256` is that of the bytes in the library, "" before there are any. Copies share a document.
+    `met_in` is the dry run that listed the same bytes anew, as `met_as`.
     """
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="entries")
@@ -193,6 +194,8 @@ class SourceEntry(models.Model):
     notes = models.JSONField(default=dict)
     pending = models.BooleanField(default=True)
     seen_in = models.UUIDField(null=True)
+    met_in = models.UUIDField(null=True)
+    met_as = models.TextField(default="", db_default="")
     document = models.ForeignKey(
         "documents.Document", models.SET_NULL, null=True, related_name="source_entries"
     )

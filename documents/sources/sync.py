@@ -12,8 +12,9 @@ Every step is in the rows, so a run that is cut off goes on where it stopped.
 import hashlib
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -24,6 +25,7 @@ import structlog
 from django.conf import settings
 from django.core.files import File
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from documents import files, queue, services, versions
@@ -125,9 +127,11 @@ class SourceSync:
         listing = Listing(self._run.cursor, self._get_known, self._held.check)
         entries = self._reader.list_entries(listing)
         while batch := list(islice(entries, self._reader.BATCH)):
+            listed = [one for one in batch if isinstance(one, ListedEntry)]
+            sums = self._sum_new(listed) if self._run.dry_run else {}
             with transaction.atomic():
-                listed = [one for one in batch if isinstance(one, ListedEntry)]
                 self._compare(listed)
+                self._foresee_renames(sums)
                 for one in batch:
                     if isinstance(one, UnlistedEntry):
                         self._keep_unlisted(one)
@@ -187,6 +191,41 @@ class SourceSync:
         """A dry run tells what would happen; a real one what did, once it has."""
         if self._run.dry_run:
             self._changes.note(what, one.uri)
+
+    def _sum_new(self, listed: list[ListedEntry]) -> dict[str, str]:
+        """SHA-256 by `uri` of what is listed for the first time and may be what is held already."""
+        by_digest = {to_digest(one.key): one for one in listed}
+        known = set(self._entries.filter(digest__in=by_digest).values_list("digest", flat=True))
+        new = [one for digest, one in by_digest.items() if digest not in known]
+        if get_kind(self._source.kind).sends:
+            return {one.uri: one.fingerprint for one in new}
+        held = Document.objects.filter(source=self._source, size__in={one.size for one in new})
+        sizes = set(held.values_list("size", flat=True)) if new else set()
+        sums = {}
+        for one in new:
+            if one.size in sizes:
+                self._held.check()
+                with (
+                    suppress(NuraError),  # what cannot be read is told by the run that has to
+                    self._reader.open_entry(one.key) as stream,
+                    spool_entry(stream) as spooled,
+                ):
+                    sums[one.uri] = spooled.sha256
+        return sums
+
+    def _foresee_renames(self, sums: dict[str, str]) -> None:
+        """Mark what is held of these bytes; which of it is gone, the end of the list shows."""
+        held = self._entries.filter(sha256__in=set(sums.values()), document__isnull=False)
+        free = defaultdict(list)
+        for row in held.exclude(seen_in=self._run.pk).exclude(met_in=self._run.pk).order_by("-pk"):
+            free[row.sha256].append(row)
+        met = []
+        for uri, sha256 in sums.items():
+            if free[sha256]:
+                row = free[sha256].pop()
+                row.met_in, row.met_as = self._run.pk, uri
+                met.append(row)
+        SourceEntry.objects.bulk_update(met, ("met_in", "met_as"))
 
     def _keep_unlisted(self, one: UnlistedEntry) -> None:
         """What could not be looked at is neither new nor gone."""
@@ -251,10 +290,7 @@ class SourceSync:
         missing = self._entries.exclude(seen_in=self._run.pk)
         count = missing.count()
         if self._run.dry_run:
-            for uri in missing.order_by("pk").values_list("uri", flat=True)[:MAX_NAMED]:
-                self._changes.note("removed", uri)
-            self._changes.counts["removed"] = count
-            self._end(RunStatus.DONE)
+            self._foresee_end(missing)
             return
         total = self._entries.exclude(document=None).count()
         if not self._run.confirmed and is_too_many(count, total):
@@ -268,6 +304,32 @@ class SourceSync:
             self._changes.note("removed", row.uri)
             self._save()
         self._end(RunStatus.DONE)
+
+    def _foresee_end(self, missing: QuerySet[SourceEntry]) -> None:
+        """What would be deleted, and what only has another name."""
+        self._pass_marks_on(missing)
+        renamed, removed = missing.filter(met_in=self._run.pk), missing.exclude(met_in=self._run.pk)
+        added = self._run.report.get("added", [])
+        new_names = set(renamed.filter(met_as__in=added).values_list("met_as", flat=True))
+        self._run.report = self._run.report | {
+            "added": [uri for uri in added if uri not in new_names]
+        }
+        for what, rows, name in (("renamed", renamed, "met_as"), ("removed", removed, "uri")):
+            self._changes.counts[what] = rows.count()
+            named = rows.order_by("pk").values_list(name, flat=True)[:MAX_NAMED]
+            self._changes.names[what] = list(named)
+        self._changes.counts["added"] = -self._changes.counts["renamed"]
+        self._end(RunStatus.DONE)
+
+    def _pass_marks_on(self, missing: QuerySet[SourceEntry]) -> None:
+        """Of several copies, one that is still there may have been marked for one that is gone."""
+        there = self._entries.filter(met_in=self._run.pk, seen_in=self._run.pk).order_by("pk")
+        for row in there if missing.exclude(met_in=self._run.pk).exists() else ():
+            gone = missing.filter(sha256=row.sha256, document__isnull=False)
+            heir = gone.exclude(met_in=self._run.pk).order_by("pk").first()
+            if heir is not None:
+                values = {"met_in": self._run.pk, "met_as": row.met_as}
+                SourceEntry.objects.filter(pk=heir.pk).update(**values)
 
     # Writing down
 
@@ -288,6 +350,7 @@ class SourceSync:
         report = dict(self._run.report)
         for what, names in changes.names.items():
             report[what] = (report.get(what, []) + names)[:MAX_NAMED]
+        report = {what: names for what, names in report.items() if names}
         counted = {what: getattr(self._run, what) + n for what, n in changes.counts.items()}
         # what gets on has not failed: attempts are counted from the last progress
         values = {**counted, "report": report, "attempts": 1, **values}

@@ -18,6 +18,14 @@ const WIDTH_KEY = "nura.panel";
 const MAX_CHIP_CHARACTERS = 28;
 const TABS = ["cited", "reviewed", "whole"];
 
+const WEB_ADDRESS = /^https?:\/\//;
+
+/** Where the source of a document has it; addresses of the web lead there. */
+function createOrigin(place) {
+  const props = { class: "origin", text: t("origin", { place }), title: place };
+  return WEB_ADDRESS.test(place) ? el("a", { ...props, href: place, target: "_blank", rel: "noopener noreferrer" }) : el("span", props);
+}
+
 export class Panel extends EventTarget {
   /**
    * `hooks`: askOnly(source), where one can ask here. Events: `opened`, `moved` (another source, tab or page), `closing` (by
@@ -29,6 +37,7 @@ export class Panel extends EventTarget {
     this.body = byId("panel-body");
     this.title = byId("panel-title");
     this.facts = byId("panel-facts");
+    this.origin = byId("panel-origin");
     this.tabs = byId("panel-tabs");
     this.chips = byId("panel-chips");
     this.actions = byId("panel-actions");
@@ -99,6 +108,7 @@ export class Panel extends EventTarget {
     this.root.classList.add("panel-plain");
     this.title.textContent = title;
     this.facts.textContent = "";
+    this.origin.replaceChildren();
     this.reader?.close();
     this.reader = null;
     this.body.className = "panel-body panel-part";
@@ -263,6 +273,7 @@ export class Panel extends EventTarget {
       ? [document_.owner, formatDate(document_.created_at), t("reader.version", { number: version }), formatFileSize(document_.size)]
       : [source.unreadable ? t("unreadable") : t("deleted")];
     this.facts.textContent = facts.filter(Boolean).join(" · ");
+    this.origin.replaceChildren(...(document_?.origin ? [createOrigin(document_.origin)] : []));
     this.actions.replaceChildren(...(document_ ? this.createActions(source, document_) : []));
   }
 

@@ -126,6 +126,7 @@ SCORES_AND_SHEETS = {
     "passage": _("Passage"),
     "open_document": _("Open the document"),
     "download": _("Download"),
+    "origin": _("From {place}"),
     "document_gone": _("The document has been deleted. This is the passage as it was quoted."),
     "deleted": _("Deleted"),
     "unreadable": _("No longer readable"),

@@ -126,6 +126,7 @@ class FolderReader(SourceReader):
                 name=to_shown_path(name),
                 uri=shown,
                 fingerprint=f"{known.st_size}-{known.st_mtime_ns}",
+                size=known.st_size,
             )
 
     def _leaves_out(self, shown: str) -> bool:

@@ -126,6 +126,7 @@ class S3Reader(SourceReader):
                             name=name,
                             uri=f"s3://{self._bucket}/{key}",
                             fingerprint=f"{one['Size']}-{one['ETag']}"[:255],
+                            size=int(one["Size"]),
                         )
         except (ClientError, BotoCoreError) as error:
             raise SourceUnreachable(str(error), reason=_tell_reason(error)) from error

@@ -201,7 +201,8 @@ class WebReader(SourceReader):
             "links": list(page.links),
         }
         found = sha256(page.body).hexdigest()
-        return ListedEntry(answer.url, page.name, answer.url, found, notes), page.links
+        size = len(page.body)
+        return ListedEntry(answer.url, page.name, answer.url, found, notes, size), page.links
 
     def _keep(self, url: str, body: bytes) -> None:
         """Until it is opened: a page is asked for once a run."""

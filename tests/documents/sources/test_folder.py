@@ -6,6 +6,7 @@ import unicodedata
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 
 from documents import libraries
 from documents.models import Document, DocumentVersion, LibraryMember, LibraryRole
@@ -14,6 +15,7 @@ from documents.sources.base import SourceSettingInvalid, clean_settings, get_kin
 from documents.sources.kinds.folder import FolderReader, resolve_folder
 from documents.sources.models import Source, SourceEntry, SourceRun
 from jobs.lease import claim_job
+from tests.strangers import client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +83,25 @@ def test_files_become_documents_of_the_library(source, root, shared):
         ("출장.txt", "출장.txt"),
     }
     assert {one.owner for one in found} == {source.owner}
+
+
+def test_a_document_tells_where_its_source_has_it_whatever_people_write_about_it(source, root):
+    write(root, "규정/휴가.md", "# 휴가")
+    run(source)
+    api, (document,) = client_of(source.owner), Document.objects.all()
+    address = f"/api/v1/documents/{document.pk}"
+    forged = {"metadata": {"source_uri": "https://elsewhere.example/"}}
+    api.patch(address, forged, format="json")
+    assert api.get(address).data["origin"] == "규정/휴가.md"
+    listed = api.get("/api/v1/documents").data["results"]
+    assert [one["origin"] for one in listed] == ["규정/휴가.md"]
+    page = Client()
+    page.force_login(source.owner)
+    shown = page.get(f"/documents/{document.pk}").content.decode()
+    assert 'class="origin"' in shown
+    assert 'href="https://elsewhere' not in shown
+    Source.objects.all().delete()
+    assert api.get(address).data["origin"] is None
 
 
 def test_word_documents_are_read_too(source, root):
@@ -213,6 +234,48 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_happen(source, root):
     assert done.report == {"added": ["c.txt"], "changed": ["a.txt"], "removed": ["b.txt"]}
     assert list(Document.objects.values("pk", "sha256")) == before
     assert counts(run(source)) == {"added": 1, "changed": 1, "removed": 1}
+
+
+def test_a_dry_run_tells_a_renamed_file_by_its_bytes_as_a_real_run_does(source, root):
+    write(root, "규정/출장.txt", "하나")
+    write(root, "a.txt", "둘이")
+    run(source)
+    (root / "규정").rename(root / "2026 규정")
+    (root / "a.txt").unlink()
+    write(root, "b.txt", "세엣")
+    told = run(source, dry_run=True)
+    assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
+    assert told.report == {
+        "added": ["b.txt"],
+        "renamed": ["2026 규정/출장.txt"],
+        "removed": ["a.txt"],
+    }
+    assert counts(run(source)) == counts(told)
+
+
+def test_a_dry_run_tells_a_copy_of_what_is_still_there_as_added(source, root):
+    write(root, "b.txt", "하나")
+    run(source)
+    write(root, "a.txt", "하나")
+    assert counts(run(source, dry_run=True)) == {"added": 1}
+    assert counts(run(source)) == {"added": 1}
+
+
+def test_a_dry_run_tells_which_of_two_copies_was_renamed(source, root):
+    write(root, "a.txt", "하나")
+    write(root, "z.txt", "하나")
+    run(source)
+    (root / "z.txt").rename(root / "0.txt")
+    told = run(source, dry_run=True)
+    assert (counts(told), told.report) == ({"renamed": 1}, {"renamed": ["0.txt"]})
+    assert counts(run(source)) == {"renamed": 1}
+
+
+def test_a_dry_run_twice_tells_the_same(source, root):
+    write(root, "a.txt")
+    run(source)
+    (root / "a.txt").rename(root / "b.txt")
+    assert counts(run(source, dry_run=True)) == counts(run(source, dry_run=True)) == {"renamed": 1}
 
 
 def test_a_file_that_cannot_be_read_as_its_type_is_told_and_stays_told(source, root):

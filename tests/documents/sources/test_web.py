@@ -48,6 +48,7 @@ def test_a_page_becomes_a_document_with_its_title_and_address(site, make):
     document = Document.objects.get()
     assert (document.name, document.content_type) == ("휴가 안내.html", "text/html")
     assert document.metadata["source_uri"] == f"{site.url}/guide"
+    assert document.origin_address == f"{site.url}/guide"
 
 
 def test_links_are_followed_below_the_address_only(site, make, other_site):
