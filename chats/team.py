@@ -116,8 +116,16 @@ INTENT_LABELS = {
 class PromptForm(AudienceForm):
     """A prompt and who has it."""
 
-    field_order = ("title", "text")
+    FIELDS = ("title", "folder", "text")
+    field_order = FIELDS
     title = forms.CharField(label=gettext_lazy("Title"), max_length=NAME_CHARACTERS)
+    folder = forms.CharField(
+        label=gettext_lazy("Folder"),
+        required=False,
+        max_length=NAME_CHARACTERS,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "list": "prompt-folders"}),
+        help_text=gettext_lazy("Choose one or write a new name. Empty: in no folder."),
+    )
     text = forms.CharField(
         label=gettext_lazy("Text"),
         max_length=MAX_PROMPT_CHARACTERS,
@@ -129,13 +137,13 @@ class PromptForm(AudienceForm):
     )
 
     def __init__(self, *arguments: Any, row: Prompt | None = None, **named: Any) -> None:
-        initial = {"title": row.title, "text": row.text} if row else {}
+        initial = {name: getattr(row, name) for name in self.FIELDS} if row else {}
         super().__init__(*arguments, row=row, initial=initial, **named)
 
     @property
     def values(self) -> dict[str, Any]:
         """Fields of the row."""
-        return {name: self.cleaned_data[name] for name in ("title", "text")}
+        return {name: self.cleaned_data[name] for name in self.FIELDS}
 
 
 class AssistantForm(AudienceForm):
@@ -482,5 +490,11 @@ def edit_prompt(request: HttpRequest, prompt_id: UUID | None = None) -> HttpResp
         assistants.save_prompt(actor=user, prompt=row, fields=form.values, audience=form.audience)
         messages.success(request, _("Saved."))
         return redirect("chats:prompts")
-    context = {"area": "assistants", "tab": "prompts", "form": form, "prompt": row}
+    context = {
+        "area": "assistants",
+        "tab": "prompts",
+        "form": form,
+        "prompt": row,
+        "folders": assistants.list_folders(user),
+    }
     return render(request, "team/prompt.html", context)

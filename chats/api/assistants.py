@@ -36,6 +36,9 @@ class PromptText(serializers.Serializer[Any]):
     """A prompt to take along."""
 
     title = serializers.CharField(max_length=NAME_CHARACTERS)
+    folder = serializers.CharField(
+        max_length=NAME_CHARACTERS, required=False, allow_blank=True, help_text="Empty: in none"
+    )
     text = serializers.CharField(max_length=MAX_PROMPT_CHARACTERS, trim_whitespace=False)
 
 
@@ -60,6 +63,7 @@ class PromptSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     title = serializers.CharField()
+    folder = serializers.CharField()
     text = serializers.CharField()
     shared = serializers.BooleanField()
     audience = AudienceSerializer(allow_null=True)
@@ -73,6 +77,7 @@ class PromptSerializer(serializers.Serializer[Any]):
         return {
             "id": str(prompt.pk),
             "title": prompt.title,
+            "folder": prompt.folder,
             "text": prompt.text,
             "shared": prompt.is_shared,
             "audience": describe_audience(prompt) if is_own else None,

@@ -46,13 +46,19 @@ class PromptQuerySet(PreparedQuerySet["Prompt"]):
 
 
 class Prompt(Shareable):
-    """A text for the composer, with places to fill in: `{{name}}`."""
+    """A text for the composer, with places to fill in: `{{name}}`.
+
+    Its `folder` is a name that its owner gave, "" for none: prompts of the same one are together.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="prompts", verbose_name=_("owner")
     )
     title = models.CharField(_("title"), max_length=NAME_CHARACTERS)
+    folder = models.CharField(
+        _("folder"), max_length=NAME_CHARACTERS, blank=True, default="", db_default=""
+    )
     text = models.TextField(_("text"), max_length=MAX_PROMPT_CHARACTERS)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     updated_at = models.DateTimeField(_("changed at"), auto_now=True)
@@ -60,11 +66,11 @@ class Prompt(Shareable):
     objects = PromptQuerySet.as_manager()
 
     class Meta:
-        """Lists go by title."""
+        """Lists go by folder, those in none first, and by title."""
 
         verbose_name = _("prompt")
         verbose_name_plural = _("prompts")
-        ordering = ("title", "id")
+        ordering = ("folder", "title", "id")
 
     def __str__(self) -> str:
         return str(self.id)  # the title is its owner's

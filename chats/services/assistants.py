@@ -100,6 +100,12 @@ def _check_libraries(actor: User, wanted: Collection[UUID], kept: Collection[UUI
         raise NotFound
 
 
+def list_folders(user: User) -> list[str]:
+    """The folders of the user's own prompts, by name."""
+    rows = Prompt.objects.owned_by(user).exclude(folder="").order_by("folder")
+    return list(rows.values_list("folder", flat=True).distinct())
+
+
 @transaction.atomic
 def save_prompt(
     *,
@@ -194,17 +200,20 @@ def export_assistants(user: User) -> list[dict[str, Any]]:
 
 def export_prompts(user: User) -> list[Mapping[str, str]]:
     """The user's own prompts, to take along."""
-    rows = Prompt.objects.owned_by(user).values_list("title", "text")
-    return [{"title": title, "text": text} for title, text in rows]
+    rows = Prompt.objects.owned_by(user).values_list("title", "folder", "text")
+    return [{"title": title, "folder": folder, "text": text} for title, folder, text in rows]
 
 
 @transaction.atomic
 def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> int:
     """Store the prompts that the owner does not have yet; how many."""
     known = set(Prompt.objects.owned_by(owner).values_list("title", "text"))
-    new = dict.fromkeys((one["title"], one["text"]) for one in prompts)
-    rows = [Prompt(owner=owner, title=title, text=text) for title, text in new]
-    rows = [row for row in rows if (row.title, row.text) not in known]
+    new = {(one["title"], one["text"]): one.get("folder", "") for one in prompts}
+    rows = [
+        Prompt(owner=owner, title=title, folder=folder, text=text)
+        for (title, text), folder in new.items()
+        if (title, text) not in known
+    ]
     Prompt.objects.bulk_create(rows)
     return len(rows)
 

@@ -94,11 +94,12 @@ export class ComposerMenu {
     const now = this.readTrigger(); // without a command that fits the menu is closed by now
     if (now?.kind !== trigger.kind || now.word !== trigger.word || this.dismissed || !prompts.length) return;
     this.trigger = now;
-    const fitting = prompts.filter(({ title }) => title.toLowerCase().replaceAll(" ", "").includes(wanted));
-    const toOption = ({ title, text }) => ({
-      icon: "quote",
+    const fits = (words) => words.toLowerCase().replaceAll(" ", "").includes(wanted);
+    const fitting = prompts.filter(({ title, folder }) => fits(title) || fits(folder));
+    const toOption = ({ title, folder, text }) => ({
+      icon: folder ? "folder" : "quote",
       label: title,
-      hint: text.slice(0, 60),
+      hint: [folder, text.slice(0, 60)].filter(Boolean).join(" · "),
       take: () => this.write("", () => this.put(text)),
     });
     this.open([...this.findCommands(trigger.word), ...fitting.map(toOption)]);

@@ -21,7 +21,7 @@ from chats.evaluation import list_case_lines
 from chats.models import EvaluationCase, Feedback, Message
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
-from documents.models import Document
+from documents.models import Document, LibraryMember
 from documents.oversight import ReasonForm
 from nura.administration.overview import PERIODS, read_period
 from rag.tokenize import find_subject_terms
@@ -123,15 +123,26 @@ class UnansweredGroup:
 
 
 def find_unanswered(since: datetime) -> QuerySet[Message]:
-    """Questions whose answer found nothing although their owner had documents, latest first."""
+    """Questions whose answer found nothing although there were documents to search, latest first.
+
+    Those are the asker's own, and those of the libraries that he reads, by himself or by a group.
+    """
     missed = Message.objects.filter(
         parent=OuterRef("pk"),
         status=Message.Status.COMPLETED,
         label__in=(Message.Label.INSUFFICIENT, Message.Label.GENERAL),
     )
-    owned = Document.objects.searchable().filter(owner=OuterRef("chat__owner_id"))
+    asker = OuterRef("chat__owner_id")
+    owned = Document.objects.searchable().filter(owner=asker)
+    shared = Exists(Document.objects.searchable().filter(library=OuterRef("library_id")))
+    # One subquery each: joined by "or", every membership there is would be looked at.
+    by_name = LibraryMember.objects.filter(shared, user=asker)
+    by_group = LibraryMember.objects.filter(shared, group__user=asker)
     rows = Message.objects.filter(
-        Exists(missed), Exists(owned), role=Message.Role.USER, created_at__gte=since
+        Exists(owned) | Exists(by_name) | Exists(by_group),
+        Exists(missed),
+        role=Message.Role.USER,
+        created_at__gte=since,
     )
     return rows.select_related("chat__owner").order_by("-created_at")
 

@@ -224,7 +224,7 @@ def test_prompts_are_kept_shared_exported_and_taken_in_once(api, owner, reader, 
     assert client(reader).patch(address, {"text": "x"}, format="json").status_code == 404
     assert client(stranger).get(address).status_code == 404
     file = api.get("/api/v1/prompts/export").data
-    assert file["prompts"] == [{"title": "보고서", "text": "{{주제}} 보고서를 써 줘"}]
+    assert file["prompts"] == [{"title": "보고서", "folder": "", "text": "{{주제}} 보고서를 써 줘"}]
     assert client(reader).get("/api/v1/prompts/export").data["prompts"] == []
     theirs = client(stranger)
     for count in (1, 0):
@@ -248,6 +248,32 @@ def test_the_pages_show_what_one_may_use_and_change_only_what_is_ones_own(
     assert theirs.get(f"/?assistant={made['id']}").status_code == 200
     assert "인사 도우미" in theirs.get(f"/?assistant={made['id']}").content.decode()
     assert "인사 도우미" not in nobodys.get(f"/?assistant={made['id']}").content.decode()
+
+
+def test_prompts_stand_in_folders_over_rest_in_the_page_and_in_files(api, owner, reader):
+    body = {"title": "주간 보고", "folder": "보고서", "text": "이번 주"}
+    made = api.post("/api/v1/prompts", body, format="json").data
+    api.post("/api/v1/prompts", {"title": "요약", "text": "요약해 줘"}, format="json")
+    listed = api.get("/api/v1/prompts").data["results"]
+    assert [(one["folder"], one["title"]) for one in listed] == [
+        ("", "요약"),
+        ("보고서", "주간 보고"),
+    ]
+    browser = Client()
+    browser.force_login(owner)
+    page = browser.get("/prompts").content.decode()
+    assert page.index("요약") < page.index("prompt-folder") < page.index("주간 보고")
+    form = browser.get(f"/prompts/{made['id']}").content.decode()
+    assert '<option value="보고서">' in form
+    file = api.get("/api/v1/prompts/export").data
+    theirs = client(reader)
+    assert theirs.post("/api/v1/prompts/import", file, format="json").data == {"count": 2}
+    assert {one["folder"] for one in theirs.get("/api/v1/prompts").data["results"]} == {
+        "",
+        "보고서",
+    }
+    address = f"/api/v1/prompts/{made['id']}"
+    assert api.patch(address, {"folder": ""}, format="json").data["folder"] == ""
 
 
 def test_a_form_makes_an_assistant_and_a_prompt(owner, library):

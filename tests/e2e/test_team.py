@@ -50,6 +50,16 @@ def test_an_at_sign_picks_an_assistant_for_one_question(talk, talker, llm, assis
     assert [bool(one["assistant"]) for one in told] == [False, True]
 
 
+def test_a_slash_finds_prompts_by_their_folder(talk, talker):
+    talker.api("prompts", {"title": "주간 보고", "folder": "업무 보고서", "text": "이번 주 보고"})
+    talk.locator("#composer-input").click()
+    talk.keyboard.type("/업무")
+    option = talk.locator(".composer-option", has_text="주간 보고")
+    expect(option).to_contain_text("업무 보고서")
+    option.click()
+    expect(talk.locator("#composer-input")).to_have_value("이번 주 보고")
+
+
 def test_a_slash_writes_a_prompt_whose_places_are_filled_in_by_tab(talk, talker):
     talker.api("prompts", {"title": "보고서 초안", "text": "{{주제}}를 {{분량}}로 써 줘"})
     talk.locator(INPUT).press_sequentially("/보고")

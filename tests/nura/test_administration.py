@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from chats.models import Chat, Feedback, Message, Run
+from documents import libraries
 from documents.administration import list_pages
 from documents.audit import Action, AuditEvent, record_event
 from documents.connected.models import ConnectedModel, Connection
-from documents.models import Document
+from documents.models import Document, LibraryRole
 from documents.queue import claim_next_document
 from nura import health
 from nura.accounts.roles import AccountRole, set_role
@@ -279,6 +280,25 @@ def test_opening_unanswered_questions_is_written_down_for_each_who_asked(in_engl
 def test_questions_of_people_without_documents_are_not_unanswered(in_english, ask):
     ask(label="general")
     assert in_english.get("/admin/unanswered/").context["count"] == 0
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_questions_over_libraries_count_for_people_without_documents_of_their_own(
+    in_english, ask, minsu, by_group
+):
+    ask(label="insufficient")
+    manager, group = User.objects.create_user("manager"), Group.objects.create(name="모두")
+    library = libraries.create_library(creator=manager, name="규정")
+    minsu.groups.add(group)
+    principal = group if by_group else minsu
+    role = LibraryRole.READER
+    libraries.add_member(library=library, principal=principal, role=role, actor=manager)
+    assert in_english.get("/admin/unanswered/").context["count"] == 0
+    Document.objects.create(
+        owner=manager, library=library, name="a", file="a", size=1, sha256="0", status="COMPLETED",
+        indexed_at=timezone.now(),
+    )  # fmt: skip
+    assert in_english.get("/admin/unanswered/").context["count"] == 1
 
 
 @pytest.fixture
