@@ -230,10 +230,11 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
     with asgi.running() as web:
         for role in OUTSIDE[1:]:
             async with socket(web, keys[role]) as ws:
-                for kind, fields in list_frames(world.things):
-                    await say(ws, kind, **fields)
-                    heard = await hear(ws, "error", "run.started")
-                    assert (role, heard[-1]["data"].get("code")) == (role, "not_found")
+                frames = [*list_frames(world.things), *list_frames(world.unknown)]
+                codes = [await hear_refusal(ws, kind, fields) for kind, fields in frames]
+                foreign, made_up = codes[: len(codes) // 2], codes[len(codes) // 2 :]
+                assert (role, foreign) == (role, made_up)
+                assert set(foreign) <= {"not_found", "library_not_found"}
             found = await use_tools(web, keys[role], world.things)
             unknown = await use_tools(web, keys[role], world.unknown)
             assert (role, found) == (role, unknown)
@@ -271,6 +272,13 @@ async def in_thread(work):
             connection.close()
 
     return await asyncio.to_thread(run)
+
+
+async def hear_refusal(ws, kind, fields):
+    """The code with which a frame is refused; None where it is not."""
+    await say(ws, kind, **fields)
+    heard = await hear(ws, "error", "run.started", "share.open")
+    return heard[-1]["data"].get("code")
 
 
 def list_frames(things):
