@@ -195,6 +195,7 @@ async function settleScope(id) {
 
 // News
 
+const hideClosed = () => thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
 thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.leave());
 
 runs.addEventListener("notice", ({ detail: frame }) => {
@@ -205,7 +206,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
       refreshWelcome();
     }
   }
-  if (frame.type === "rights.changed") thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
+  if (frame.type === "rights.changed") hideClosed();
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
   if (frame.type === "chat") {
@@ -240,6 +241,7 @@ async function refreshWelcome() {
 socket.addEventListener("open", () => {
   uploads.catchUp();
   thread.catchUp();
+  hideClosed(); // what was said while the line was down is lost
 });
 socket.addEventListener("signedout", () => {
   showToast(t("signed_out"), {
