@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Adds only."""
 
-    dependencies = [("chats", "0018_label_of_tools")]
+    dependencies = [("chats", "0019_model_statistics")]
 
     operations = [
         migrations.AddField(
