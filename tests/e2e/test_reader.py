@@ -116,7 +116,6 @@ def test_on_a_phone_the_panel_fills_the_screen_and_back_returns_to_the_chat(wind
     )
     page.go_back()
     expect(panel).to_be_hidden()
-    expect(page.locator("#hover-card")).to_be_hidden()
     expect(page.locator("#composer-input")).to_be_in_viewport()
     assert "/c/" in page.url
 
