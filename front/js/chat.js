@@ -2,7 +2,7 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
-import { getJson, postJson, sendDelete } from "./api.js";
+import { forgetChunks, getJson, postJson, sendDelete } from "./api.js";
 import { exportChat } from "./chat_actions.js";
 import { Composer } from "./composer.js";
 import { Addressee } from "./addressee.js";
@@ -195,7 +195,12 @@ async function settleScope(id) {
 
 // News
 
-const hideClosed = () => thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
+/** What the reader may not read any more goes out of sight, and out of what this page has kept. */
+function hideClosed() {
+  forgetChunks();
+  thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
+}
+
 thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.leave());
 
 runs.addEventListener("notice", ({ detail: frame }) => {

@@ -177,7 +177,8 @@ export class Panel extends EventTarget {
       this.describe(source, null);
       const text = await fetchSnapshot(source);
       if (this.ticket !== ticket) return;
-      reader.openText(text, isGone ? t("document_gone") : document_.message);
+      const missing = source.unreadable ? t("unreadable") : t("document_gone");
+      reader.openText(text, isGone ? missing : document_.message);
       const sentences = locateInSnapshot(source, text);
       await reader.mark([], sentences, sentences[0] ?? null);
       return;
