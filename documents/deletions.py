@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -165,7 +164,7 @@ def locate_list() -> Path:
 def list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
     """Let the list say how it stands with these when the caller's transaction is committed."""
     named = [str(key) for key in keys]
-    transaction.on_commit(partial(_extend_list, kind, named), robust=True)
+    transaction.on_commit(lambda: _extend_list(kind, named), robust=True)
 
 
 def write_list() -> None:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self, TypeVar
 
 import structlog
@@ -266,7 +265,7 @@ class Gallery:
         names = list(old.exclude(file="").values_list("file", flat=True))
         old.delete()
         DocumentPicture.objects.bulk_create(self._rows, batch_size=ROWS_AT_ONCE)
-        transaction.on_commit(partial(_remove_files, names), robust=True)
+        transaction.on_commit(lambda: _remove_files(names), robust=True)
         self._written = True
 
     @property

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -43,7 +42,7 @@ MAX_PARAMETER_CHARACTERS = 500
 
 def enqueue_ingest_on_commit(document_id: UUID) -> None:
     """Send a message for the document when the row is really there."""
-    transaction.on_commit(partial(enqueue_ingest, document_id), robust=True)
+    transaction.on_commit(lambda: enqueue_ingest(document_id), robust=True)
 
 
 def enqueue_ingest(document_id: UUID, *, delay_seconds: float = 0.0) -> None:

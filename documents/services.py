@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -107,7 +106,7 @@ def _insert_row(document: Document) -> None:
     )
     document.save(force_insert=True)
     queue.enqueue_ingest_on_commit(document.pk)
-    transaction.on_commit(partial(notices.notify_document_changed, document), robust=True)
+    transaction.on_commit(lambda: notices.notify_document_changed(document), robust=True)
 
 
 def _add_to_known(document: Document, stated: dict[str, Any]) -> None:
@@ -139,10 +138,10 @@ def delete_document(
         if actor is not None:
             target, told = f"document:{document.pk}", {"erase": erase}
             record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
-        transaction.on_commit(partial(deletions.settle_soon, [document.pk]), robust=True)
+        transaction.on_commit(lambda: deletions.settle_soon([document.pk]), robust=True)
         if notices.is_open_to_owner(document):
             gone = notices.describe_deletion(document)  # now: its owner may be deleted with it
-            transaction.on_commit(partial(notices.send, document.owner_id, gone), robust=True)
+            transaction.on_commit(lambda: notices.send(document.owner_id, gone), robust=True)
 
 
 def remove_document(document_id: UUID) -> bool:
@@ -150,7 +149,7 @@ def remove_document(document_id: UUID) -> bool:
     if not Document.objects.select_for_update().filter(pk=document_id).exists():
         return False
     index.delete_index(document_id)
-    transaction.on_commit(partial(files.remove_document_files, document_id), robust=True)
+    transaction.on_commit(lambda: files.remove_document_files(document_id), robust=True)
     Document.objects.filter(pk=document_id).delete()
     return True
 

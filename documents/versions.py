@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -158,7 +157,7 @@ def remove_version(version: DocumentVersion) -> None:
         _remove_on_commit(str(version.file.name))
         if version.sha256:
             folder = files.get_pages_folder(version)
-            transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True), robust=True)
+            transaction.on_commit(lambda: shutil.rmtree(folder, ignore_errors=True), robust=True)
 
 
 def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:
@@ -208,4 +207,4 @@ def _next_number(document: Document) -> int:
 
 def _remove_on_commit(name: str) -> None:
     if name:
-        transaction.on_commit(partial(files.remove_file, name), robust=True)
+        transaction.on_commit(lambda: files.remove_file(name), robust=True)

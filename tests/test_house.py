@@ -233,3 +233,17 @@ def test_every_link_between_our_pages_leads_somewhere(name):
         path = (ROOT / name).parent / target if target else ROOT / name
         assert path.exists(), link
         assert not anchor or anchor in read_anchors(path), link
+
+
+def test_what_may_fail_after_a_commit_has_a_name_that_django_can_log():
+    """Of a `partial` that fails it looks for a name, and that error reaches whoever asked."""
+    found = []
+    for floor in ("nura", "chats", "documents", "jobs"):
+        for path in (ROOT / floor).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                robust = isinstance(node, ast.Call) and any(
+                    k.arg == "robust" for k in node.keywords
+                )
+                if robust and isinstance(node.args[0], ast.Call):
+                    found.append(f"{path}:{node.lineno}")
+    assert found == []

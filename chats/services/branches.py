@@ -79,7 +79,7 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     if actor is not None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
     deletions.note_deletions(DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True)
-    transaction.on_commit(partial(log.delete_logs, runs), robust=True)
+    transaction.on_commit(lambda: log.delete_logs(runs), robust=True)
     transaction.on_commit(partial(chat_changed, held.pk))
 
 

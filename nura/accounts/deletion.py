@@ -10,7 +10,6 @@ import hmac
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -117,7 +116,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     deletions.note_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, done=True)
     Deletion.objects.filter(kind=DeletionKind.USER, key=str(user.pk)).update(receipt=receipt)
     record_event(Action.ACCOUNT_DELETED, target=f"user:{user.pk}", details={"receipt": receipt})
-    transaction.on_commit(partial(_delete_logs, runs, open_runs), robust=True)
+    transaction.on_commit(lambda: _delete_logs(runs, open_runs), robust=True)
     return receipt
 
 
