@@ -23,7 +23,6 @@ MATTERS_OF_THE_SERVER = re.compile(
 )
 FOR_ADMINISTRATORS = re.compile(
     r"(?:^|/)admin(?:\.py$|/)|(?:^|/)administration/|/connected/|/management/|"
-    r"^chats/player\.py$|"  # `manage.py ask --tts`
     r"^documents/spaces\.py$"  # `manage.py doctor` and the page of the embedding spaces
 )
 
