@@ -16,6 +16,7 @@ and only their marks are read.
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -157,12 +158,16 @@ Figures = NDArray[np.float64]
 WALKED_CHUNKS, WALKED_SHARE = 10_000, 0.005
 """Scopes up to that many chunks, and that share of all, are walked through: by then it costs as
 much as the rarest terms of all."""
-SAMPLED_DOCUMENTS, SAMPLED_CHUNKS = 40, 1200
+SAMPLED_DOCUMENTS, SAMPLED_CHUNKS = 64, 2000
 """Of a large scope; they tell how common each term is."""
 EXPECTED_SHARE = 0.5
 """What the best passages reach of the weight of all terms, before any score is known."""
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
+MAX_POSTINGS = 20_000
+"""A term that more chunks hold, wherever they are, is not looked up alone: each costs a row."""
+CROWD = 4
+"""Of such terms so many are looked up by twos, the rarest ones, where the others do not suffice."""
 MAX_SCORED = 4000
 """Chunks whose marks are read in large scopes; those of the rarest terms come first."""
 EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
@@ -189,12 +194,13 @@ MARKS_OF = """
 """
 POSTINGS = """
     SELECT held.keys, held.lengths
-      FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place),
+      FROM unnest(%(asked)s::text[]) WITH ORDINALITY AS term(quoted, place),
            LATERAL (SELECT array_send(array_agg(id)) AS keys,
                            array_send(array_agg(term_count)) AS lengths
-                      FROM documents_chunk
-                     WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
-                       AND lexemes @@ term.quoted::tsquery) held
+                      FROM (SELECT id, term_count FROM documents_chunk
+                             WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
+                               AND lexemes @@ term.quoted::tsquery
+                             LIMIT %(most)s) AS holding) held
      ORDER BY term.place
 """
 
@@ -337,24 +343,38 @@ def _find_by_rare_terms(
     A chunk that holds none of the terms that were looked up can reach at most what the others
     weigh; once that is below what the best reach, nobody looks for it (Turtle and Flood 1995,
     "max score"). What the common terms add to the chunks that were found is read from their marks.
-    So the index is never asked for a term that most chunks hold. Document frequencies are exact for
-    the terms looked up; those of the common ones are estimated from a sample of the scope.
+    A term that too many hold is not looked up but with another such one: who holds only one of them
+    is not found, unless there is nothing else. Document frequencies are exact for the terms looked
+    up; those of the common ones are estimated from a sample of the scope.
     """
-    counts = list(terms.values())
+    counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
     order = np.argsort(frequencies, kind="stable")
+    everywhere = frequencies[order] * (search.facts.everywhere / size)
+    most = int(np.count_nonzero(everywhere <= MAX_POSTINGS))
     weights = _Weights.of(counts, frequencies.tolist(), size)
-    found, asked, bar = _Postings.none(), 0, EXPECTED_SHARE * float(weights.score.sum())
-    names = list(terms)
-    while (wanted := _count_needed(weights.score[order], bar)) > asked:
+    found, asked, bar = _Postings.none(), 0, 0.0
+    expected = EXPECTED_SHARE * float(weights.score.sum())
+    while (wanted := min(most, _count_needed(weights.score[order], bar or expected))) > asked:
+        expected = 0.0
         looked_up = order[asked:wanted]
-        found = found.join(_look_up(search, [names[term] for term in looked_up]), looked_up)
+        found = _look_up(search, found, [names[term] for term in looked_up])
         frequencies[looked_up] = found.counts[asked:wanted]
         asked, size = wanted, max(size, *found.counts)
         weights = _Weights.of(counts, frequencies.tolist(), size)
-        keys, held, once = found.sum_up(weights.score)
+        keys, held, once = found.sum_up(weights.score[order[:asked]])
         likely = _find_best(once * held, FIRST * limit)
         bar = _find_bar(_score(search, terms, weights, keys[likely])[1], limit)
+    values = weights.score[order[:asked]]
+    if _count_needed(weights.score[order], bar) > asked:
+        crowd = order[asked : asked + CROWD]
+        pairs = list(itertools.combinations(crowd, 2))
+        alone = crowd[:1] if len(set(found.keys.tolist())) < limit else crowd[:0]
+        asks = [f"{names[one]} & {names[other]}" for one, other in pairs]
+        found = _look_up(search, found, [*asks, *(names[term] for term in alone)])
+        joint = [weights.score[one] + weights.score[other] for one, other in pairs]
+        values = np.array([*values, *joint, *weights.score[alone]])
+    keys, held, once = found.sum_up(values)
     reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
     kept = np.flatnonzero(reach >= bar)
     kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
@@ -387,38 +407,36 @@ def _count_needed(weights: Figures, bar: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Postings:
-    """The chunks that hold each of some terms: their keys and lengths, one after another."""
+    """The chunks that were found for each lookup: their keys and lengths, one after another."""
 
-    terms: NDArray[Any]
     counts: list[int]
     keys: NDArray[Any]
     lengths: NDArray[Any]
 
     @classmethod
     def none(cls) -> "_Postings":
-        return cls(np.empty(0, int), [], np.empty(0, np.int64), np.empty(0, int))
-
-    def join(self, rows: Sequence[tuple[Any, ...]], terms: NDArray[Any]) -> "_Postings":
-        """With those of further terms, as the statement gave them."""
-        keys = [parse_numbers(row[0], ">i8") for row in rows]
-        lengths = [parse_numbers(row[1], ">i4") for row in rows]
-        return _Postings(
-            np.concatenate([self.terms, terms]),
-            [*self.counts, *map(len, keys)],
-            np.concatenate([self.keys, *keys]),
-            np.concatenate([self.lengths, *lengths]),
-        )
+        return cls([], np.empty(0, np.int64), np.empty(0, int))
 
     def sum_up(self, weights: Figures) -> tuple[NDArray[Any], Figures, Figures]:
-        """Each chunk once: its key, the weights that it holds, and what a single term scores."""
+        """Each chunk once: its key, the lookups' weights that it holds, what a single term scores.
+
+        What pairs share is counted more than once: an order of promise, no score.
+        """
         keys, first, place = np.unique(self.keys, return_index=True, return_inverse=True)
-        each = np.repeat(weights[self.terms], self.counts)
-        held = np.bincount(place, each, len(keys)).astype(np.float64)
+        held = np.bincount(place, np.repeat(weights, self.counts), len(keys)).astype(np.float64)
         return keys, held, _compute_term_weights(self.lengths[first])[0]
 
 
-def _look_up(search: SearchTransaction, terms: Sequence[str]) -> list[tuple[Any, ...]]:
-    return search.rows(POSTINGS, terms=[quote_lexeme(term) for term in terms])
+def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
+    """With what the lexical index names for further terms."""
+    rows = search.rows(POSTINGS, asked=list(asked), most=MAX_POSTINGS) if asked else []
+    keys = [parse_numbers(row[0], ">i8") for row in rows]
+    lengths = [parse_numbers(row[1], ">i4") for row in rows]
+    return _Postings(
+        [*before.counts, *map(len, keys)],
+        np.concatenate([before.keys, *keys]),
+        np.concatenate([before.lengths, *lengths]),
+    )
 
 
 def _score(

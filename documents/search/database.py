@@ -46,22 +46,16 @@ class SearchScope:
     """Ids that passed `visible_to(user)`, in order, each once."""
 
     def __init__(self, document_ids: Collection[UUID]) -> None:
-        self.documents = list(dict.fromkeys(document_ids))
+        self.members = dict.fromkeys(document_ids)
+        self.documents = list(self.members)
         self.facts: ScopeFacts | None = None
         self._uuid_array = ""
-        self._members: frozenset[UUID] = frozenset()
 
     @property
     def uuid_array(self) -> str:
         """The ids as Postgres reads an array."""
         self._uuid_array = self._uuid_array or to_uuid_array(self.documents)
         return self._uuid_array
-
-    @property
-    def members(self) -> frozenset[UUID]:
-        """The same ids, to ask whether one is among them."""
-        self._members = self._members or frozenset(self.documents)
-        return self._members
 
     def sample_documents(self, most: int) -> list[UUID]:
         """At most that many by chance, the same ones each time."""

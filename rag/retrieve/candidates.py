@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar, overload
+from uuid import UUID
 
 import structlog
 
@@ -60,6 +61,8 @@ MAX_REMEMBERED_PASSAGES = 4096
 """Passages that are not put into shape again for the next question; a few megabytes."""
 _END = re.compile(r"[.!?。]\s|\n")
 T = TypeVar("T")
+Lookups = dict[Hashable, list[tuple[Sequence[UUID], Sequence[Hit]]]]
+"""What was found already, by what was asked, each with the documents that it was asked of."""
 
 
 class Lazy(Generic[T]):
@@ -130,7 +133,7 @@ class Legs:
     embedder: QuestionEmbedder
     unrelated: float = 0.0
     depth: int = MAX_LEG_CANDIDATES
-    lookups: dict[Hashable, Sequence[Hit]] = field(default_factory=dict)
+    lookups: Lookups = field(default_factory=dict)
     timings_ms: dict[str, float] = field(default_factory=dict)
     _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
 
@@ -190,10 +193,14 @@ class Legs:
         self, step: str, asked: Hashable, work: Callable[[], Sequence[Hit]]
     ) -> Sequence[Hit]:
         """What store or reranker give; asked once for the same thing within the same documents."""
-        key = (asked, self.made.scope.document_ids, self.depth)
-        if key not in self.lookups:
-            self.lookups[key] = self.time_step(step, work)
-        return self.lookups[key]
+        ids = self.made.scope.document_ids  # not hashed: there may be tens of thousands
+        known = self.lookups.setdefault((asked, len(ids), ids[:1], self.depth), [])
+        for documents, found in known:
+            if documents == ids:
+                return found
+        hits = self.time_step(step, work)
+        known.append((ids, hits))
+        return hits
 
     @Lazy
     def vector(self) -> Sequence[float]:

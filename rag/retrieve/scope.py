@@ -169,7 +169,7 @@ def search_followed(
     remembered ones); `widened` says that a follow-up was answered from outside.
     """
     scope, memory = made.scope, analysis.memory
-    allowed = set(scope.document_ids)
+    allowed = set(scope.document_ids if memory.document_ids else ())
     remembered = tuple(key for key in memory.document_ids if key in allowed)
     if not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
         return search(made, store)

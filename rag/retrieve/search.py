@@ -11,7 +11,7 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from rag.retrieve.candidates import (
     MAX_LEG_CANDIDATES,
     MIN_KNOWN_SHARE,
     Legs,
+    Lookups,
     QuestionEmbedder,
     order_candidates,
     rerank_candidates,
@@ -259,7 +260,7 @@ class _Asking:
     wishes: Wishes
     timings_ms: dict[str, float] = field(default_factory=dict)
     _found: list[tuple[Plan, bool, Retrieval]] = field(default_factory=list)
-    _lookups: dict[Hashable, Sequence[Hit]] = field(default_factory=dict)
+    _lookups: Lookups = field(default_factory=dict)
 
     def ask(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
         """What a plan finds, within the documents that it names where nobody wished for filters."""

@@ -231,7 +231,8 @@ def describe_scope(
 def narrow_store(store: PassageStore, question: Question, scope: Scope) -> PassageStore:
     """The store over the scope alone: documents of earlier turns may lie outside of it."""
     same = scope.document_ids == question.scope.document_ids
-    known = question.conversation.readable.keys() <= set(scope.document_ids)
+    readable = question.conversation.readable.keys()
+    known = not readable or readable <= set(scope.document_ids)
     return store if same and known else store.within(scope.document_ids)
 
 

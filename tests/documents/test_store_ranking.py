@@ -90,6 +90,22 @@ def test_where_common_words_are_only_sampled_the_same_is_found(crowd, monkeypatc
     assert held >= 0.97 * 10 * asked  # of a sample of 200 chunks; of 2,000 it is .99 and more
 
 
+def test_words_that_all_say_are_looked_up_together(crowd, monkeypatch):
+    """None of them is rare enough to be looked up alone; the best passages hold several."""
+    words, documents = crowd
+    monkeypatch.setattr(bm25, "MAX_POSTINGS", 100)
+    held, dice = 0, random.Random(6)
+    for _ in range(20):
+        question = dict.fromkeys(dice.sample(words[2:9], 3), 1.0)
+        with way("walk"):
+            right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
+        with way("index"):
+            found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
+        assert len(found) == 30
+        held += len(right & set(found[:10]))
+    assert held >= 0.3 * 200  # of 800 chunks no more than 100 were read for a lookup
+
+
 def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
     words, documents = crowd
     beside = index(owner, [words[:50]] * 5)
