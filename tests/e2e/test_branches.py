@@ -69,6 +69,7 @@ def test_a_reload_shows_the_newest_branch_once(talk, llm):
     talk_twice(talk, llm)
     llm.default = Stream(["다른 답"])
     rewrite(talk, 1, "다른 질문")
+    expect_answers(talk, "첫 답", "다른 답")
     answer(talk, 1)
     talk.reload()
     answer(talk, 1)

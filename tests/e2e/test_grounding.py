@@ -166,10 +166,10 @@ def test_cited_sources_and_those_only_looked_at_stand_apart(talk, talker, llm):
     cards.click()
     panel = talk.locator("#panel")
     expect(panel.get_by_role("tab", selected=True)).to_contain_text("인용됨 1")
-    expect(panel.get_by_role("heading", level=2)).to_have_text("설명서.md")
+    expect(panel.locator("#panel-title")).to_have_text("설명서.md")
     panel.get_by_role("tab", name="검토함").click()
     expect(panel.get_by_role("tab", selected=True)).to_contain_text("검토함 1")
-    expect(panel.get_by_role("heading", level=2)).to_have_text("공고.md")
+    expect(panel.locator("#panel-title")).to_have_text("공고.md")
 
 
 def test_sources_of_which_none_is_cited_are_said_to_be_looked_at(talk, talker, llm):

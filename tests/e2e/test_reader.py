@@ -86,7 +86,7 @@ def test_formulas_of_word_are_drawn_in_the_document_and_where_it_is_quoted(
 
 def test_the_panel_says_whose_document_it_is_of_which_day_and_version(page):
     panel = open_citation(page)
-    expect(panel.get_by_role("heading", level=2)).to_have_text(NOTICE)
+    expect(panel.locator("#panel-title")).to_have_text(NOTICE)
     expect(panel.locator("#panel-facts")).to_contain_text("reader · 20")
     expect(panel.locator("#panel-facts")).to_contain_text("버전 1")
 
@@ -236,7 +236,7 @@ def test_a_text_is_searched_and_its_hits_are_stepped_through(page):
     ask(page, "헤파 필터는 언제 교체하나요?")
     answer(page).locator(".cite").first.click()
     panel = page.locator("#panel")
-    expect(panel.get_by_role("heading", level=2)).to_have_text(MANUAL)
+    expect(panel.locator("#panel-title")).to_have_text(MANUAL)
     panel.get_by_role("button", name="문서에서 찾기").click()
     panel.locator(".reader-query").fill("필터")
     expect(panel.locator(".reader-count")).to_contain_text("1 /")

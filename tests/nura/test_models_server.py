@@ -197,11 +197,16 @@ async def test_an_unknown_path_is_404_in_the_same_shape(model):
 @pytest.fixture
 def http(local_models):
     """The running process."""
-    transport = httpx2.HTTPTransport(uds=local_models.models_socket)
-    with httpx2.Client(
-        transport=transport, base_url="http://localhost", trust_env=False, timeout=120
-    ) as client:
+    with reach(local_models.models_socket) as client:
         yield client
+
+
+def reach(path):
+    """A client of the process behind this socket."""
+    transport = httpx2.HTTPTransport(uds=str(path))
+    return httpx2.Client(
+        transport=transport, base_url="http://localhost", trust_env=False, timeout=120
+    )
 
 
 def test_a_model_that_is_not_there_is_404(http, tmp_path):
@@ -227,8 +232,10 @@ def test_nobody_else_may_open_the_socket_and_the_end_is_orderly(tmp_path):
     command = [sys.executable, "-m", "nura.models_server", "--socket", str(path)]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
-        wait_until(lambda: process.poll() is not None or path.is_socket())
+        wait_until(lambda: process.poll() is not None or path.is_socket(), 60)
         assert path.stat().st_mode & 0o777 == 0o600
+        with reach(path) as client:  # once it answers it hears signals, too
+            assert client.get("/health").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         assert not path.exists()

@@ -56,7 +56,7 @@ def rules(product, token):
     def row():
         return client.call("GET", f"/documents/{document['id']}")[1]
 
-    wait_until(lambda: row()["status"] == "COMPLETED", 60)
+    wait_until(lambda: row()["status"] == "COMPLETED", 120, step=0.2)
     return document["id"]
 
 

@@ -307,14 +307,17 @@ async def test_a_question_that_was_stopped_tells_nothing(llm_server):
 
 
 async def test_a_light_model_costs_its_limit_once(llm_server):
+    model = OpenAILLM(endpoint(llm_server.url))
+    llm_server.default = Stream(["7"])
+    await Light(model).ask_text("s", "u", max_tokens=5)  # opens the connection, without a limit
     llm_server.default = Hang()
-    light = Light(OpenAILLM(endpoint(llm_server.url)), seconds=0.3)
+    light = Light(model, seconds=1)
     with pytest.raises(errors.LLMTimeout):
         await light.ask_text("s", "u", max_tokens=5)
     for _ in range(3):
         with pytest.raises(errors.LLMUnavailable):
             await light.ask_text("s", "u", max_tokens=5)
-    assert len(llm_server.chats) == 1
+    assert len(llm_server.chats) == 2
 
 
 async def test_a_light_model_that_recovers_is_asked_again(llm_server, clock):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import threading
 
 import pytest
@@ -14,6 +15,7 @@ from chats.runs.worker import AnswersWorker
 def working(patience=5.0):
     """An answers worker with a loop of its own, in a thread of this process."""
     made, begun = [], threading.Event()
+    switching = sys.getswitchinterval()  # the worker's is for a process of its own
 
     async def work():
         made.append((AnswersWorker(), asyncio.get_running_loop()))
@@ -33,6 +35,7 @@ def working(patience=5.0):
     finally:
         loop.call_soon_threadsafe(worker.leave, patience)
         thread.join(30)
+        sys.setswitchinterval(switching)
         assert not thread.is_alive()
 
 
