@@ -4,6 +4,7 @@ Every pytest-xdist process has its own database.
 """
 
 import contextlib
+import fcntl
 
 import hypothesis
 import pytest
@@ -60,6 +61,11 @@ WITH_OWN_PRODUCT = (
 )
 BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL = "browser", "documents", "model"
 PRODUCT = "product"
+LOADS_TORCH = tuple(
+    f"tests/rag/test_{name}.py" for name in ("embedders", "reranker", "verifier_model")
+)
+TORCH = "torch"
+"""Files whose tests load torch in their own process, which takes long: one process does."""
 SHARED = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT
 """Groups of tests that share a running product."""
 
@@ -135,6 +141,8 @@ def pytest_xdist_make_scheduler(config, log):
 def _group(nodeid):
     """What shares a running product stays in one process, else what stands in one file."""
     file = nodeid.partition("::")[0]
+    if file in LOADS_TORCH:
+        return TORCH
     if file in WITH_OWN_PRODUCT or not nodeid.startswith(("tests/e2e/", "tests/product/")):
         return file
     if nodeid.startswith("tests/product/"):
@@ -168,6 +176,27 @@ def _no_choices_of_before():
 def whole(request):
     """Whether whole corpora are read: tests that take a sample otherwise ask for it."""
     return request.config.option.whole
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(request, django_db_modify_db_settings, django_db_blocker):
+    """The first of several processes migrates its database; the others begin with a copy of it."""
+    from django.conf import settings
+    from django.db import connection
+
+    if not hasattr(request.config, "workerinput"):
+        request.getfixturevalue("django_db_setup")  # as pytest-django makes it
+        return
+    with (settings.DATA_DIR / "migrated").open("a+") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)  # the others wait for the first
+        note.seek(0)
+        template = note.read()
+        connection.settings_dict["TEST"]["TEMPLATE"] = template or None
+        request.getfixturevalue("django_db_setup")
+        if not template:
+            with django_db_blocker.unblock():
+                connection.creation.clone_test_db("migrated", verbosity=0)
+            note.write(connection.creation.get_test_db_clone_settings("migrated")["NAME"])
 
 
 @pytest.fixture(scope="session", autouse=True)

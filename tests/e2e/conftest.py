@@ -3,6 +3,8 @@
 (Playwright keeps an event loop running in the thread that it was started in.)
 """
 
+import contextlib
+
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
@@ -90,14 +92,10 @@ def windows(chromium):
 
     def open_window(person=None, product=None, **options):
         where = (person.product if person else product).url
-        settings = {"viewport": {"width": 1280, "height": 800}, "locale": "ko-KR", **options}
-        settings.setdefault("service_workers", "block")  # what a test answers must not pass by it
-        context = chromium.new_context(base_url=where, **settings)
-        context.set_default_timeout(PATIENCE)
+        context, watch = new_context(chromium, where, **options)
         if person:
             context.add_cookies(person.cookies())
         contexts.append(context)
-        watch = Watch(context, where)
         watches.append(watch)
         return context.new_page()
 
@@ -109,17 +107,73 @@ def windows(chromium):
         watch.assert_clean()
 
 
+def new_context(chromium, home, **options):
+    """A browser context with what it is watched by."""
+    settings = {"viewport": {"width": 1280, "height": 800}, "locale": "ko-KR", **options}
+    settings.setdefault("service_workers", "block")  # what a test answers must not pass by it
+    context = chromium.new_context(base_url=home, **settings)
+    context.set_default_timeout(PATIENCE)
+    return context, Watch(context, home)
+
+
+class Desk:
+    """Windows of one person one after the other, in one context: scripts are compiled once."""
+
+    def __init__(self, chromium, person):
+        self._chromium, self._person = chromium, person
+        self._home = person.product.url
+        self._context = self._watch = self._blank = None
+
+    @contextlib.contextmanager
+    def window(self, watches):
+        """A window on the first screen, with nothing left of the one before but what is cached."""
+        if self._context is None or not self._context.browser.is_connected():
+            self._context, self._watch = new_context(self._chromium, self._home)
+            self._blank = self._context.new_page()
+        watches.append(self._watch)
+        try:
+            self._context.add_cookies(self._person.cookies())
+            page = self._context.new_page()
+            page.goto("/")
+            yield page
+        finally:
+            self._clear()
+
+    def _clear(self):
+        context, self._context = self._context, None  # unless all of this succeeds
+        for page in context.pages:
+            if page != self._blank:
+                page.close()
+        context.unroute_all()
+        context.clear_permissions()
+        context.set_offline(False)
+        context.clear_cookies()
+        stored = {"origin": self._home, "storageTypes": "all"}
+        session = context.new_cdp_session(self._blank)
+        session.send("Storage.clearDataForOrigin", stored)
+        session.detach()
+        self._context = context
+
+
+@pytest.fixture(scope="package")
+def desk_of_reader(chromium, reader):
+    return Desk(chromium, reader)
+
+
+@pytest.fixture(scope="package")
+def desk_of_talker(chromium, talker):
+    return Desk(chromium, talker)
+
+
 @pytest.fixture
-def page(windows, reader):
+def page(windows, desk_of_reader):
     """A window of the reader's, on the first screen."""
-    window = windows(reader)
-    window.goto("/")
-    return window
+    with desk_of_reader.window(windows.watches) as window:
+        yield window
 
 
 @pytest.fixture
-def talk(windows, talker):
+def talk(windows, desk_of_talker):
     """A window of the talker's, on the first screen."""
-    window = windows(talker)
-    window.goto("/")
-    return window
+    with desk_of_talker.window(windows.watches) as window:
+        yield window

@@ -42,6 +42,9 @@ class Watch:
         dialog.accept()
 
     def assert_clean(self) -> None:
-        """Fail with all that was seen."""
-        seen = [*self.breaches, *self.errors, *self.foreign, *self.dialogs]
+        """Fail with all that was seen; it is forgotten then."""
+        kinds = (self.breaches, self.errors, self.foreign, self.dialogs)
+        seen = [one for kind in kinds for one in kind]
+        for kind in kinds:
+            kind.clear()
         assert not seen, "\n".join(seen)
