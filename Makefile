@@ -10,7 +10,7 @@ CODE := nura chats documents jobs rag tests benchmarks manage.py
 # A test run starts the product's modules in some two hundred processes: none compiles them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check check-front front fonts fix bench soak screenshots messages setup setup-dev setup-bench \
+.PHONY: run test test-all check check-python check-front front fonts fix bench soak screenshots messages setup setup-dev setup-bench \
 	hashes audit sbom
 .DEFAULT_GOAL := run
 
@@ -27,22 +27,27 @@ run: setup
 	@exec $(MANAGE) up
 
 # Some tests compute, others wait for products, browsers and time limits: twice as many processes as
-# cores keep the cores busy. The static checks run beside them.
+# cores keep the cores busy. The static checks run beside them, those of the front end already beside
+# the installation, of which most is one process.
 # What fails beside other tests on a busy machine is run once more, alone; both runs are printed.
 PROCESSES ?= 4
 ALONE := --last-failed --last-failed-no-failures none
 
-test: setup-dev
-	@$(MAKE) --no-print-directory check & checks=$$!; \
+test:
+	@$(MAKE) --no-print-directory check-front & front=$$!; \
+	$(MAKE) --no-print-directory setup-dev || { wait $$front; exit 1; }; \
+	$(MAKE) --no-print-directory check-python & python=$$!; \
 	$(BIN)/pytest $(WHOLE) -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder \
 		|| $(BIN)/pytest $(WHOLE) $(ALONE); tests=$$?; \
-	wait $$checks || { echo "!!! CHECKS FAILED (above)" >&2; exit 1; }; exit $$tests
+	wait $$front && wait $$python || { echo "!!! CHECKS FAILED (above)" >&2; exit 1; }; exit $$tests
 
 # Also the whole corpora of hostile and odd files, of which `make test` reads a sample.
 test-all: WHOLE := --whole
 test-all: test
 
-check: setup-dev check-front
+check: check-front check-python
+
+check-python: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))
 	$(BIN)/ruff check $(wildcard $(CODE))
 	$(BIN)/mypy nura chats documents jobs rag

@@ -146,11 +146,15 @@ def install_packages(kind: str) -> None:
     pip_install("--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / hashed))
     if kind != "base":
         pip_install("-r", str(ROOT / "requirements" / f"{kind}.txt"))
+    # pip would compile one file after the other, and what packages bring of tests, too. Some files
+    # cannot be compiled, and are not meant to be imported either: what this returns tells nothing.
+    options = ["-qq", "-j", "0", "-x", r"/site-packages/.*/tests?/"]
+    run_command([str(PYTHON), "-m", "compileall", *options, str(VENV / "lib")])
 
 
 def pip_install(*arguments: str) -> None:
     """Run pip in `.venv`."""
-    options = ["--disable-pip-version-check", "--no-input", "--quiet"]
+    options = ["--disable-pip-version-check", "--no-input", "--quiet", "--no-compile"]
     if run_command([str(PYTHON), "-m", "pip", "install", *options, *arguments]):
         exit_with(f"pip could not install {arguments[-1]} (its words are above).")
 
