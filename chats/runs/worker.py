@@ -175,15 +175,15 @@ class AnswersWorker:
 
     async def _take_waiting(self) -> None:
         """Go on with runs that waited for others of their owner."""
-        self._some_wait = False
         room = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
         try:
             claimed = await in_database(answering.claim_waiting_runs, max(1, room))
         except DatabaseError as error:  # they are announced again
             logger.warning("waiting_runs_not_taken", error=str(error)[:200])
             return
-        self._some_wait = bool(claimed)
         self._answer_all(claimed)
+        limit = settings.LIMITS["answers"]  # whoever has enough at work may have more that wait
+        self._some_wait = bool(claimed) or any(0 < limit <= n for n in self._running.values())
 
     def _begin_other(self, message: WorkMessage) -> None:
         key = UUID(message.fields["id"])
@@ -214,12 +214,12 @@ class AnswersWorker:
         for claimed in runs:
             message = (announced or {}).get(str(claimed.run.pk))
             started = message.fields.get("started", "") if message else ""
+            self._running[claimed.run.owner_id] += 1
             work = self._answer(claimed, started)
             self._begin(work, f"user:{claimed.run.owner_id}", message)
 
     async def _answer(self, claimed: ClaimedRun, started: str) -> None:
         owner_id = claimed.run.owner_id
-        self._running[owner_id] += 1
         try:
             await answering.answer_claimed_run(claimed, started)
         finally:
