@@ -1,6 +1,6 @@
 """Routes of conversations: pages at the root, and REST."""
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.routers import SimpleRouter
 
 from chats import team, views
@@ -56,7 +56,7 @@ urlpatterns = [
     path("panels/documents/uses", views.document_uses, name="document-uses"),
     path("panels/chats", views.sidebar_panel, name="sidebar"),
 ]
-api_urlpatterns = [
+api_urlpatterns: list[URLPattern | URLResolver] = [
     path("", include(router.urls)),
     path("chats/<uuid:chat_id>/export", ExportView.as_view(), name="chat-export"),
     path("chats/<uuid:chat_id>/share", ChatShareView.as_view(), name="chat-share"),

@@ -208,7 +208,7 @@ class SourceSync:
                 with (
                     suppress(NuraError),  # what cannot be read is told by the run that has to
                     self._reader.open_entry(one.key) as stream,
-                    spool_entry(stream) as spooled,
+                    spool_entry(stream, self._held.check) as spooled,
                 ):
                     sums[one.uri] = spooled.sha256
         return sums
