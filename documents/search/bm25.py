@@ -167,7 +167,7 @@ FIRST = 4
 MAX_POSTINGS = 20_000
 """A term that more chunks hold, wherever they are, is not looked up alone: each costs a row."""
 CROWD = 4
-"""Of such terms so many are looked up by twos, the rarest ones, where the others do not suffice."""
+"""So many of them, the rarest, are looked up together where the other terms do not suffice."""
 MAX_SCORED = 4000
 """Chunks whose marks are read in large scopes; those of the rarest terms come first."""
 EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
@@ -343,9 +343,9 @@ def _find_by_rare_terms(
     A chunk that holds none of the terms that were looked up can reach at most what the others
     weigh; once that is below what the best reach, nobody looks for it (Turtle and Flood 1995,
     "max score"). What the common terms add to the chunks that were found is read from their marks.
-    A term that too many hold is not looked up but with another such one: who holds only one of them
-    is not found, unless there is nothing else. Document frequencies are exact for the terms looked
-    up; those of the common ones are estimated from a sample of the scope.
+    A term that too many hold is only looked up together with others like it: a chunk that holds
+    just one of them is not found, unless there is nothing else. Document frequencies are exact for
+    the terms looked up; those of the common ones are estimated from a sample of the scope.
     """
     counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
@@ -367,13 +367,9 @@ def _find_by_rare_terms(
         bar = _find_bar(_score(search, terms, weights, keys[likely])[1], limit)
     values = weights.score[order[:asked]]
     if _count_needed(weights.score[order], bar) > asked:
-        crowd = order[asked : asked + CROWD]
-        pairs = list(itertools.combinations(crowd, 2))
-        alone = crowd[:1] if len(set(found.keys.tolist())) < limit else crowd[:0]
-        asks = [f"{names[one]} & {names[other]}" for one, other in pairs]
-        found = _look_up(search, found, [*asks, *(names[term] for term in alone)])
-        joint = [weights.score[one] + weights.score[other] for one, other in pairs]
-        values = np.array([*values, *joint, *weights.score[alone]])
+        crowd = [(names[at], weights.score[at]) for at in order[asked : asked + CROWD]]
+        found, joint = _look_up_crowd(search, found, crowd, limit)
+        values = np.array([*values, *joint])
     keys, held, once = found.sum_up(values)
     reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
     kept = np.flatnonzero(reach >= bar)
@@ -385,6 +381,28 @@ def _find_by_rare_terms(
     return _read_best(
         search, terms, weights, (marked.keys[best], base[best], coverage[best]), limit
     )
+
+
+def _look_up_crowd(
+    search: SearchTransaction, found: "_Postings", crowd: Sequence[tuple[str, float]], limit: int
+) -> tuple["_Postings", list[float]]:
+    """With the chunks that hold all of the crowd, then all but one, down to two.
+
+    No further once enough were found. A single term, the rarest, is looked up where there is
+    nothing else. Also the weight that each lookup stands for.
+    """
+    joint: list[float] = []
+    known = len(found.keys)
+    for together in range(len(crowd), 1, -1):
+        groups = list(itertools.combinations(crowd, together))
+        found = _look_up(search, found, [" & ".join(name for name, _ in one) for one in groups])
+        joint += [sum(weight for _, weight in one) for one in groups]
+        if len(np.unique(found.keys[known:])) >= MAX_SCORED:
+            return found, joint
+    if len(np.unique(found.keys)) < limit:
+        found = _look_up(search, found, [crowd[0][0]])
+        joint.append(crowd[0][1])
+    return found, joint
 
 
 def _estimate_frequencies(

@@ -36,8 +36,8 @@ MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 def choose_buffer_megabytes(limit: Path = MEMORY_LIMIT) -> int:
     """An eighth of the memory of machine or container, in bounds; taken as far as it is used.
 
-    What searches read of a million chunks is 4 GB, and a page that lies in the buffers is read in a
-    tenth of the time of one that the system has to copy there.
+    What searches read of a million chunks is 4 GB, and what does not lie in the buffers has to be
+    copied there from the system's cache.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     allowed = limit.read_text(encoding="ascii").strip() if limit.exists() else ""
