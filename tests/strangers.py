@@ -22,6 +22,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
+from pgvector import SparseVector
 from rest_framework.test import APIClient
 
 from chats.models import (
@@ -46,6 +47,7 @@ from chats.services.turns import open_turn
 from documents import files, libraries, services
 from documents.models import (
     Chunk,
+    ChunkTerms,
     Document,
     DocumentPage,
     DocumentPicture,
@@ -380,7 +382,8 @@ def make_document(owner: User) -> Document:
         description=SECRET,
     )
     terms = {SECRET: 1, "휴가": 2}
-    Chunk.objects.create(
+    marks, surplus = bm25.weigh_marks(terms, {})
+    chunk = Chunk.objects.create(
         document=document,
         owner_id=owner.pk,
         index=0,
@@ -391,6 +394,13 @@ def make_document(owner: User) -> Document:
         page_end=1,
         term_count=3,
         lexemes=bm25.to_tsvector(terms),
+    )
+    ChunkTerms.objects.create(  # so that a search that may look finds it
+        chunk=chunk,
+        document=document,
+        length=3,
+        marks=SparseVector.from_text(marks),
+        surplus=SparseVector.from_text(surplus),
     )
     return document
 

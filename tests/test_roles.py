@@ -247,6 +247,18 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
         assert [call for call, text in told.items() if SECRET not in text] == []
 
 
+async def test_a_reader_searches_and_asks_with_the_tools_of_mcp(answers_worker):
+    def prepare():
+        world = make_shared_world()
+        return world, AuthToken.objects.create(world.roles["reader"])[1]
+
+    world, key = await in_thread(prepare)
+    with asgi.running() as web:
+        told = await use_tools(web, key, world.things, names=ASKING_TOOLS)
+    assert {call.split()[0] for call in told} == ASKING_TOOLS
+    assert [call for call, text in told.items() if SECRET not in text] == []
+
+
 async def test_a_reader_asks_over_the_socket_what_no_other_may(answers_worker):
     def prepare():
         world = make_shared_world()
@@ -301,6 +313,7 @@ TOOL_TEXTS = {"query": "휴가", "question": "휴가"}
 
 READING_TOOLS = {"list_documents", "list_libraries", "read_page"}
 """Those that need no answers worker."""
+ASKING_TOOLS = {"search", "ask"}
 
 
 async def use_tools(web, key, things, names=None):
