@@ -3,6 +3,8 @@
 import uuid
 
 import pytest
+from knox.models import AuthToken
+from rest_framework.test import APIClient
 
 from chats.models import Category, Chat, Message
 from chats.runs import dispatch, log
@@ -139,18 +141,22 @@ def test_feedback_is_kept_once_and_may_change(api, owner):
 
 def test_events_of_a_run_can_be_read_from_any_seq(api, owner, answers_worker):
     made = api.post("/api/v1/messages", {"content": "안녕하세요"}, format="json").data
-    whole = sse(api, made["run_id"])
-    rest = sse(api, made["run_id"], after=whole[0][0])
+    whole = sse(owner, made["run_id"])
+    rest = sse(owner, made["run_id"], after=whole[0][0])
     assert [seq for seq, _ in whole] == list(range(1, len(whole) + 1))
     assert whole[0][1] == "run.started"
     assert whole[-1][1] == "run.completed"
     assert rest == whole[1:]
 
 
-def sse(api, run_id, after=0):
-    """(seq, type) of every event of a finished run."""
-    headers = {"HTTP_LAST_EVENT_ID": str(after), "HTTP_ACCEPT": "text/event-stream"}
-    answer = api.get(f"/api/v1/runs/{run_id}/events", **headers)
+def sse(user, run_id, after=0):
+    """(seq, type) of every event of a finished run, read with a key: a stream ends without one."""
+    headers = {
+        "Authorization": f"Token {AuthToken.objects.create(user)[1]}",
+        "Last-Event-ID": str(after),
+        "Accept": "text/event-stream",
+    }
+    answer = APIClient().get(f"/api/v1/runs/{run_id}/events", headers=headers)
     assert answer.status_code == 200
     from asgiref.sync import async_to_sync
 
@@ -223,8 +229,8 @@ def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):
 
 def test_a_client_that_has_heard_the_end_is_told_nothing_more(api, owner, answers_worker):
     made = api.post("/api/v1/messages", {"content": "안녕하세요"}, format="json").data
-    last = sse(api, made["run_id"])[-1][0]
-    assert sse(api, made["run_id"], after=last) == []
+    last = sse(owner, made["run_id"])[-1][0]
+    assert sse(owner, made["run_id"], after=last) == []
 
 
 def test_a_chat_tells_how_many_of_its_documents_are_gone(api, owner):
