@@ -187,6 +187,8 @@ class ShareWatcher(LoopTask):
 
 UNTOLD_SECONDS = 5.0
 """How often it is looked whether somebody reads less than before, if nobody says so."""
+LOOKS_APART_SECONDS = 0.5
+"""How long the next look waits at least: of many announcements in a row each page hears little."""
 
 
 class ReadingWatcher(LoopTask):
@@ -226,6 +228,7 @@ class ReadingWatcher(LoopTask):
                 page.tell(log.to_json(envelope("rights.changed", {})))
         # Pages that were opened meanwhile have been noted by `add`.
         self._held = {pk: held.get(pk, had) for pk, had in self._held.items() if pk in pages}
+        await asyncio.sleep(LOOKS_APART_SECONDS)  # what is announced meanwhile is seen by the next
 
 
 class MovedDocument(NamedTuple):

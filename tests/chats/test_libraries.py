@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from chats.services.chats import create_chat
 from chats.services.export import export_markdown
 from chats.services.find import find_everything
 from chats.services.turns import open_turn
+from chats.socket import LOOKS_APART_SECONDS
 from documents import libraries
 from documents.errors import LibraryNotFound
 from documents.models import Document, LibraryRole
@@ -274,6 +276,30 @@ async def test_an_open_page_is_not_told_of_rights_that_others_lost(
         assert [one["type"] for one in heard] == ["rights.changed"]
         await say_frame(ws, "ping")
         assert [one["type"] for one in await hear(ws, "pong")] == ["pong"]
+
+
+async def test_an_open_page_hears_little_of_many_documents_that_are_moved_in_a_row(
+    web, owner, stranger, library, shared, key
+):
+    def move_all():
+        for one in documents:
+            libraries.move_document(document=one, library=None, actor=stranger)
+
+    put_many = [await asyncio.to_thread(put, library, stranger, f"{n}.md") for n in range(30)]
+    documents = [shared, *put_many]
+    async with socket(web, key) as ws:
+        await say_frame(ws, "ping")
+        await hear(ws, "pong")
+        since = time.monotonic()
+        await asyncio.to_thread(move_all)
+        took = time.monotonic() - since
+        heard = await hear(ws, "rights.changed")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * LOOKS_APART_SECONDS):
+                while True:
+                    heard += await hear(ws, "rights.changed")
+        told = [one for one in heard if one["type"] == "rights.changed"]
+        assert len(told) <= took / LOOKS_APART_SECONDS + 2
 
 
 async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shared, membership):
