@@ -229,10 +229,14 @@ class Feedback(models.Model):
     """A user's verdict on an answer."""
 
     message = models.ForeignKey(Message, models.CASCADE, related_name="feedback")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    value = models.SmallIntegerField(choices=((1, _("Helpful")), (-1, _("Not helpful"))))
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("user")
+    )
+    value = models.SmallIntegerField(
+        choices=((1, _("Helpful")), (-1, _("Not helpful"))), verbose_name=_("verdict")
+    )
     reason = models.CharField(max_length=1000, blank=True, default="")
-    updated_at = models.DateTimeField(auto_now=True)
+    updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
 
     class Meta:
         """One verdict a user and message; an index of the latest."""

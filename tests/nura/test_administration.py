@@ -230,6 +230,14 @@ def test_an_unhelpful_answer_becomes_a_case_of_the_evaluation(in_english, ask, m
     assert [one.id for one in parse_set("\n".join(lines))] == [str(answer.pk)]
 
 
+def test_the_columns_of_feedback_have_korean_names(admin_client, ask, minsu):
+    Feedback.objects.create(message=ask(label="documents"), user=minsu, value=-1)
+    page = admin_client.get("/admin/chats/feedback/", headers={"accept-language": "ko"})
+    heads = strip_tags(page.content.decode().split("<thead")[1].split("</thead>")[0])
+    assert all(one in heads for one in ("수정 시각", "평가", "사용자"))
+    assert not re.search("Updated|Value|User", heads)
+
+
 @pytest.fixture
 def ask_in_vain(minsu):
     """Asks something of which the documents know nothing, as one of three people."""
