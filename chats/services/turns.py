@@ -216,7 +216,6 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
     `anew`: no answer that was kept will do. `memory`: it may know what is remembered of the user,
     and add to it.
-
     `documents` are those that a new question names (None: one that is gone); it is stored with
     them. Without `documents` the question is one that is stored. `model` is the id of the language
     model; empty: the chat's, else the assistant's, else the user's usual one. `assistant` is whom
@@ -227,14 +226,11 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     chosen = _choose_model(chat, asked, model)
     if asked and sampling.temperature is None:
         sampling = replace(sampling, temperature=asked.temperature)
-    is_new = documents is not None
-    if documents is None:
-        links = question.document_links.select_related("document")
-        documents = [link.document for link in links]
+    named = _list_named(question) if documents is None else documents
     count_question(chat.owner_id)
     scope, read = find_scope(
         chat=chat,
-        named=documents,
+        named=named,
         library_ids=question.library_ids or (),
         topic=topic,
         picked=assistant,
@@ -243,21 +239,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     wished = _describe_wishes(asked, topic=topic, memory=memory)
     if chosen and (tools := _describe_tools(chat, asked, confirmed)):
         wished["tools"] = tools
-    answer = _make_answer(
-        chat,
-        question,
-        model=chosen.id if chosen else "",
-        scope={
-            "document_ids": [str(pk) for pk in scope.document_ids],
-            "reason": scope.reason,
-            **_name_libraries(chat, question, scope),
-            **wished,
-        },
-    )
-    Message.objects.bulk_create([question, answer] if is_new else [answer])
-    if is_new and documents:
-        named = [MessageDocument(message=question, document=document) for document in documents]
-        MessageDocument.objects.bulk_create(named)
+    wished |= _name_libraries(chat, question, scope)
+    answer = _make_answer(chat, question, model=chosen.id if chosen else "", scope=scope, **wished)
+    _store_messages(question, answer, named=documents)
     run = Run.objects.create(
         owner_id=chat.owner_id,
         message=answer,
@@ -269,9 +253,14 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         anew=anew,
         library_ids=sorted(read) or None,
     )
-    ids = [document.pk for document in documents if document is not None]
+    ids = [document.pk for document in named if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
+
+
+def _list_named(question: Message) -> list[Document | None]:
+    """The documents that a stored question names; None: one that is gone."""
+    return [link.document for link in question.document_links.select_related("document")]
 
 
 def _choose_model(chat: Chat, asked: Assistant | None, model: str) -> MainModel | None:
@@ -300,18 +289,37 @@ def _describe_tools(
     return {"servers": [str(one) for one in servers], "confirmed": list(confirmed)}
 
 
-def _make_answer(chat: Chat, question: Message, *, model: str, scope: dict[str, object]) -> Message:
-    """The empty answer to a question, not stored yet."""
+def _make_answer(
+    chat: Chat, question: Message, *, model: str, scope: Scope, **wished: object
+) -> Message:
+    """The empty answer to a question, not stored yet; what was wished is kept with its scope."""
     return Message(
         chat=chat,
         parent=question,
         role=Message.Role.ASSISTANT,
         status=Message.Status.STREAMING,
         model=model,
-        scope=scope,
+        scope={
+            "document_ids": [str(pk) for pk in scope.document_ids],
+            "reason": scope.reason,
+            **wished,
+        },
         # the answer sorts behind its question however coarse the clock is
         created_at=max(timezone.now(), question.created_at + timedelta(microseconds=1)),
     )
+
+
+def _store_messages(
+    question: Message, answer: Message, *, named: Collection[Document | None] | None
+) -> None:
+    """Store an answer; its question, too, with the documents that it names, where that is new.
+
+    `named` is None for a question that is stored already.
+    """
+    Message.objects.bulk_create([answer] if named is None else [question, answer])
+    links = [MessageDocument(message=question, document=document) for document in named or ()]
+    if links:
+        MessageDocument.objects.bulk_create(links)
 
 
 @transaction.atomic
@@ -377,8 +385,7 @@ def edit_question(
         raise WrongRole
     chat = _hold_chat(message)
     visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
-    links = message.document_links.select_related("document")
-    named = [link.document for link in links if link.document in visible | {None}]
+    named = [document for document in _list_named(message) if document in visible | {None}]
     question = new_question(chat, message.parent_id, content, message.library_ids or ())
     return open_answer(
         chat=chat, question=question, documents=named, language=language, asked_with=asked_with
