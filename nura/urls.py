@@ -4,7 +4,7 @@ from allauth.account.views import LoginView
 from django.conf import settings
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from ninja import NinjaAPI
@@ -63,11 +63,14 @@ SIGN_IN = LoginView.as_view(
 )
 """Allauth's page, which links to signing up whether or not that is open."""
 SETTINGS_PAGE = RedirectView.as_view(pattern_name="accounts:settings")
+WITHOUT_SLASH = RedirectView.as_view(url="../%(page)s", query_string=True)
+"""People type addresses of pages with a slash at the end, too."""
 
 urlpatterns = [
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
+    re_path("^(?P<page>documents|sources|assistants|prompts|shared)/$", WITHOUT_SLASH),
     path("accounts/login/", SIGN_IN, name="account_login"),
     path("accounts/oidc/<slug:provider_id>/login/", sign_in, name="openid_connect_login"),
     path(

@@ -83,6 +83,14 @@ def test_the_pages_of_documents_are_for_people_who_signed_in(client):
     assert client.get(f"/documents/{uuid.uuid4()}").url.startswith("/accounts/login/")
 
 
+@pytest.mark.parametrize("page", ["documents", "sources", "assistants", "prompts", "shared"])
+def test_a_slash_at_the_end_of_an_address_leads_to_the_page(visitor, page):
+    arrived = visitor.get(f"/{page}/?q=a", follow=True)
+    assert arrived.status_code == 200
+    assert arrived.request["PATH_INFO"] == f"/{page}"
+    assert arrived.request["QUERY_STRING"] == "q=a"
+
+
 def test_the_table_shows_ones_own_documents(visitor, owner):
     make_document(owner, "취업규칙.pdf", page_count=12)
     text = visitor.get("/documents").content.decode()
