@@ -2,9 +2,8 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
-import { patchJson } from "./api.js";
+import { getJson, patchJson } from "./api.js";
 import "./shell.js";
-import { getJson } from "./api.js";
 import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
