@@ -59,7 +59,7 @@ from nura.accounts.roles import (
     may_enter,
     set_role,
 )
-from nura.accounts.sign_on import SignOnFailed, discover
+from nura.accounts.sign_on import SignOnFailed, discover, end_former_connections
 from nura.accounts.two_step import may_administer
 from nura.administration import (  # noqa: F401 - they register their pages
     accounts,
@@ -707,6 +707,8 @@ class SignOnServerAdmin(AuditedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save, and say whether the server answers and where it sends people back to."""
         super().save_model(request, obj, form, change)
+        if not change:
+            end_former_connections(slug=obj.slug, actor=cast("User", request.user))
         path = reverse("openid_connect_callback", args=[obj.slug])
         told = _("Allow this redirect address at the server:")
         address = request.build_absolute_uri(path)

@@ -131,7 +131,8 @@ class SignOnServer(models.Model):
         unique=True,
         max_length=40,
         help_text=_("A part of the address that the server sends people back to. It stays."),
-        validators=[RegexValidator("^(?!openid_connect$)")],
+        # the names of the protocol and of connections with the directory
+        validators=[RegexValidator("^(?!(openid_connect|ldap)$)")],
     )
     issuer = models.URLField(
         _("issuer"),

@@ -570,6 +570,19 @@ def read_groups(server: SignOnServer, claims: dict[str, Any]) -> list[str] | Non
     return [str(name).removeprefix("/") for name in listed] if isinstance(listed, list) else []
 
 
+@transaction.atomic
+def end_former_connections(*, slug: str, actor: User) -> None:
+    """End the connections that a deleted server of this short name has left to a new one.
+
+    The new one may call other people by the same ids, and would let them into these accounts.
+    """
+    former = SocialAccount.objects.filter(provider=slug)
+    for account in former.select_related("user"):
+        ended = {"change": "account_disconnected", "server": slug}
+        record_event(Action.ACCOUNT_CHANGED, actor=actor, subject=account.user, details=ended)
+    former.delete()
+
+
 # Connecting by hand. The link to the server is made for one session, by a page that has asked who
 # it is: nobody's account can be connected by an address that somebody else has sent.
 

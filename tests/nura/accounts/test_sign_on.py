@@ -402,12 +402,19 @@ def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
     assert whose(other).username == "hana"
 
 
-def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settings):
+@pytest.fixture
+def heads_browser():
+    """Of an administrator, signed in."""
     head = User.objects.create_user("head")
     set_role(user=head, role=AccountRole.ADMINISTRATOR)
     browser = new_browser()
     browser.force_login(head)
-    form = {
+    return browser
+
+
+def fill_in(server):
+    """What an administrator enters of a new server."""
+    return {
         "name": "Keycloak",
         "slug": "keycloak",
         "issuer": f"{server.url}/.well-known/openid-configuration",
@@ -416,6 +423,42 @@ def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settin
         "is_active": "on",
         "sign_up": "everybody",
     }
+
+
+def test_a_new_server_with_the_short_name_of_a_deleted_one_opens_no_account_of_it(
+    server, keycloak, heads_browser
+):
+    first, _answer = come_in()
+    hana = whose(first)
+    keycloak.delete()
+    heads_browser.post("/admin/nura/signonserver/add/", fill_in(server))
+    server.person |= {"preferred_username": "mallory", "email": "mallory@example.com"}
+    other, _answer = come_in()
+    assert whose(other).username == "mallory"
+    assert connections_of(hana) == []
+    ended = AuditEvent.objects.get(action=Action.ACCOUNT_CHANGED, subject_id=hana.pk)
+    assert ended.details == {"change": "account_disconnected", "server": "keycloak"}
+
+
+def test_changing_a_server_leaves_its_connections(server, keycloak, heads_browser):
+    first, _answer = come_in()
+    address = f"/admin/nura/signonserver/{keycloak.pk}/change/"
+    heads_browser.post(address, fill_in(server) | {"name": "Renamed"})
+    keycloak.refresh_from_db()
+    assert keycloak.name == "Renamed"
+    assert connections_of(whose(first)) == [("keycloak", "1001")]
+
+
+def test_a_server_cannot_pass_for_the_directory(server, heads_browser):
+    hana = User.objects.create_user("hana")
+    SocialAccount.objects.create(user=hana, provider="ldap", uid="1001")
+    heads_browser.post("/admin/nura/signonserver/add/", fill_in(server) | {"slug": "ldap"})
+    assert not SignOnServer.objects.exists()
+    assert connections_of(hana) == [("ldap", "1001")]
+
+
+def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settings, heads_browser):
+    browser, form = heads_browser, fill_in(server)
     page = browser.post("/admin/nura/signonserver/add/", form, follow=True).content.decode()
     assert "http://testserver/accounts/oidc/keycloak/login/callback/" in page
     assert "The server answers." in page
