@@ -124,7 +124,7 @@ class PromptForm(AudienceForm):
         required=False,
         max_length=NAME_CHARACTERS,
         widget=forms.TextInput(attrs={"autocomplete": "off", "list": "prompt-folders"}),
-        help_text=gettext_lazy("Choose one or write a new name. Empty: in no folder."),
+        help_text=gettext_lazy("Choose a folder or type a new name. Leave it empty for none."),
     )
     text = forms.CharField(
         label=gettext_lazy("Text"),

@@ -210,7 +210,7 @@ EXPIRED = (
     ),
     Expired("chats", _("chats"), _find_chats, purge_chats),
     Expired("versions", _("replaced versions"), _find_versions, _remove_versions),
-    Expired("rows", _("rows that have run out"), _find_rows, _remove_rows),
+    Expired("rows", _("expired records"), _find_rows, _remove_rows),
     Expired("signups", _("unconfirmed sign-ups"), _find_signups, end_unconfirmed_signups),
     Expired("files", _("leftover files"), _find_leftovers, _remove_leftovers),
     Expired("pictures", _("leftover pictures"), _find_cache, _remove_cache),

@@ -353,7 +353,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
             "Set a password first. Without one you could not sign in any more."
         ),
         "no_verified_email": gettext_lazy(
-            "Confirm your e-mail address first. It is how a forgotten password is replaced."
+            "Confirm your e-mail address first. It is needed if you forget your password."
         ),
     }
 
@@ -440,7 +440,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         if not account.user.has_usable_password():
             raise self.validation_error("no_password")
         if not may_sign_in_here(account.user):
-            raise ValidationError(_("You can sign in by this server only, so it stays connected."))
+            raise ValidationError(_("This server is your only way to sign in, so it stays connected."))
 
     def _refuse(self, request: HttpRequest, sociallogin: SocialLogin, reason: str) -> None:
         if is_connecting(sociallogin):
@@ -622,7 +622,7 @@ def _say_not_connected(request: HttpRequest, name: str, reason: str = "") -> Non
     told = (
         _("Your account at %(name)s has no verified e-mail address of this organization.")
         if reason == "domain"
-        else _("%(name)s could not be reached, or what it said could not be trusted.")
+        else _("%(name)s could not be reached, or its reply could not be trusted.")
     )
     messages.error(request, f"{_('Nothing was connected.')} {told % {'name': name}}")
 

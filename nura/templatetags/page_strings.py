@@ -363,7 +363,7 @@ GROUNDS = {
     "label.passages": _("Passages found"),
     "label.passages.more": _("Passages from your documents, word for word."),
     "label.tools": _("From tools"),
-    "label.tools.more": _("Based on what a tool told, not on your documents."),
+    "label.tools.more": _("Based on the result of a tool, not on your documents."),
     "none_cited": _("Read but not cited"),
     "read_aloud": _("Read aloud"),
     "read_aloud.stop": _("Stop reading"),

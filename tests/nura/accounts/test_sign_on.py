@@ -570,7 +570,7 @@ def test_an_account_that_signs_in_to_another_here_cannot_be_connected(
 ):
     first, _answer = come_in()
     answer = connect(minsus_browser)
-    assert "signs in to another account here" in answer.content.decode()
+    assert "is connected to another account here" in answer.content.decode()
     assert connections_of(minsu) == []
     assert connections_of(whose(first)) == [("keycloak", "1001")]
 
@@ -673,7 +673,7 @@ def test_the_last_way_in_stays(server, keycloak, minsu, minsus_browser, settings
     connect(minsus_browser)
     settings.LOCAL_SIGN_IN = "administrators"
     page = disconnect(minsus_browser, SocialAccount.objects.get(user=minsu))
-    assert "You can sign in by this server only" in page
+    assert "This server is your only way to sign in" in page
     assert SocialAccount.objects.filter(provider="keycloak").count() == 2
 
 
@@ -682,7 +682,7 @@ def test_a_connection_with_a_directory_is_shown_and_not_ended(
 ):
     held = SocialAccount.objects.create(user=minsu, provider="ldap", uid="abc")
     page = minsus_browser.get("/settings/sign-on").content.decode()
-    assert "It is kept by your administrator." in page
+    assert "Your administrator manages this connection." in page
     disconnect(minsus_browser, held)
     assert SocialAccount.objects.filter(pk=held.pk).exists()
 
