@@ -440,7 +440,9 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         if not account.user.has_usable_password():
             raise self.validation_error("no_password")
         if not may_sign_in_here(account.user):
-            raise ValidationError(_("This server is your only way to sign in, so it stays connected."))
+            raise ValidationError(
+                _("This server is your only way to sign in, so it stays connected.")
+            )
 
     def _refuse(self, request: HttpRequest, sociallogin: SocialLogin, reason: str) -> None:
         if is_connecting(sociallogin):
