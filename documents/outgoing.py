@@ -26,7 +26,7 @@ import certifi
 import httpcore2
 from django.conf import settings
 
-from rag.adapters.wire import find_carried, is_never_asked
+from rag.adapters.wire import find_carried, is_never_asked, is_never_asked_host
 from rag.errors import NuraError
 
 MAX_REDIRECTS = 5
@@ -316,6 +316,8 @@ class OutgoingClient:
         if self._is_entered and not proxy_bypass(f"{host}:{port}"):
             known = getproxies()
             proxy = known.get(urlsplit(url).scheme) or known.get("all", "")
+        if proxy and is_never_asked_host(host) and not is_allowed_by_name(host, port):
+            raise AddressForbidden(f"{host} is inside", host=host)  # only the proxy is connected to
         if proxy not in self._pools:
             self._pools[proxy] = httpcore2.ConnectionPool(
                 ssl_context=self._trust,

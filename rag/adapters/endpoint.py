@@ -58,6 +58,10 @@ def get_client(endpoint: Endpoint) -> Any:
             timeout = openai.Timeout(None, connect=limit, pool=limit)
             http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout)
             http._transport = BoundedByAiohttp(http._transport)  # noqa: SLF001 - by its argument it would use no proxy
+            http._mounts = {  # noqa: SLF001 - those to proxies
+                pattern: way and BoundedByAiohttp(way)
+                for pattern, way in http._mounts.items()  # noqa: SLF001
+            }
             client = openai.AsyncOpenAI(
                 base_url=endpoint.base_url,
                 api_key=endpoint.api_key or "none",

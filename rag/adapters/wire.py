@@ -3,7 +3,8 @@
 Servers of models and of tools may well stand in the own network. None stands at the addresses by
 which a machine asks its provider who it is: what answers there are its keys. However such an
 address is spelled, and whatever a name says a moment later, the connection itself is looked at,
-before anything is sent. An answer is read up to a size, packed or not.
+before anything is sent; what a name behind a proxy says, the proxy alone knows. An answer is read
+up to a size, packed or not.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -79,10 +80,14 @@ def _check_peer(stream: Any) -> None:
         raise AddressNeverAsked(str(peer[0]))
 
 
+def _check_target(request: httpx2.Request) -> None:
+    """Refuse an address by how it is written: behind a proxy the connection is one to the proxy."""
+    if is_never_asked_host(request.url.host):
+        raise httpx2.ConnectError(request.url.host, request=request)
+
+
 def _look_at(step: str, told: dict[str, Any]) -> None:
-    """Follow a connection being made: what it is asked for, then whom it has reached."""
-    if step.endswith("connect_tcp.started") and is_never_asked_host(told["host"]):
-        raise AddressNeverAsked(told["host"])
+    """Follow a connection being made: whom it has reached."""
     if step.endswith("connect_tcp.complete"):
         try:
             _check_peer(told["return_value"])
@@ -92,8 +97,6 @@ def _look_at(step: str, told: dict[str, Any]) -> None:
 
 
 async def _look_at_async(step: str, told: dict[str, Any]) -> None:
-    if step.endswith("connect_tcp.started") and is_never_asked_host(told["host"]):
-        raise AddressNeverAsked(told["host"])
     if step.endswith("connect_tcp.complete"):
         try:
             _check_peer(told["return_value"])
@@ -170,6 +173,7 @@ class BoundedByAiohttp(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
+        _check_target(request)
         return bound_answer(await self._transport.handle_async_request(request), request)
 
     async def aclose(self) -> None:
@@ -182,6 +186,7 @@ class BoundedTransport(httpx2.HTTPTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
+        _check_target(request)
         request.extensions = {**request.extensions, "trace": _look_at}
         return bound_answer(super().handle_request(request), request)
 
@@ -195,6 +200,9 @@ class BoundedClient(httpx2.Client):
     def _init_transport(self, **given: Any) -> httpx2.BaseTransport:  # type: ignore[override]
         return given.pop("transport", None) or BoundedTransport(**given)
 
+    def _init_proxy_transport(self, proxy: httpx2.Proxy, **given: Any) -> httpx2.BaseTransport:  # type: ignore[override]
+        return BoundedTransport(proxy=proxy, **given)
+
 
 class BoundedAsyncTransport(httpx2.AsyncHTTPTransport):
     """The same within a loop, for answers of at most `max_bytes`."""
@@ -205,6 +213,7 @@ class BoundedAsyncTransport(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
+        _check_target(request)
         request.extensions = {**request.extensions, "trace": _look_at_async}
         return bound_answer(await super().handle_async_request(request), request, self._max_bytes)
 
@@ -219,3 +228,6 @@ class BoundedAsyncClient(httpx2.AsyncClient):
     def _init_transport(self, **given: Any) -> httpx2.AsyncBaseTransport:  # type: ignore[override]
         wanted = given.pop("transport", None)
         return wanted or BoundedAsyncTransport(max_bytes=self._max_bytes, **given)
+
+    def _init_proxy_transport(self, proxy: httpx2.Proxy, **given: Any) -> httpx2.AsyncBaseTransport:  # type: ignore[override]
+        return BoundedAsyncTransport(max_bytes=self._max_bytes, proxy=proxy, **given)

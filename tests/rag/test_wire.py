@@ -78,6 +78,18 @@ def test_no_spelling_of_a_machines_own_surroundings_is_asked(host):
             ask(client, f"http://{shown}/latest/meta-data/")
 
 
+def test_no_proxy_is_told_to_ask_them(hostile, monkeypatch):
+    monkeypatch.setenv("http_proxy", hostile.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    url = "http://169.254.169.254/v1"
+    for client in (BoundedClient(timeout=5), BoundedAsyncClient(timeout=5)):
+        with pytest.raises(httpx2.ConnectError):
+            ask(client, url)
+    with pytest.raises(LLMError):
+        say_something(Endpoint(url, "m", api_key="sk-key"))
+    assert hostile.asked == []
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "::1", "gpu.example"])
 def test_the_own_network_may_be_asked(host):
     assert not is_never_asked_host(host)
@@ -102,6 +114,15 @@ def test_an_answer_is_read_up_to_its_bound_packed_or_not(hostile, path):
     for client in clients:
         with pytest.raises(wire.AnswerTooLong):
             ask(client, f"{hostile.url}/{path}")
+
+
+def test_an_answer_that_comes_through_a_proxy_is_read_up_to_its_bound(hostile, monkeypatch):
+    monkeypatch.setenv("http_proxy", hostile.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    clients = (BoundedClient(timeout=5), BoundedAsyncClient(max_bytes=MEGABYTE, timeout=5))
+    for client in clients:
+        with pytest.raises(wire.AnswerTooLong):
+            ask(client, "http://model.example/endless")
 
 
 def test_a_packed_answer_costs_no_more_than_its_bound(hostile):

@@ -219,3 +219,13 @@ def test_what_an_administrator_entered_is_asked_through_the_proxy(site, other_si
     with OutgoingClient(max_bytes=1000, seconds=5, is_entered=True) as client:
         assert client.fetch("http://model.example/v1").body == b"by the proxy"
     assert site.asked == []
+
+
+def test_no_proxy_is_told_to_ask_a_machines_own_surroundings(other_site, monkeypatch):
+    monkeypatch.setenv("http_proxy", other_site.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with OutgoingClient(max_bytes=1000, seconds=5, is_entered=True) as client:
+        for host in ("169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]"):
+            with pytest.raises(AddressForbidden):
+                client.fetch(f"http://{host}/latest/meta-data/")
+    assert other_site.asked == []
