@@ -204,19 +204,18 @@ async function receiveDocument(data) {
   if (ended) await renewParts();
 }
 
-/** The document may be closed to the reader now, who then finds what stands for one that is not there. */
-async function checkRights() {
-  const isClosed = await getJson(`/documents/${id}`).then(() => false, (error) => error.status === 404);
-  if (isClosed) location.reload();
+/** Look how the document is now. Who may not read it any more finds what stands for one that is not there. */
+function askAnew() {
+  return getJson(`/documents/${id}`).then(receiveDocument, (error) => error.status === 404 && location.reload());
 }
 
 socket.addEventListener("frame", ({ detail: frame }) => {
   if (frame.type === "document") receiveDocument(frame.data);
-  if (frame.type === "rights.changed") checkRights();
+  if (frame.type === "rights.changed") askAnew();
 });
-socket.addEventListener("open", async () => receiveDocument(await getJson(`/documents/${id}`).catch(() => ({}))));
-setInterval(async () => {
-  if (!socket.isOpen && article.dataset.status === "PROCESSING") receiveDocument(await getJson(`/documents/${id}`).catch(() => ({})));
+socket.addEventListener("open", askAnew); // what was said while the line was down is lost
+setInterval(() => {
+  if (!socket.isOpen && article.dataset.status === "PROCESSING") askAnew();
 }, LOOK_EVERY_MS);
 
 watchDocumentMenu(page.libraries, async (action) => {

@@ -181,7 +181,7 @@ watchFileInput({
   onFiles: (...found) => uploads.add(...found),
 });
 
-/** Documents, or the library in sight, may be closed to the reader now. */
+/** Documents, or the library in sight, may be closed to the reader now, or have been while the line was down. */
 async function checkRights() {
   const isClosed = page.library && (await getJson(`/libraries/${page.library.id}`).then(() => false, (error) => error.status === 404));
   if (isClosed) location.assign(toAddress("/documents"));
@@ -196,7 +196,7 @@ socket.addEventListener("frame", ({ detail: frame }) => {
 });
 socket.addEventListener("open", () => {
   knownStates.clear();
-  refreshTable();
+  checkRights();
   uploads.catchUp();
 });
 setInterval(() => {

@@ -143,6 +143,30 @@ def test_open_pages_show_nothing_more_of_a_library_when_the_membership_ends(
     expect(document.locator("article[data-document-id]")).to_have_count(0)
 
 
+def test_what_was_closed_while_the_connection_was_down_is_not_shown_when_it_is_back(
+    windows, manager, member, library
+):
+    def connect(socket):
+        socket.connect_to_server()
+        sockets.append(socket)
+
+    sockets = []
+    documents, document = windows(member), windows(member)
+    for page in (documents, document):
+        page.route_web_socket("**/ws/chat/", connect)
+    row = f"[data-document-id='{library['document']}']"
+    documents.goto(f"/documents?library={library['id']}")
+    expect(documents.locator(row)).to_have_count(1)
+    document.goto(f"/documents/{library['document']}")
+    expect(document.locator(f"article{row}")).to_have_count(1)
+    for socket in sockets:
+        socket.close()
+    leave(manager, library)
+    documents.wait_for_url(lambda url: "library=" not in url)
+    expect(documents.locator(row)).to_have_count(0)
+    expect(document.locator(f"article{row}")).to_have_count(0)
+
+
 def test_an_answer_under_way_ends_in_the_open_page_and_its_sources_are_closed(
     windows, product_with_model, llm, tmp_path
 ):
