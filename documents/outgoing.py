@@ -140,16 +140,16 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         """Connect to the first address that answers."""
-        refused: Exception | None = None
-        for address in resolve_address(host, port, is_entered=self._is_entered):
+        addresses = resolve_address(host, port, is_entered=self._is_entered)
+        while True:
             try:
                 stream = self._sockets.connect_tcp(
-                    address, port, self.cut(timeout), local_address, socket_options
+                    addresses.pop(0), port, self.cut(timeout), local_address, socket_options
                 )
                 return _BoundedStream(stream, self)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                refused = error
-        raise AddressUnreachable(f"{host}: {refused}", host=host) from refused
+                if not addresses:
+                    raise AddressUnreachable(f"{host}: {error}", host=host) from error
 
 
 class _BoundedStream(httpcore2.NetworkStream):

@@ -19,6 +19,7 @@ from nura.backup.integrity import list_lost_keys
 from nura.management.commands import doctor
 from nura.management.commands.doctor import State
 from rag.config import Endpoint
+from tests.servers.hostile import HostileServer
 from tests.servers.wire import LOOK
 
 KEY = "sk-a-very-secret-key"
@@ -131,6 +132,7 @@ def test_a_dead_model_server_is_a_failure_without_its_secrets():
         ("http://127.0.0.1:9/v1", "nothing listens there"),
         ("http://models.invalid/v1", "no host has that name"),
         ("https://{here}/v1", "it does not speak TLS"),
+        ("http://169.254.169.254/v1", "never asked"),
     ],
 )
 def test_a_server_that_cannot_be_reached_is_told_with_its_cause(address, words, endpoint):
@@ -138,6 +140,15 @@ def test_a_server_that_cannot_be_reached_is_told_with_its_cause(address, words, 
     detail = doctor.check_llm("LLM", Endpoint(address.format(here=here), "m")).detail
     assert "not reachable" in detail
     assert words in detail
+
+
+@pytest.mark.parametrize("way", ["drip", "slow-head"])
+def test_a_server_that_drips_keeps_nobody_waiting(way, monkeypatch):
+    monkeypatch.setattr(doctor, "LLM_SECONDS", 0.3)
+    with HostileServer() as hostile:
+        hostile.answers["/v1/models"] = way
+        detail = doctor.check_llm("LLM", Endpoint(f"{hostile.url}/v1", "m")).detail
+    assert "no answer within 0.3 s" in detail
 
 
 def test_a_server_that_wants_a_key_where_none_is_set_is_told_so(endpoint):

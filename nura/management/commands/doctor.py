@@ -8,15 +8,15 @@ import socket
 import ssl
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import httpcore2
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 
 from documents import spaces
 from documents.connected.choice import knows_korean, list_main_models, read_config
+from documents.outgoing import AddressForbidden, AnswerTooLarge, OutgoingClient
 from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
@@ -37,7 +38,7 @@ from nura.embedded import models, programs, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
 from rag.config import Endpoint, RagConfig
-from rag.errors import EngineUnavailable
+from rag.errors import EngineUnavailable, NuraError
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -450,13 +451,6 @@ def check_morphemes() -> Finding:
     return Finding("Kiwi", State.OK, f"installed with its model{own}")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The key goes to the server that was named and to no other."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Refuse."""
-
-
 def sandbox() -> Finding:
     """How far the kernel confines the processes that read files."""
     granted = jail.find_grants()
@@ -503,25 +497,28 @@ class _ToldModels:
 
 
 def _list_models(endpoint: Endpoint) -> _ToldModels:
-    """Ask it for its list."""
-    request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
-        f"{endpoint.base_url.rstrip('/')}/models",
-        headers=dict(endpoint.headers)
-        | ({"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}),
-    )
+    """Ask it for its list, all of it within `LLM_SECONDS`. No redirect is followed."""
+    key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+    address = f"{endpoint.base_url.rstrip('/')}/models"
+    client = OutgoingClient(max_bytes=LONGEST_LIST, seconds=LLM_SECONDS, is_entered=True)
     try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:
-            return _ToldModels(int(answer.status), _read_names(answer.read(LONGEST_LIST)))
-    except urllib.error.HTTPError as error:
-        return _ToldModels(error.code)
-    except (OSError, ValueError) as error:
+        with client, client.open("GET", address, dict(endpoint.headers) | key) as answer:
+            names = _read_names(answer.read()) if answer.status == HTTPStatus.OK else ()
+            return _ToldModels(answer.status, names)
+    except AnswerTooLarge:
+        return _ToldModels(HTTPStatus.OK)
+    except AddressForbidden:
+        return _ToldModels(failure="it is reserved for the machine itself and never asked")
+    except NuraError as error:
         return _ToldModels(failure=_describe_failure(error))
 
 
-def _describe_failure(error: Exception) -> str:
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+def _describe_failure(error: BaseException) -> str:
+    cause = error
+    while deeper := cause.__cause__ or cause.__context__:  # pools of connections drop the former
+        cause = deeper
     match cause:
-        case TimeoutError():
+        case TimeoutError() | httpcore2.TimeoutException():
             return f"no answer within {LLM_SECONDS:g} s"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({cause.verify_message})"
