@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import functools
 import itertools
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from benchmarks import report
-from benchmarks.scale import bulk, corpus, plot, stock
+from benchmarks.scale import bulk, corpus, stock
 from benchmarks.scale.corpus import Corpus
 from tests.quality import sets
 
@@ -27,7 +28,6 @@ SIZES = {10_000: 10, 100_000: 1_000, 1_000_000: 100_000}
 OWN_DOCUMENTS, OWN_CHATS = 30, 10
 ROUNDS, WARMING = 20, 3
 FOLDER = Path(__file__).parents[1] / "var" / "bench"
-DOCS = Path(__file__).parents[1] / "docs" / "notes"
 
 COPY_CHATS = """
     INSERT INTO chats_chat SELECT (made.one).*
@@ -52,7 +52,7 @@ def main() -> None:
         print("\ngrowth: left out, as the data it is made from does not lie beside the project")
         return
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--sizes", type=int, nargs="*", choices=SIZES, default=list(SIZES))
     wanted, _ = parser.parse_known_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -61,13 +61,14 @@ def main() -> None:
     texts = corpus.load(FOLDER)
     figures: dict[str, dict[str, Any]] = {}
     with stock.postgres(FOLDER, with_redis=True):
+        logging.disable(logging.ERROR)  # a line for each request
         call_command("collectstatic", interactive=False, verbosity=0)
         for size in wanted.sizes:
             stock.stocked(texts, size)
             with _people(texts, SIZES[size]) as users:
                 figures[str(size)] = _measure(_list_ways(texts, users))
             print(f"{size:,} chunks, {SIZES[size]:,} chats: {figures[str(size)]}", flush=True)
-    report.write("growth", {"chats": {str(size): SIZES[size] for size in SIZES}, "ms": figures})
+    report.write("growth", {"chats": {size: SIZES[int(size)] for size in figures}, "ms": figures})
     rows = {
         name: [found[name]["p50"] for found in figures.values()]
         for name in next(iter(figures.values()))
@@ -77,7 +78,6 @@ def main() -> None:
         ["", *(f"{int(size):,}" for size in figures)],
         [[name, *values] for name, values in rows.items()],
     )
-    plot.draw_growth([int(size) for size in figures], rows, DOCS / "growth.svg")
 
 
 # The installation

@@ -1,4 +1,4 @@
-"""Figures of speed and of growth as pictures."""
+"""The speed benchmark as a picture."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,28 +32,5 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes.set_xscale("log")
     axes.set_xlabel("search call in ms: median, line to the 95th percentile")
     axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-
-
-def draw_growth(sizes: Sequence[int], rows: Mapping[str, Sequence[float]], path: Path) -> None:
-    """A line for each row, in three panels by their first word; both scales are logarithmic."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "nura"
-    from matplotlib import pyplot as plt
-
-    panels: dict[str, dict[str, Sequence[float]]] = {}
-    for name, values in rows.items():
-        kind, colon, rest = name.partition(": ")
-        panels.setdefault(kind if colon else "a small account", {})[rest or name] = values
-    figure, places = plt.subplots(1, len(panels), figsize=(5 * len(panels), 5), sharey=True)
-    for axes, (title, lines) in zip(places, panels.items(), strict=True):
-        for name, values in lines.items():
-            axes.plot(sizes, values, marker="o", label=name)
-        axes.set(title=title, xscale="log", yscale="log", xlabel="chunks of the installation")
-        axes.legend(fontsize=7)
-    places[0].set_ylabel("median in ms")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
