@@ -2,7 +2,7 @@
 
 Asyncio workers wait at a `WorkStream`, a Redis stream with a consumer group. The others are told
 by a Celery message (`send_task`). Either way a message only wakes somebody up; who works on which
-job is settled in `jobs.lease`, and what is lost here is found by `jobs.lease`.
+job is settled in `jobs.lease`, which also finds what is lost here.
 """
 
 import asyncio
