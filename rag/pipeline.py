@@ -539,15 +539,8 @@ class Pipeline:
         read = (*draft.context.evidence, *selection.noted)
         citable = tuple(sorted(read, key=lambda item: item.number))
         readable = replace(draft.context, evidence=citable)
-        check = functools.partial(
-            verify_answer,
-            evidence=citable,
-            grounds=Grounds(asked=asked.found is not None, model=True),
-            earlier=draft.context.said_before,
-            tools=draft.context.told_by_tools,
-            verifier=self.verifier,
-        )
-        beside = draft.context.said_before or draft.context.told_by_tools
+        check = self._make_check(asked, readable)
+        beside = readable.said_before or readable.told_by_tools
         grounded = bool(citable or beside or self.verifier)
         dear = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
         written = await _check(draft, check, asked.trace, dear=dear)
@@ -587,6 +580,17 @@ class Pipeline:
             citations=_follow_citations(tied, citable),
             bearing=tuple(dict.fromkeys(bearing)),
             notices=(*asked.notices, *draft.notices),
+        )
+
+    def _make_check(self, asked: Asked, readable: AnswerContext) -> Check:
+        """What checks a text against what the model could read."""
+        return functools.partial(
+            verify_answer,
+            evidence=readable.evidence,
+            grounds=Grounds(asked=asked.found is not None, model=True),
+            earlier=readable.said_before,
+            tools=readable.told_by_tools,
+            verifier=self.verifier,
         )
 
     async def _show_passages(self, asked: Asked) -> AsyncGenerator[Event, None]:
