@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.scale import stock
+from benchmarks.scale import bulk, stock
 from tests.quality import sets
 
 USERS, GROUPS, LIBRARIES = 10_000, 1_000, 5_000
@@ -174,18 +174,11 @@ def _add_documents() -> None:
     places += [(user, None) for user in others[: max(0, 33_400 - len(places))]]
     random.Random(3).shuffle(places)
     rows = [
-        Document(
+        bulk.make_document(
+            number,
             owner=user,
             library=library,
-            name=f"문서 {number:05d}.pdf",
-            original_name=f"문서 {number:05d}.pdf",
-            file=f"documents/{number}/original.pdf",
-            content_type="application/pdf",
-            size=1,
-            sha256=f"{number:064x}",
-            status="COMPLETED",
-            stage="done",
-            page_count=10,
+            **bulk.INDEXED,
             chunk_count=CHUNKS_A_DOCUMENT,
             indexed_at=now,
         )

@@ -153,7 +153,6 @@ def _add_chats(owner: Any, count: int) -> None:
 def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
     """Adds a further document of thirty chunks, as a worker does when it was read and embedded."""
     from documents import index, queue, spaces
-    from documents.models import Document
     from rag.pages import Box, Page
     from rag.types import IndexedChunk, TextChunk
 
@@ -162,16 +161,8 @@ def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
 
     def add() -> UUID:
         chunks, key = next(made), uuid4()
-        document = Document.objects.create(
-            pk=key,
-            owner=owner,
-            name=f"{key.hex}.pdf",
-            original_name=f"{key.hex}.pdf",
-            file=f"documents/{key}/original.pdf",
-            content_type="application/pdf",
-            size=1,
-            sha256=f"{key.int:064x}",
-        )
+        document = bulk.make_document(key.int, pk=key, owner=owner)
+        document.save(force_insert=True)
         indexed = [
             IndexedChunk(
                 TextChunk(place, one.text, 0, len(one.text), 1, 1, bulk.SECTION, box),

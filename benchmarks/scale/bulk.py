@@ -11,6 +11,7 @@ import random
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -18,6 +19,9 @@ import numpy as np
 from benchmarks.scale.corpus import CHUNKS_A_DOCUMENT, Corpus, Sized
 from rag.ports import Embedder
 from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_term_weight
+
+if TYPE_CHECKING:
+    from documents.models import Document
 
 LIBRARIES = 10
 """A document is in one of them by chance: each holds a tenth of the chunks."""
@@ -136,6 +140,25 @@ def fill(corpus: Corpus, size: int, space_of: Embedder) -> None:
         cursor.execute("SELECT set_config('maintenance_work_mem', '64MB', false)")
 
 
+INDEXED = {"status": "COMPLETED", "stage": "done", "page_count": 10}
+
+
+def make_document(number: int, **given: Any) -> "Document":
+    """A document that is not saved yet, as just uploaded; `INDEXED`: as read and embedded, too."""
+    from documents.models import Document
+
+    name = f"문서 {number:05d}.pdf"
+    return Document(
+        name=name,
+        original_name=name,
+        file=f"documents/{number}/original.pdf",
+        content_type="application/pdf",
+        size=1,
+        sha256=f"{number:064x}",
+        **given,
+    )
+
+
 def _add_documents(owner: object, count: int, size: int) -> Iterator[UUID]:
     from django.utils import timezone
 
@@ -148,19 +171,12 @@ def _add_documents(owner: object, count: int, size: int) -> Iterator[UUID]:
     chance, now = random.Random(29), timezone.now()
     for numbers in _batches(count):
         rows = [
-            Document(
+            make_document(
+                number,
                 pk=UUID(int=chance.getrandbits(128), version=4),
                 owner=owner,
                 library=chance.choice(libraries),
-                name=f"문서 {number:05d}.pdf",
-                original_name=f"문서 {number:05d}.pdf",
-                file=f"documents/{number}/original.pdf",
-                content_type="application/pdf",
-                size=1,
-                sha256=f"{number:064x}",
-                status="COMPLETED",
-                stage="done",
-                page_count=10,
+                **INDEXED,
                 chunk_count=min(CHUNKS_A_DOCUMENT, size - number * CHUNKS_A_DOCUMENT),
                 indexed_at=now,
             )
