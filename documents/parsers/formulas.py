@@ -19,6 +19,15 @@ _FUNCTION_NAMES = """
     max min sec sin sinh sup tan tanh
 """
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho "
+    "varsigma sigma tau upsilon phi chi psi omega"
+)
+"""From α to ω, as Unicode has them."""
+_GREEK_CAPITALS = {
+    "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma",
+    "Υ": "Upsilon", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
 _SPECIAL = re.compile(r"[\\{}$%#&_^~]")
 _HANGUL = re.compile(r"[\u3131-\u318e\uac00-\ud7a3]")
 _INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))
@@ -56,14 +65,9 @@ _ACCENTS = {
 }  # fmt: skip
 _BRACKETS = ("(", ")")
 _TALL = re.compile(r"\\(?:frac|binom|begin|sum|prod|int|sqrt)\b|[_^]")
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho "
-    "varsigma sigma tau upsilon phi chi psi omega"
-)
 _MATH_SIGNS = str.maketrans({
     **{chr(ord("α") + at): f"\\{name} " for at, name in enumerate(_GREEK.split())},
-    "Γ": "\\Gamma ", "Δ": "\\Delta ", "Θ": "\\Theta ", "Λ": "\\Lambda ", "Ξ": "\\Xi ",
-    "Π": "\\Pi ", "Σ": "\\Sigma ", "Φ": "\\Phi ", "Ψ": "\\Psi ", "Ω": "\\Omega ",
+    **{sign: f"\\{name} " for sign, name in _GREEK_CAPITALS.items()},
     "±": "\\pm ", "×": "\\times ", "÷": "\\div ", "⋅": "\\cdot ", "≤": "\\leq ", "≥": "\\geq ",
     "≠": "\\neq ", "≈": "\\approx ", "∞": "\\infty ", "∂": "\\partial ", "→": "\\to ",
     "∑": "\\sum", "∏": "\\prod", "∫": "\\int", "∈": "\\in ", "−": "-",
@@ -233,21 +237,18 @@ _NAMES = """
     nabla triangle angle therefore because in notin ni subset supset subseteq supseteq cup cap
     emptyset forall exists wedge vee oplus otimes odot circ bullet star dagger ddagger ell hbar
     aleph prime cdots ldots vdots ddots sum prod coprod int oint uparrow downarrow
-    leftrightarrow rightarrow leftarrow mapsto alpha beta gamma delta epsilon zeta eta theta iota
-    kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega vartheta varpi varsigma varphi
+    leftrightarrow rightarrow leftarrow mapsto vartheta varpi varphi lceil rceil lfloor rfloor
 """
 _OTHER_NAMES = """
     plusminus=pm minusplus=mp inf=infty infinity=infty dint=iint tint=iiint exist=exists
     rarrow=rightarrow larrow=leftarrow lrarrow=leftrightarrow union=cup inter=cap
     dotsaxis=cdots dotslow=ldots dotsvert=vdots dotsdiag=ddots imag=Im real=Re
-    lceil=lceil rceil=rceil lfloor=lfloor rfloor=rfloor
 """
-_GREEK_CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
 _COMMANDS = {
-    **{name: name for name in _NAMES.split()},
+    **{name: name for name in (*_NAMES.split(), *_GREEK.split())},
     **dict(pair.split("=") for pair in _OTHER_NAMES.split()),
     **{name: name for name in _FUNCTIONS},
-    **{name.upper(): name for name in _GREEK_CAPITALS.split()},
+    **{name.upper(): name for name in _GREEK_CAPITALS.values()},
 }
 """Words of the script and what LaTeX calls them; Greek capitals are written in capitals."""
 _SIGNS = {

@@ -40,7 +40,7 @@ def run(text, properties=""):
             "\\left| a \\right|={\\begin{cases}a & b \\\\ c & d\\end{cases}}",
         ),
         ("bar {x} +- vec a", "\\bar{x}\\pm \\vec{a}"),
-        ("GAMMA gamma", "\\Gamma \\gamma "),
+        ("GAMMA gamma UPSILON omicron", "\\Gamma \\gamma \\Upsilon \\omicron "),
         ('매출 over "총 비용" `%', "\\frac{\\text{매출}}{\\text{총 비용}}\\,\\%"),
         ("a=1 # b=2", "\\begin{aligned}a=1 \\\\ b=2\\end{aligned}"),
     ],
@@ -62,6 +62,12 @@ def test_an_equation_of_hangul_is_latex(script, latex):
 )
 def test_an_equation_that_does_not_add_up_stays_as_it_was_written(script):
     assert format_hangul_equation(script) == " ".join(script.split())
+
+
+def test_every_greek_letter_of_word_is_one_of_latex():
+    small = map(chr, range(ord("α"), ord("ω") + 1))
+    for sign in (*"ΓΔΘΛΞΠΣΥΦΨΩ", *small):  # other capitals look as Latin ones do
+        assert word(run(sign)).startswith("$\\"), sign
 
 
 def test_an_equation_of_nothing_is_nothing():
