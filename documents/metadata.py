@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from documents.errors import InvalidMetadata
 from documents.models import DocumentLabel
 from documents.parsers import formats
+from documents.search.database import to_uuid_array
 from rag.types import Named
 from rag.understand.filters import FIELDS, list_names
 
@@ -172,8 +173,7 @@ def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, 
 def find_named_documents(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
     """Documents among these that carry one of the names, as `filters.to_name_key` writes them."""
     with connection.cursor() as cursor:
-        scope = "{" + ",".join([pk.hex for pk in document_ids]) + "}"  # the driver adapts no list
-        cursor.execute(NAMED_DOCUMENTS, (list(names), scope))
+        cursor.execute(NAMED_DOCUMENTS, (list(names), to_uuid_array(document_ids)))
         return [Named(*row) for row in cursor.fetchall()]
 
 
