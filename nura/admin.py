@@ -38,8 +38,23 @@ from documents.oversight import AuditedAdmin
 from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
-from nura.accounts.groups import change_memberships, disband_group, record_membership
-from nura.accounts.invitations import (
+from nura.accounts.models import GroupDetails, Invitation, SignOnServer
+from nura.accounts.roles import (
+    AccountRole,
+    LastAdministrator,
+    change_memberships,
+    disband_group,
+    get_role,
+    is_administrator,
+    is_auditor,
+    keep_an_administrator,
+    may_enter,
+    record_membership,
+    set_role,
+)
+from nura.accounts.services import check_name
+from nura.accounts.sign_on import SignOnFailed, discover, end_former_connections
+from nura.accounts.signup import (
     DEFAULT_DAYS,
     MAX_DAYS,
     build_path,
@@ -47,19 +62,6 @@ from nura.accounts.invitations import (
     mail_invitation,
     withdraw_invitation,
 )
-from nura.accounts.models import GroupDetails, Invitation, SignOnServer
-from nura.accounts.names import check_name
-from nura.accounts.roles import (
-    AccountRole,
-    LastAdministrator,
-    get_role,
-    is_administrator,
-    is_auditor,
-    keep_an_administrator,
-    may_enter,
-    set_role,
-)
-from nura.accounts.sign_on import SignOnFailed, discover, end_former_connections
 from nura.accounts.two_step import may_administer
 from nura.administration import (  # noqa: F401 - they register their pages
     accounts,

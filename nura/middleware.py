@@ -41,7 +41,7 @@ from structlog.contextvars import bound_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from documents import audit
-from nura.accounts import sessions
+from nura.accounts import services
 
 GetResponse = Callable[[HttpRequest], Any]
 """The next layer: gives a response, or an awaitable of one under ASGI."""
@@ -301,7 +301,7 @@ class SeenSessions(InLoop, MiddlewareMixin):
     ) -> HttpResponseBase:
         """Note the session of a request that asked who its user is."""
         if self.needs_thread(request, response):
-            sessions.note_session_seen(
+            services.note_session_seen(
                 # the session's own user: a refused call of the API has an anonymous one by now
                 user=request._cached_user,  # type: ignore[attr-defined] # noqa: SLF001
                 session_key=request.session.session_key or "",
@@ -315,7 +315,7 @@ class SeenSessions(InLoop, MiddlewareMixin):
         user = getattr(request, "_cached_user", None)
         key = request.session.session_key
         signed_in = user is not None and user.is_authenticated and SESSION_KEY in request.session
-        return bool(signed_in and key and sessions.is_seen_due(key))
+        return bool(signed_in and key and services.is_seen_due(key))
 
 
 class FlashMessages(InLoop, MessageMiddleware):

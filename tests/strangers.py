@@ -62,7 +62,7 @@ from jobs import connections
 from nura import urls
 from nura.accounts.exports import name_file
 from nura.accounts.models import DataExport, DataImport
-from nura.accounts.sessions import make_session_id
+from nura.accounts.services import make_session_id
 from tests.support import ROOT
 
 OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account", "socialaccount")

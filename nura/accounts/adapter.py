@@ -56,9 +56,9 @@ from redis.exceptions import LockError
 from documents.audit import Action, record_event
 from documents.notices import announce_change
 from jobs import connections
-from nura.accounts.invitations import find_invitation, take_invitation
-from nura.accounts.names import check_name
 from nura.accounts.preferences import get_preferences, set_cookies
+from nura.accounts.services import check_name
+from nura.accounts.signup import find_invitation, take_invitation
 from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 from rag.errors import NuraError
 

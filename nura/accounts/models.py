@@ -81,7 +81,7 @@ class Auditor(models.Model):
 
 
 class GroupDetails(models.Model):
-    """What Nura knows of a group of Django's (`nura.accounts.groups`)."""
+    """What Nura knows of a group of Django's (`nura.accounts.roles`)."""
 
     group = models.OneToOneField(
         Group, models.CASCADE, primary_key=True, related_name="details", verbose_name=_("group")

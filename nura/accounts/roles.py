@@ -1,22 +1,25 @@
-"""What an account may do beyond its own things: administrator, auditor, or neither.
+"""What an account may do beyond its own things, and which groups it is in.
 
 An administrator is staff and may open every page of the administration; a superuser has no more
 than that, and no installation needs one. An auditor reads the audit log and who uses how much, and
 no contents. Who manages a library is said by the members of that library. One administrator always
 stays, so that nobody is locked out of an installation.
+
+Quotas, models and libraries are given to groups elsewhere. A group that has a name in the directory
+gets its members from there at each sign-in; one without is kept by hand alone.
 """
 
 from collections.abc import Collection
 from typing import Any
 
 import structlog
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from documents.audit import Action, record_event
 from documents.notices import announce_change
-from nura.accounts.models import Auditor
+from nura.accounts.models import Auditor, GroupDetails
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
@@ -143,3 +146,55 @@ class RolePermissions:
             return True
         apps = {permission.partition(".")[0] for permission in AUDITOR_PERMISSIONS}
         return app_label in apps and is_auditor(user_obj)
+
+
+@transaction.atomic
+def change_memberships(
+    *,
+    user: User,
+    join: Collection[Group] = (),
+    leave: Collection[Group] = (),
+    by: Visitor | None = None,
+    way: str = "administration",
+) -> None:
+    """Let somebody join and leave groups; what that changes is written down and holds at once."""
+    held = set(user.groups.values_list("pk", flat=True))
+    joined = [group for group in join if group.pk not in held]
+    left = [group for group in leave if group.pk in held]
+    user.groups.add(*joined)
+    user.groups.remove(*left)
+    for group in joined:
+        record_membership(user=user, group=group, is_member=True, by=by, way=way)
+    for group in left:
+        record_membership(user=user, group=group, is_member=False, by=by, way=way)
+
+
+def record_membership(
+    *, user: User, group: Group, is_member: bool, by: Visitor | None, way: str = "administration"
+) -> None:
+    """Write down that somebody is or is no longer in a group, and have all that is open look."""
+    details = {"group": group.name, "member": is_member, "by": way}
+    record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=group, details=details)
+    announce_change()
+
+
+def follow_directory(*, user: User, names: Collection[str], way: str) -> None:
+    """Bring the account into those groups whose names in the directory are told, and no other.
+
+    Groups without a name there stay as they are.
+    """
+    told = {name.casefold() for name in names}
+    join: list[Group] = []
+    leave: list[Group] = []
+    for details in GroupDetails.objects.exclude(directory_name="").select_related("group"):
+        is_told = details.directory_name.casefold() in told
+        (join if is_told else leave).append(details.group)
+    change_memberships(user=user, join=join, leave=leave, way=way)
+
+
+@transaction.atomic
+def disband_group(*, group: Group, by: Visitor | None) -> None:
+    """Delete a group; all its members leave it."""
+    for user in group.user_set.all():
+        record_membership(user=user, group=group, is_member=False, by=by)
+    group.delete()

@@ -67,11 +67,10 @@ from documents.outgoing import OutgoingClient
 from documents.secrets import SecretUnreadable, open_secret
 from nura.accounts import services
 from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
-from nura.accounts.groups import follow_directory
-from nura.accounts.invitations import SESSION_KEY, find_invitation, take_invitation
 from nura.accounts.models import Invitation, SignOnServer
-from nura.accounts.roles import follow_role
+from nura.accounts.roles import follow_directory, follow_role
 from nura.accounts.sections import render_section
+from nura.accounts.signup import SESSION_KEY, find_invitation, take_invitation
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

@@ -3,9 +3,10 @@
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from nura.accounts import data, memory, profile, quotas, sign_on, signup, two_step, views
-from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
+from nura.accounts import profile, quotas, sign_on, signup, two_step, views
 from nura.accounts.api import (
+    KeysView,
+    KeyView,
     MeView,
     MyExportFileView,
     MyExportsView,
@@ -13,6 +14,8 @@ from nura.accounts.api import (
     MyImportsView,
     MyImportView,
     PreferencesView,
+    SessionsView,
+    SessionView,
     TokenView,
 )
 
@@ -29,16 +32,16 @@ urlpatterns = [
     path("settings/two-step", two_step.two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
-    path("settings/memory", memory.memory, name="memory"),
-    path("settings/memory/add", memory.add_memory, name="add-memory"),
-    path("settings/memory/switch", memory.switch_memory, name="switch-memory"),
-    path("settings/memory/forget", memory.forget_memory, name="forget-memory"),
-    path("settings/memory/<uuid:slot_id>", memory.change_memory, name="change-memory"),
+    path("settings/memory", views.memory, name="memory"),
+    path("settings/memory/add", views.add_memory, name="add-memory"),
+    path("settings/memory/switch", views.switch_memory, name="switch-memory"),
+    path("settings/memory/forget", views.forget_memory, name="forget-memory"),
+    path("settings/memory/<uuid:slot_id>", views.change_memory, name="change-memory"),
     path("settings/usage", quotas.usage, name="usage"),
     re_path("^panels/quota/(?P<area>documents|questions)$", quotas.quota_panel, name="quota-panel"),
-    path("settings/data", data.data, name="data"),
-    path("settings/data/<uuid:export_id>", data.export_file, name="export-file"),
-    path("settings/delete", data.delete_account, name="delete"),
+    path("settings/data", views.data, name="data"),
+    path("settings/data/<uuid:export_id>", views.export_file, name="export-file"),
+    path("settings/delete", views.delete_account, name="delete"),
     path("settings/keys", views.keys, name="keys"),
     path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
     path("settings/devices", views.devices, name="devices"),

@@ -1,27 +1,39 @@
-"""What acts on one's behalf: the sections of API keys and of devices that are signed in."""
+"""Sections of the settings: API keys, devices, what is remembered, one's data and its end."""
 
+import json
 from datetime import timedelta
-from typing import cast
+from itertools import groupby
+from typing import Any, cast
 from uuid import UUID
 
 from allauth.account.decorators import reauthentication_required
 from django import forms
+from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from chats.models import KeyScope
+from chats.models import KeyScope, ProfileSlot
 from chats.models.key import KEY_NAME_CHARACTERS, list_scopes
-from nura.accounts import services, sessions
-from nura.accounts.access_api import to_key
+from chats.services import memory as remembered
+from documents.errors import explain_code
+from documents.notices import announce_change
+from nura.accounts import deletion, services
+from nura.accounts.api import to_key
+from nura.accounts.exports import request_export, respond_with_export
+from nura.accounts.models import DataExport, DataImport
+from nura.accounts.roles import LastAdministrator
 from nura.accounts.sections import render_section
+from rag.memory.profile import Effect, Packs, SlotStatus
 
 LIFETIMES = (
     ("30", gettext_lazy("30 days")),
@@ -104,7 +116,7 @@ def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
 @require_safe
 def devices(request: HttpRequest) -> HttpResponse:
     """Where the account is signed in."""
-    found = sessions.list_sessions(
+    found = services.list_sessions(
         user=cast("User", request.user), current_key=request.session.session_key or ""
     )
     context = {"sessions": found, "has_others": any(not one.is_current for one in found)}
@@ -115,7 +127,7 @@ def devices(request: HttpRequest) -> HttpResponse:
 @require_POST
 def end_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
     """Sign out one device."""
-    if not sessions.end_session(user=cast("User", request.user), session_id=session_id):
+    if not services.end_session(user=cast("User", request.user), session_id=session_id):
         raise Http404
     messages.success(request, _("That device has been signed out."))
     return redirect("accounts:devices")
@@ -125,8 +137,205 @@ def end_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
     """Sign out all devices but this one."""
-    sessions.end_sessions(
+    services.end_sessions(
         user=cast("User", request.user), except_key=request.session.session_key or ""
     )
     messages.success(request, _("All other devices have been signed out."))
     return redirect("accounts:devices")
+
+
+ROUTE = "accounts:memory"
+
+
+class SlotForm(forms.Form):
+    """Something that the user writes himself."""
+
+    kind = forms.ChoiceField(label=gettext_lazy("Kind"))
+    key = forms.CharField(label=gettext_lazy("What"), max_length=200)
+    value = forms.CharField(label=gettext_lazy("Value"), max_length=200)
+    unit = forms.CharField(label=gettext_lazy("Unit"), max_length=50, required=False)
+
+    def __init__(self, *args: Any, packs: Packs, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = cast("forms.ChoiceField", self.fields["kind"])
+        field.choices = [(one, packs.get_kind_title(one, _language())) for one in packs.kinds]
+
+
+class EditForm(forms.Form):
+    """Other words for a value."""
+
+    value = forms.CharField(max_length=200)
+    unit = forms.CharField(max_length=50, required=False)
+
+
+@never_cache
+@login_required
+@require_safe
+def memory(request: HttpRequest) -> HttpResponse:
+    """All that is remembered, proposals first."""
+    user = cast("User", request.user)
+    packs = remembered.get_packs()
+    slots = list(remembered.list_slots(user).select_related("message", "replaces"))
+    told = [_describe(slot, packs) for slot in slots]
+    known = [one for one in told if one["slot"].status != SlotStatus.PROPOSED]
+    context = {
+        "proposals": [one for one in told if one["slot"].status == SlotStatus.PROPOSED],
+        "kinds": [
+            (title, list(rows))
+            for title, rows in groupby(known, key=lambda one: cast("str", one["kind_title"]))
+        ],
+        "is_on": remembered.is_memory_on(user.pk),
+        "form": SlotForm(packs=packs),
+    }
+    return render_section(request, ROUTE, "settings/memory.html", context)
+
+
+def _describe(slot: ProfileSlot, packs: Packs) -> dict[str, Any]:
+    key = packs.get_key_title(slot.key, _language())
+    shown = slot.to_slot().shown
+    return {
+        "slot": slot,
+        "kind_title": packs.get_kind_title(slot.kind, _language()),
+        "key": "" if key == slot.value else key,
+        "shown": shown,
+        "before": slot.replaces.to_slot().shown if slot.replaces else "",
+        "ends": slot.effect == Effect.END.value,
+        "history": slot.history[::-1],
+    }
+
+
+def _language() -> str:
+    return "ko" if (get_language() or "ko").startswith("ko") else "en"
+
+
+@login_required
+@require_POST
+def add_memory(request: HttpRequest) -> HttpResponse:
+    """Keep something that the user wrote."""
+    form = SlotForm(request.POST, packs=remembered.get_packs())
+    if form.is_valid():
+        remembered.add_slot(owner=cast("User", request.user), **form.cleaned_data)
+        messages.success(request, _("Remembered."))
+    else:
+        messages.error(request, _("Something is missing. Nothing was changed."))
+    return redirect(ROUTE)
+
+
+@login_required
+@require_POST
+def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
+    """Confirm, reject, change or forget one thing: the button says which."""
+    rows = ProfileSlot.objects.owned_by(cast("User", request.user)).select_related("owner")
+    slot = get_object_or_404(rows, pk=slot_id)
+    wanted = request.POST.get("do", "")
+    form = EditForm(request.POST)
+    if wanted in {"yes", "no"}:
+        remembered.confirm_slot(slot=slot, accept=wanted == "yes")
+        messages.success(request, _("Thank you. That is settled."))
+    elif wanted == "forget":
+        remembered.forget_slot(slot=slot)
+        messages.success(request, _("Forgotten."))
+    elif wanted == "edit" and form.is_valid():
+        remembered.edit_slot(slot=slot, changes=form.cleaned_data)
+        messages.success(request, _("Changed."))
+    else:
+        messages.error(request, _("Something is missing. Nothing was changed."))
+    return redirect(ROUTE)
+
+
+@login_required
+@require_POST
+def switch_memory(request: HttpRequest) -> HttpResponse:
+    """Remember from now on, or no longer."""
+    is_on = request.POST.get("enabled") == "true"
+    remembered.switch_memory(owner=cast("User", request.user), enabled=is_on)
+    messages.success(request, _("Memory is on.") if is_on else _("Memory is off."))
+    return redirect(ROUTE)
+
+
+@login_required
+@require_POST
+def forget_memory(request: HttpRequest) -> HttpResponse:
+    """Forget everything."""
+    remembered.forget_everything(owner=cast("User", request.user))
+    messages.success(request, _("Everything has been forgotten."))
+    return redirect(ROUTE)
+
+
+SHOWN_EXPORTS = 5
+
+
+@never_cache
+@login_required
+@reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
+@require_http_methods(["GET", "HEAD", "POST"])
+def data(request: HttpRequest) -> HttpResponse:
+    """The exports and imports; POST asks for an export."""
+    user = cast("User", request.user)
+    if request.method == "POST":
+        request_export(user=user)
+        messages.info(
+            request, _("The file is being made. It will be listed here when it is ready.")
+        )
+        return redirect("accounts:data")
+    exports = DataExport.objects.filter(owner=user)
+    imports = DataImport.objects.filter(owner=user)
+    told = {
+        "exports": exports[:SHOWN_EXPORTS],
+        "is_waiting": exports.filter(DataExport.OPEN).exists(),
+        "imports": [
+            (one, explain_code(one.error_code) if one.error_code else "")
+            for one in imports[:SHOWN_EXPORTS]
+        ],
+        "is_importing": imports.filter(DataImport.OPEN).exists(),
+        "max_mb": settings.MAX_UPLOAD_MB,
+    }
+    return render_section(request, "accounts:data", "settings/data.html", told)
+
+
+@never_cache
+@login_required
+@require_safe
+def export_file(request: HttpRequest, export_id: UUID) -> HttpResponseBase:
+    """The file, while it can be had."""
+    return respond_with_export(request, user=cast("User", request.user), export_id=export_id)
+
+
+class DeletionForm(forms.Form):
+    """One's own name, typed: nobody deletes an account by a slip of the hand."""
+
+    username = forms.CharField(
+        label=gettext_lazy("Type your user name to confirm"),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+    def __init__(self, user: User, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.user = user
+
+    def clean_username(self) -> str:
+        """The name."""
+        if self.cleaned_data["username"].strip() != self.user.username:
+            raise forms.ValidationError(_("This is not your user name."))
+        return self.user.username
+
+
+@never_cache
+@login_required
+@reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete_account(request: HttpRequest) -> HttpResponse:
+    """Delete the account with everything, and sign out; the answer holds the receipt."""
+    user = cast("User", request.user)
+    form = DeletionForm(user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            receipt = deletion.delete_account(user=User.objects.get(pk=user.pk))
+        except LastAdministrator as error:
+            form.add_error(None, explain_code(error.code))
+        else:
+            announce_change()
+            logout(request)
+            told = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
+            return render(request, "account/deleted.html", told)
+    return render_section(request, "accounts:delete", "settings/delete.html", {"form": form})

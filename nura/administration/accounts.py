@@ -18,7 +18,11 @@ from django.utils.translation import gettext_lazy
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
 from nura.accounts.adapter import MailFailed
-from nura.accounts.invitations import (
+from nura.accounts.models import Invitation
+from nura.accounts.quotas import Allowance, list_near
+from nura.accounts.roles import may_enter
+from nura.accounts.services import USAGE_DAYS, list_usage
+from nura.accounts.signup import (
     DEFAULT_DAYS,
     MAX_DAYS,
     InvitationList,
@@ -29,10 +33,6 @@ from nura.accounts.invitations import (
     read_invitation_list,
     write_links,
 )
-from nura.accounts.models import Invitation
-from nura.accounts.quotas import Allowance, list_near
-from nura.accounts.roles import may_enter
-from nura.accounts.services import USAGE_DAYS, list_usage
 from nura.housekeeping import describe_bytes
 
 ACCOUNTS_A_PAGE = 50

@@ -8,14 +8,14 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_email
 
-from nura.accounts.invitations import (
+from nura.accounts.models import MAX_INVITATION_USES
+from nura.accounts.signup import (
     DEFAULT_DAYS,
     MAX_DAYS,
     build_path,
     create_invitation,
     mail_invitation,
 )
-from nura.accounts.models import MAX_INVITATION_USES
 from nura.management.commands.up import url
 
 

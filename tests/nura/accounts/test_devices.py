@@ -8,7 +8,7 @@ from django.test import Client
 from knox.models import AuthToken
 
 from nura.accounts import services
-from nura.accounts.sessions import list_sessions
+from nura.accounts.services import list_sessions
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

@@ -7,9 +7,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from documents.audit import Action, AuditEvent
-from nura.accounts.groups import change_memberships, follow_directory
 from nura.accounts.models import GroupDetails
-from nura.accounts.roles import AccountRole, set_role
+from nura.accounts.roles import AccountRole, change_memberships, follow_directory, set_role
 
 pytestmark = pytest.mark.django_db
 
