@@ -153,8 +153,7 @@ def _add_chats(owner: Any, count: int) -> None:
 def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
     """Adds a further document of thirty chunks, as a worker does when it was read and embedded."""
     from documents import index, queue, spaces
-    from rag.pages import Box, Page
-    from rag.types import IndexedChunk, TextChunk
+    from rag.types import Box, IndexedChunk, Page, TextChunk
 
     space, made = spaces.get_active_space(), texts.documents(10**9)
     box = (Box(1, 0.1, 0.2, 0.8, 0.3),)

@@ -26,8 +26,7 @@ from documents.connected.choice import MainModel
 from documents.connected.models import SLUG_CHARACTERS
 from documents.errors import explain_code
 from rag.context.budget import find_known_context_length
-from rag.pages import Kind
-from rag.types import AnswerSource, StrategyName, Topic, Verdict
+from rag.types import AnswerSource, Kind, StrategyName, Topic, Verdict
 
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000

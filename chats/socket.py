@@ -2,7 +2,7 @@
 
 Channels hands over the client's frames one after the other; runs are relayed by tasks of their own,
 since "stop" must be read meanwhile. There is no channel layer: it would encode and decode each
-notice once a page. What a user's pages are told reaches a process once (`chats.notices` and
+notice once a page. What a user's pages are told reaches a process once (`chats.services.chats` and
 `documents.notices` send it) and is the same text for all pages.
 """
 

@@ -23,15 +23,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from chats.models import Assistant, Chat, ChatShare, Prompt
-from chats.models.assistant import (
+from chats.models.sharing import (
     MAX_INSTRUCTIONS_CHARACTERS,
     MAX_PROMPT_CHARACTERS,
     MAX_STARTER_CHARACTERS,
     MAX_STARTERS,
     NAME_CHARACTERS,
     SYMBOL_CHARACTERS,
+    Shareable,
 )
-from chats.models.sharing import Shareable
 from chats.services import assistants, audience, sharing
 from chats.services.audience import Audience
 from chats.services.tools import list_servers

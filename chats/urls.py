@@ -4,8 +4,16 @@ from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.routers import SimpleRouter
 
 from chats import team, views
-from chats.api.assistants import AssistantViewSet, PromptViewSet
-from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
+from chats.api.chats import (
+    CategoryViewSet,
+    ChatViewSet,
+    ContextView,
+    ExportView,
+    MemoryView,
+    TurnDocumentsView,
+    TurnsView,
+    TurnView,
+)
 from chats.api.memory import (
     ProfileConfirmView,
     ProfileExportView,
@@ -22,8 +30,13 @@ from chats.api.messages import (
     SpeechView,
     ToolsView,
 )
-from chats.api.sharing import ChatShareView, SharedViewSet, ShareViewSet
-from chats.api.turns import ContextView, MemoryView, TurnDocumentsView, TurnsView, TurnView
+from chats.api.sharing import (
+    AssistantViewSet,
+    ChatShareView,
+    PromptViewSet,
+    SharedViewSet,
+    ShareViewSet,
+)
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("chats", ChatViewSet, "chat")

@@ -1,35 +1,295 @@
-"""The pages of conversations. Messages themselves are fetched and drawn by the page's scripts."""
+"""The pages of conversations, with the list of chats and the first questions beside them.
 
-from typing import Any, cast
+Messages themselves are fetched and drawn by the page's scripts.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from itertools import chain, zip_longest
+from typing import Any, Self, cast
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
+from django.db.models import Count, Exists, Func, Max, OuterRef, Q, QuerySet, Subquery, UUIDField
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from chats.errors import NotFound
 from chats.history import Branch
-from chats.models import Assistant, Chat, Turn
+from chats.models import Assistant, Category, Chat, ChatDocument, Turn
 from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS, to_models_json
-from chats.services.chat_page import (
-    ARCHIVED,
-    MAX_EXAMPLE_DOCUMENTS,
-    Sidebar,
-    SidebarPart,
-    list_chats_using,
-    list_document_uses,
-    suggest_questions,
-)
-from chats.services.find import describe_turns, find_turns
+from chats.services.chats import find_category
+from chats.services.search import describe_turns, find_turns
 from chats.services.tools import list_servers
+from documents import metadata
 from documents.connected.choice import list_allowed_models
-from documents.models import Document, Library
+from documents.models import Chunk, Document, Library
+
+PAGE_SIZE = 40
+PINNED, RECENT, ARCHIVED = "pinned", "recent", "archived"
+"""Places of the sidebar; folders are the others, by their ids."""
+SHORT_ID_CHARACTERS = 8
+"""What a folder is called in the cookie that says which are open."""
+
+
+@dataclass(frozen=True)
+class SidebarGroup:
+    """Chats of one period under its heading; without one where periods do not matter."""
+
+    heading: str | Promise
+    chats: list[Chat] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SidebarPart:
+    """A page of the chats at one place of the sidebar, and which page comes next.
+
+    `name` is "pinned", "recent", "archived" or the id of a folder.
+    """
+
+    name: str
+    groups: list[SidebarGroup]
+    next_page: int | None
+
+    @classmethod
+    def of(cls, user: "User", name: str, page: str | int = 1) -> Self:
+        """The newest first. Raises `NotFound` for a place that is not there for the user."""
+        found = Paginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
+        following = found.next_page_number() if found.has_next() else None
+        groups = (
+            _group_by_day(found) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*found])]
+        )
+        return cls(name, groups, following)
+
+
+@dataclass(frozen=True)
+class SidebarFolder:
+    """A category with the number of its chats; `part` has the first of them where it is open."""
+
+    category: Category
+    count: int
+    part: SidebarPart | None
+
+
+@dataclass(frozen=True)
+class Sidebar:
+    """What the panel shows: pinned chats, folders, and the rest by day; or the archive alone."""
+
+    parts: list[SidebarPart]
+    folders: list[SidebarFolder] = field(default_factory=list)
+    is_archive: bool = False
+    has_archived: bool = False
+
+    @classmethod
+    def of(cls, user: "User", *, opened: str = "", current: Chat | None = None) -> Self:
+        """The user's chats. `opened` are the short ids of folders, with dots in between.
+
+        The folder of the `current` chat is open, too.
+        """
+        names = {*opened.split("."), _to_short_id(current.category_id if current else None)}
+        shown = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
+        counts = dict(shown.values_list("category").annotate(Count("pk")).order_by())
+        folders = [
+            SidebarFolder(category, counts.get(category.pk, 0), cls._open(user, category, names))
+            for category in Category.objects.owned_by(user)
+        ]
+        parts = [SidebarPart.of(user, PINNED), SidebarPart.of(user, RECENT)]
+        archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
+        return cls(parts, folders, has_archived=archived)
+
+    @staticmethod
+    def _open(user: "User", category: Category, names: Collection[str]) -> SidebarPart | None:
+        is_open = _to_short_id(category.pk) in names
+        return SidebarPart.of(user, str(category.pk)) if is_open else None
+
+    @classmethod
+    def of_archive(cls, user: "User") -> Self:
+        """The user's archived chats."""
+        return cls([SidebarPart.of(user, ARCHIVED)], is_archive=True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.folders and not any(group.chats for p in self.parts for group in p.groups)
+
+
+def _to_short_id(category_id: UUID | None) -> str:
+    return str(category_id)[:SHORT_ID_CHARACTERS] if category_id else "-"
+
+
+def _list_chats(user: "User", name: str) -> QuerySet[Chat]:
+    chats = Chat.objects.visible_to(user).listed().with_answering().order_by("-updated_at", "id")
+    if name == ARCHIVED:
+        return chats.filter(archived=True)
+    chats = chats.filter(archived=False, pinned=name == PINNED)
+    if name == PINNED:
+        return chats
+    if name == RECENT:
+        return chats.filter(category=None)
+    try:
+        category_id = UUID(name)
+    except ValueError as error:
+        raise NotFound from error
+    return chats.filter(category=find_category(owner=user, category_id=category_id))
+
+
+def _group_by_day(chats: Iterable[Chat]) -> list[SidebarGroup]:
+    today = timezone.localdate()
+    groups: list[SidebarGroup] = []
+    for chat in chats:
+        heading = choose_heading(timezone.localdate(chat.updated_at), today)
+        if not groups or groups[-1].heading != heading:
+            groups.append(SidebarGroup(heading))
+        groups[-1].chats.append(chat)
+    return groups
+
+
+def choose_heading(day: date, today: date) -> str | Promise:
+    """The period that `day` belongs to."""
+    if day >= today:
+        return gettext_lazy("Today")
+    if day == today - timedelta(days=1):
+        return gettext_lazy("Yesterday")
+    if day > today - timedelta(days=7):
+        return gettext_lazy("Last 7 days")
+    return gettext_lazy("Earlier")
+
+
+MAX_CHATS_USING = 20
+
+
+def list_chats_using(user: "User", document: Document) -> list[Chat]:
+    """The user's chats that are about the document or cite it, with `used_at`, the last first."""
+    citing = Turn.objects.filter(chat=OuterRef("pk"), document_ids__contains=[document.pk])
+    last = Subquery(citing.order_by("-ts").values("ts")[:1])
+    about = Exists(ChatDocument.objects.filter(chat=OuterRef("pk"), document=document))
+    chats = Chat.objects.visible_to(user).annotate(cited_at=last)
+    chats = chats.filter(Q(cited_at__isnull=False) | about)
+    used_at = Coalesce("cited_at", "created_at")
+    return list(chats.annotate(used_at=used_at).order_by("-used_at", "id")[:MAX_CHATS_USING])
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUse:
+    """How many of the user's chats have answers from a document, and when the last of them was."""
+
+    document_id: UUID
+    chats: int
+    used_at: datetime
+
+
+def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[DocumentUse]:
+    """The uses of these documents; those that no answer has used are left out."""
+    turns = Turn.objects.filter(
+        chat__in=Chat.objects.visible_to(user), document_ids__overlap=list(document_ids)
+    )
+    used = turns.annotate(used=Func("document_ids", function="unnest", output_field=UUIDField()))
+    counted = used.values("used").annotate(chats=Count("chat", distinct=True), at=Max("ts"))
+    return [
+        DocumentUse(one["used"], one["chats"], one["at"])
+        for one in counted.order_by()
+        if one["used"] in document_ids
+    ]
+
+
+MAX_EXAMPLES = 4
+MAX_EXAMPLE_DOCUMENTS = 8
+"""The newest documents, of which those with telling headings are asked about."""
+READ_CHUNKS = 60
+"""Chunks of a document that are looked through for headings."""
+MAX_NAME_CHARACTERS = 40
+MAX_HEADING_CHARACTERS = 30
+_NUMBER = re.compile(
+    r"^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)"
+)
+_HEADING = re.compile(r"[^\W\d_].*\w")
+_FORMAL_HEADING = re.compile(
+    r"목\s?차|차\s?례|머리말|서문|부록|참고 ?문헌|개정 ?(?:이력|내역)|본 문서.*|"
+    r"(?:table of )?contents|preface|revision.*|references|appendix.*|version.*",
+    re.IGNORECASE,
+)
+"""Headings of parts that nobody asks about."""
+_DATE_OR_AMOUNT = r"\d{4}(년|[.-] ?\d{1,2}[.-])|\d[\d,]* ?[만억조]? ?(원|달러)|[$₩€] ?\d"
+"""In PostgreSQL's words."""
+
+
+def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list[str]:
+    """At most `MAX_EXAMPLES` questions about these documents.
+
+    Without a language model only such as finding a passage answers: what stands under a heading.
+    """
+    known = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
+    found = [*(_written(known) if has_model else ()), *_looked_up(known)]
+    return found[:MAX_EXAMPLES]
+
+
+def _written(documents: list[Document]) -> list[str]:
+    """What takes a model: it writes a text of its own."""
+    spoken = [_spoken_name(document) for document in documents]
+    found = [_("Summarise the key points of “{name}”").format(name=name) for name in spoken[:1]]
+    if len(spoken) > 1:
+        found.append(_("Compare “{name}” with “{other}”").format(name=spoken[0], other=spoken[1]))
+    return found
+
+
+def _looked_up(documents: list[Document]) -> list[str]:
+    """A heading of each document, then the next of each; where it has none, dates and amounts."""
+    headings = _headings(documents)
+    others = [document.pk for document in documents if document.pk not in headings]
+    telling = Chunk.objects.filter(document__in=others, index__lt=READ_CHUNKS)
+    dated = set(telling.filter(text__regex=_DATE_OR_AMOUNT).values_list("document", flat=True))
+    columns = []
+    for document in documents:
+        name = _spoken_name(document)
+        asked = [
+            _("Find what “{name}” says about “{heading}”").format(name=name, heading=heading)
+            for heading in headings.get(document.pk, ())
+        ]
+        if document.pk in dated:
+            asked = [_("Find the dates and amounts in “{name}”").format(name=name)]
+        columns.append(asked)
+    return [question for question in chain(*zip_longest(*columns)) if question]
+
+
+def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
+    """The headings of each document, each once, in order, without their numbers."""
+    rows = (
+        Chunk.objects.filter(document__in=documents, index__lt=READ_CHUNKS)
+        .exclude(section="")
+        .order_by("document_id", "index")
+        .values_list("document_id", "section")
+    )
+    titles = {
+        one.pk: {_spoken_name(one), metadata.to_title(one.name, one.metadata)} for one in documents
+    }
+    found: dict[UUID, dict[str, None]] = {}
+    for document_id, section in rows:
+        heading = _NUMBER.sub("", section.rpartition(" > ")[2]).strip(" ()[]【】")
+        says_something = heading not in titles[document_id] and _HEADING.fullmatch(heading)
+        if _FORMAL_HEADING.fullmatch(heading):
+            continue
+        if says_something and len(heading) <= MAX_HEADING_CHARACTERS:
+            found.setdefault(document_id, {})[heading] = None
+    return {document_id: list(headings) for document_id, headings in found.items()}
+
+
+def _spoken_name(document: Document) -> str:
+    name = document.name.rpartition(".")[0] or document.name
+    return name if len(name) <= MAX_NAME_CHARACTERS else name[: MAX_NAME_CHARACTERS - 1] + "…"
+
 
 TURNS_A_PAGE = 20
 SELECTED_DOCUMENTS = 50

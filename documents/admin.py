@@ -18,7 +18,7 @@ from unfold.admin import TabularInline
 from unfold.decorators import display
 
 from documents import services, spaces
-from documents.administration import MenuPlace, Section
+from documents.administration import AuditedAdmin, AuditedFormSet, ContentsAdmin, MenuPlace, Section
 from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
@@ -35,7 +35,6 @@ from documents.models import (
     Reindexing,
 )
 from documents.notices import announce_change
-from documents.oversight import AuditedAdmin, AuditedFormSet, ContentsAdmin
 from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 

@@ -24,9 +24,9 @@ from documents.parsers.text import tidy_text
 from rag import factory
 from rag.chunking import SEPARATOR as PAGE_SEPARATOR
 from rag.errors import LLMError
-from rag.pages import Box, Heading, Kind, Line, Page, Region
 from rag.ports import Vision
 from rag.tokenize.text import choose_reply_language
+from rag.types import Box, Heading, Kind, Line, Page, Region
 
 SEPARATOR = "\n\n"
 Part = TypeVar("Part", Heading, Line, Region)

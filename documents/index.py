@@ -31,8 +31,7 @@ from documents.representation import StoredWarning
 from documents.search import bm25, store
 from jobs.lease import Lease, LeaseLostError
 from rag.indexing import TERMS_VERSION
-from rag.pages import Box, Kind, Page
-from rag.types import IndexedChunk
+from rag.types import Box, IndexedChunk, Kind, Page
 from rag.types import TextChunk as CutChunk
 
 BLOCK_BYTES = 256 * 1024

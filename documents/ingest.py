@@ -27,8 +27,16 @@ from documents.notices import IngestProgress, Stopwatch
 from documents.parsers import formats
 from documents.parsers.base import NoText, OutOfMemory, ParserCrashed, PictureRules, TimedOut
 from documents.parsers.sandbox.client import DocumentReading, read_document
-from jobs.heartbeat import Heartbeat, HeldLease, LeavingError
-from jobs.lease import Lease, LeaseLostError, announce_unclaimed_jobs, reap_lost_jobs, waiting_jobs
+from jobs.lease import (
+    Heartbeat,
+    HeldLease,
+    Lease,
+    LeaseLostError,
+    LeavingError,
+    announce_unclaimed_jobs,
+    reap_lost_jobs,
+    waiting_jobs,
+)
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import get_engine

@@ -18,8 +18,7 @@ from redis.exceptions import RedisError
 from documents.models import Document, list_library_ids
 from documents.representation import to_document_json
 from jobs import connections
-from jobs.heartbeat import HeldLease
-from jobs.lease import renew_lease
+from jobs.lease import HeldLease, renew_lease
 
 logger = structlog.get_logger()
 

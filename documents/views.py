@@ -35,8 +35,7 @@ from documents.models import (
 from documents.parsers import formats
 from documents.representation import inspect_document
 from documents.search.excerpts import cut_excerpt, find_passages, list_marked_words
-from rag.pages import Kind
-from rag.types import Passage
+from rag.types import Kind, Passage
 
 MAX_QUERY_CHARACTERS = 100
 MAX_PASSAGES_SEEN = 60

@@ -29,16 +29,16 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
 from documents.admin import GroupQuotaInline, UserQuotaInline
-from documents.administration import MenuPlace, Section, list_addresses
+from documents.administration import AuditedAdmin, MenuPlace, Section, list_addresses
 from documents.audit import Action, AuditEvent, make_export_response, record_event
 from documents.errors import explain_code
 from documents.models import Deletion, LibraryMember
 from documents.notices import announce_change
-from documents.oversight import AuditedAdmin
 from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
 from nura.accounts.models import GroupDetails, Invitation, SignOnServer
+from nura.accounts.profile import may_administer
 from nura.accounts.roles import (
     AccountRole,
     LastAdministrator,
@@ -62,7 +62,6 @@ from nura.accounts.signup import (
     mail_invitation,
     withdraw_invitation,
 )
-from nura.accounts.two_step import may_administer
 from nura.administration import (  # noqa: F401 - they register their pages
     accounts,
     operations,

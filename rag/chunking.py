@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from rag.pages import Box, Heading, Kind, Page, Region
 from rag.tokenize.text import ABBREVIATIONS
-from rag.types import TextChunk
+from rag.types import Box, Heading, Kind, Page, Region, TextChunk
 
 # Where one stretch of a page is cut. Tables, lists and code are blocks: they are cut between their
 # parts or not at all.

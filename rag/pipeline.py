@@ -42,9 +42,14 @@ from rag.events import (
     list_statuses,
 )
 from rag.generate.citations import CitationFilter
-from rag.generate.fixed import FixedAnswer, answer_fixed, answer_wish, write_emergency_note
 from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
-from rag.generate.offline import answer_offline
+from rag.generate.offline import (
+    FixedAnswer,
+    answer_fixed,
+    answer_offline,
+    answer_wish,
+    write_emergency_note,
+)
 from rag.memory.profile import (
     Packs,
     Slot,

@@ -217,7 +217,7 @@ class PassageStore(Protocol):
         `score` and `scores["bm25"]` are the BM25 sum; `scores["share"]` is its share (0..1) of the
         most that these terms could score; `scores["coverage"]` is the share (0..1) of
         the query's weight whose terms the chunk holds, a term weighing
-        `rag.retrieve.bm25.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh
+        `rag.indexing.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh
         too, those that count less than 1 in the question do not.
         """
         ...

@@ -20,7 +20,7 @@ from documents.parsers.base import Limits
 from documents.parsers.pdf.geometry import Rect, bounding_box
 from documents.parsers.sandbox import client
 from rag.chunking import split_pages
-from rag.pages import Line, Page
+from rag.types import Line, Page
 from tests.quality.likeness import likeness, token_f1
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.pdf_tables.truth import Reading, Rows
 from documents.parsers import formats
 from documents.parsers.base import Limits, ReadingContext
-from rag.pages import Kind
+from rag.types import Kind
 
 PageReader = Callable[[Path], Iterator[Reading]]
 _BAR = re.compile(r"(?<!\\)\|")

@@ -14,8 +14,7 @@ from benchmarks.local_models import with_local_models
 from benchmarks.scale import stock
 from rag import chunking
 from rag.factory import Engine
-from rag.pages import Heading, Page
-from rag.types import Scope, ScopeReason, StrategyName, TextChunk
+from rag.types import Heading, Page, Scope, ScopeReason, StrategyName, TextChunk
 from tests.quality.sets import QuestionSet, Unit
 
 THREADS = 3

@@ -17,8 +17,8 @@ from uuid import UUID
 import numpy as np
 
 from benchmarks.scale.corpus import CHUNKS_A_DOCUMENT, Corpus, Sized
+from rag.indexing import K1, REFERENCE_LENGTH, B, compute_term_weight
 from rag.ports import Embedder
-from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_term_weight
 
 if TYPE_CHECKING:
     from documents.models import Document

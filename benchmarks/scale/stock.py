@@ -18,7 +18,7 @@ INDEXES = """
 LARGE_INDEXES = 2
 """They are made when all rows are there."""
 ROOT = Path(__file__).parents[2]
-WRITERS = ("rag/retrieve/bm25.py", "benchmarks/scale/bulk.py", "benchmarks/scale/corpus.py")
+WRITERS = ("rag/indexing.py", "benchmarks/scale/bulk.py", "benchmarks/scale/corpus.py")
 """What decides which rows are written: where one of them changed, the library is made anew."""
 
 OURS = "SELECT datname FROM pg_database WHERE datname LIKE %s"

@@ -45,8 +45,8 @@ from chats.serializers import (
 )
 from chats.services import answer_cache, branches, search, speech, tools, turn_store, turns
 from chats.services.erasure import hide_closed, hide_closed_in_trace
-from chats.services.find import find_everything
 from chats.services.memory import name_used
+from chats.services.search import find_everything
 from documents.connected.choice import list_allowed_models
 from jobs.fairness import leave_place
 

@@ -1,5 +1,6 @@
-"""Shared chats over REST: what one shows to others, and what others show."""
+"""What people show one another, over REST: chats, assistants and prompts."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +16,22 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats.access import get_user
-from chats.api.turns import get_own_chat
-from chats.models import Chat, ChatShare, KeyScope, Message
-from chats.serializers import ChatSerializer, to_time_json
+from chats.api.chats import get_own_chat
+from chats.models import Assistant, Chat, ChatShare, KeyScope, Message, Prompt
+from chats.models.sharing import (
+    MAX_INSTRUCTIONS_CHARACTERS,
+    MAX_PROMPT_CHARACTERS,
+    MAX_STARTER_CHARACTERS,
+    MAX_STARTERS,
+    NAME_CHARACTERS,
+    SYMBOL_CHARACTERS,
+)
+from chats.serializers import ChatSerializer, ToolIdsField, to_time_json
+from chats.services import assistants as services
 from chats.services import audience, sharing
-from chats.services.audience import MAX_NAMED, Audience
+from chats.services.audience import MAX_NAMED, Audience, describe_audience
+from documents.connected.models import SLUG_CHARACTERS
+from rag.types import Intent
 
 
 class NamesField(serializers.ListField):
@@ -261,3 +273,262 @@ class SharedViewSet(
         chat = sharing.copy_shared_chat(reader=get_user(request), share=self.get_object())
         made = Chat.objects.prefetch_related("document_links").get(pk=chat.pk)
         return Response(ChatSerializer(made).data, status=status.HTTP_201_CREATED)
+
+
+MAX_IMPORTED = 500
+MAX_ASSISTANT_LIBRARIES = 200
+
+
+class PromptText(serializers.Serializer[Any]):
+    """A prompt to take along."""
+
+    title = serializers.CharField(max_length=NAME_CHARACTERS)
+    folder = serializers.CharField(
+        max_length=NAME_CHARACTERS, required=False, allow_blank=True, help_text="Empty: in none"
+    )
+    text = serializers.CharField(max_length=MAX_PROMPT_CHARACTERS, trim_whitespace=False)
+
+
+class PromptRequest(AudienceRequest, PromptText):
+    """A prompt, with places to fill in: `{{name}}`."""
+
+
+class PromptsFile(serializers.Serializer[Any]):
+    """Prompts to take along."""
+
+    prompts = serializers.ListField(child=PromptText(), max_length=MAX_IMPORTED)
+
+
+class ImportedPrompts(serializers.Serializer[Any]):
+    """How many prompts were new."""
+
+    count = serializers.IntegerField()
+
+
+class PromptSerializer(serializers.Serializer[Any]):
+    """A prompt. `audience` is null in those of others."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    folder = serializers.CharField()
+    text = serializers.CharField()
+    shared = serializers.BooleanField()
+    audience = AudienceSerializer(allow_null=True)
+    is_own = serializers.BooleanField()
+    owner = serializers.CharField(help_text="The name that others see")
+    updated_at = serializers.DateTimeField()
+
+    def to_representation(self, prompt: Prompt) -> dict[str, Any]:
+        """As the user sees it."""
+        is_own = prompt.owner_id == get_user(self.context["request"]).pk
+        return {
+            "id": str(prompt.pk),
+            "title": prompt.title,
+            "folder": prompt.folder,
+            "text": prompt.text,
+            "shared": prompt.is_shared,
+            "audience": describe_audience(prompt) if is_own else None,
+            "is_own": is_own,
+            "owner": prompt.owner.first_name or prompt.owner.get_username(),
+            "updated_at": to_time_json(prompt.updated_at),
+        }
+
+
+class AssistantRequest(AudienceRequest):
+    """An assistant: what it is called, how it answers, where it looks."""
+
+    name = serializers.CharField(max_length=NAME_CHARACTERS)
+    symbol = serializers.CharField(
+        max_length=SYMBOL_CHARACTERS, required=False, allow_blank=True, help_text="An emoji"
+    )
+    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    instructions = serializers.CharField(
+        max_length=MAX_INSTRUCTIONS_CHARACTERS, required=False, allow_blank=True
+    )
+    library_ids = serializers.ListField(
+        child=serializers.UUIDField(),
+        max_length=MAX_ASSISTANT_LIBRARIES,
+        required=False,
+        help_text="Where it looks, as far as the asker may read; none: all that the asker may read",
+    )
+    tool_ids = ToolIdsField(
+        required=False, help_text="Tool servers that it uses, as far as the asker may"
+    )
+    model = serializers.CharField(
+        max_length=SLUG_CHARACTERS, required=False, allow_blank=True, allow_null=True
+    )
+    intent = serializers.ChoiceField(
+        choices=[one.value for one in Intent], required=False, allow_blank=True, allow_null=True
+    )
+    temperature = serializers.FloatField(min_value=0, max_value=2, required=False, allow_null=True)
+    shared = serializers.BooleanField(
+        required=False, help_text="In place of an audience: true for everybody, false for nobody"
+    )
+    starters = serializers.ListField(
+        child=serializers.CharField(max_length=MAX_STARTER_CHARACTERS),
+        max_length=MAX_STARTERS,
+        required=False,
+    )
+
+
+def _represent(rows: list[Assistant], context: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = services.describe_assistants(rows, get_user(context["request"]))
+    times = ("created_at", "updated_at")
+    return [told | {name: to_time_json(told[name]) for name in times} for told in found]
+
+
+class AssistantListSerializer(serializers.ListSerializer[Any]):
+    """Assistants as the user sees them."""
+
+    def to_representation(self, data: Iterable[Assistant]) -> list[dict[str, Any]]:  # type: ignore[override]
+        """All at once."""
+        return _represent(list(data), self.context)
+
+
+class AssistantSerializer(serializers.Serializer[Any]):
+    """An assistant. `library_ids` are those that you may read; `is_limited`: it has some.
+
+    `audience` is null in those of others.
+    """
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    symbol = serializers.CharField()
+    description = serializers.CharField()
+    instructions = serializers.CharField()
+    library_ids = serializers.ListField(child=serializers.UUIDField())
+    is_limited = serializers.BooleanField()
+    tool_ids = serializers.ListField(child=serializers.UUIDField())
+    model = serializers.CharField(allow_null=True)
+    intent = serializers.ChoiceField(choices=[one.value for one in Intent], allow_null=True)
+    temperature = serializers.FloatField(allow_null=True)
+    starters = serializers.ListField(child=serializers.CharField())
+    shared = serializers.BooleanField()
+    audience = AudienceSerializer(allow_null=True)
+    is_own = serializers.BooleanField()
+    owner = serializers.CharField(help_text="The name that others see")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    class Meta:
+        """Many are described with the queries of one."""
+
+        list_serializer_class = AssistantListSerializer
+
+    def to_representation(self, assistant: Assistant) -> dict[str, Any]:
+        """As the user sees it."""
+        return _represent([assistant], self.context)[0]
+
+
+class PromptViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Prompt]
+):
+    """Prompts: one's own and those that others share."""
+
+    queryset = Prompt.objects.none()
+    serializer_class = PromptSerializer
+    change_scope = KeyScope.ASK
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Prompt]:
+        """Those that may be used; to change, one's own."""
+        user, rows = get_user(self.request), Prompt.objects
+        is_change = self.action in {"partial_update", "destroy"}
+        found = rows.owned_by(user) if is_change else rows.visible_to(user)
+        return found.select_related("owner").prefetch_related("users", "groups")
+
+    @extend_schema(request=PromptRequest, responses={201: PromptSerializer})
+    def create(self, request: Request) -> Response:
+        """Keep a prompt."""
+        fields, audience = _read(PromptRequest, request)
+        prompt = services.save_prompt(actor=get_user(request), fields=fields, audience=audience)
+        return Response(self.get_serializer(prompt).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=PromptRequest, responses=PromptSerializer)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Change a prompt, or share it with others."""
+        prompt = self.get_object()
+        fields, audience = _read(PromptRequest, request, partial=True)
+        services.save_prompt(
+            actor=get_user(request), prompt=prompt, fields=fields, audience=audience
+        )
+        return Response(self.get_serializer(self.get_queryset().get(pk=pk)).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Delete a prompt."""
+        services.delete_prepared(actor=get_user(request), row=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(responses=PromptsFile)
+    @action(detail=False, filter_backends=[], pagination_class=None)
+    def export(self, request: Request) -> Response:
+        """All prompts of one's own, to take along."""
+        return Response({"prompts": services.export_prompts(get_user(request))})
+
+    @extend_schema(request=PromptsFile, responses=ImportedPrompts)
+    @action(detail=False, methods=["post"], url_path="import")
+    def take(self, request: Request) -> Response:
+        """Keep the prompts of a file; those that are there already stay once."""
+        serializer = PromptsFile(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        found = serializer.validated_data["prompts"]
+        return Response({"count": services.import_prompts(owner=get_user(request), prompts=found)})
+
+
+class AssistantViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Assistant]
+):
+    """Assistants: one's own and those that others share."""
+
+    queryset = Assistant.objects.none()
+    serializer_class = AssistantSerializer
+    change_scope = KeyScope.ASK
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Assistant]:
+        """Those that may be asked; to change, one's own."""
+        user, rows = get_user(self.request), Assistant.objects
+        is_change = self.action in {"partial_update", "destroy"}
+        found = rows.owned_by(user) if is_change else rows.visible_to(user)
+        return found.defer("picture").select_related("owner").prefetch_related("users", "groups")
+
+    @extend_schema(request=AssistantRequest, responses={201: AssistantSerializer})
+    def create(self, request: Request) -> Response:
+        """Make an assistant."""
+        fields, audience = _read(AssistantRequest, request)
+        row = services.save_assistant(actor=get_user(request), fields=fields, audience=audience)
+        return Response(self.get_serializer(row).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=AssistantRequest, responses=AssistantSerializer)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Change an assistant, or share it with others."""
+        row = self.get_object()
+        fields, audience = _read(AssistantRequest, request, partial=True)
+        services.save_assistant(
+            actor=get_user(request), assistant=row, fields=fields, audience=audience
+        )
+        return Response(self.get_serializer(self.get_queryset().get(pk=pk)).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Delete an assistant; chats with it go on without."""
+        services.delete_prepared(actor=get_user(request), row=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _read(
+    shape: type[AudienceRequest], request: Request, *, partial: bool = False
+) -> tuple[dict[str, Any], Any]:
+    """The fields of a body, and to whom it is to be shown; None: that stays."""
+    serializer = shape(data=request.data, partial=partial)
+    serializer.is_valid(raise_exception=True)
+    fields = dict(serializer.validated_data)
+    audience = take_audience(request, fields)
+    shared = fields.pop("shared", None)
+    if audience is None and shared is not None:
+        audience = Audience(everybody=shared)
+    for name in ("model", "intent"):
+        if name in fields:
+            fields[name] = fields[name] or ""
+    return fields, audience

@@ -21,7 +21,7 @@ from rest_framework.exceptions import APIException
 
 from chats.access import Credential
 from chats.errors import RateLimited, ScopeMissing
-from chats.gateway import completions, streaming
+from chats.gateway import completions
 from chats.gateway.completions import Opened
 from chats.models import KeyScope
 from chats.models.key import list_scopes
@@ -184,7 +184,7 @@ async def ask(
         in_database(_send_question, user, question, document_ids, library_ids, model)
     )
     opened = Opened(run_id, "nura")
-    event = await _told(streaming.last_event(opened, Credential(token=key.digest)))
+    event = await _told(completions.last_event(opened, Credential(token=key.digest)))
     if event.type != log.COMPLETED:
         raise ToolError(explain_code(event.data["code"], event.data.get("params")))
     message = event.data["message"]

@@ -13,7 +13,7 @@ from rest_framework.exceptions import MethodNotAllowed
 
 from chats.access import Credential
 from chats.errors import RateLimited
-from chats.gateway import catalogue, completions, streaming, vectors
+from chats.gateway import catalogue, completions, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
 from chats.runs import dispatch, log
@@ -68,7 +68,7 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
     if verdict is not None and not verdict.allowed:
         raise RateLimited.by(verdict)
     run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
-    event = await streaming.last_event(Opened(run_id, name), _credential(request))
+    event = await completions.last_event(Opened(run_id, name), _credential(request))
     if event.type == log.ERROR:
         return _failed(Failed.of(event.data))
     response = _json(vectors.shown(body, name, event.data))
@@ -93,7 +93,7 @@ for address in ("/models", "/chat/completions", "/embeddings"):
 
 
 async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
-    event = await streaming.last_event(opened, credential)
+    event = await completions.last_event(opened, credential)
     if event.type == log.ERROR:
         return _failed(Failed.of(event.data))
     return _json(Reply(opened).whole(event.data.get("message", {})))
@@ -102,7 +102,7 @@ async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
 async def _streamed(
     opened: Opened, credential: Credential, body: CompletionRequest
 ) -> HttpResponseBase:
-    stream = streaming.Stream(opened, credential, usage=body.told_usage)
+    stream = completions.Stream(opened, credential, usage=body.told_usage)
     if failed := await stream.begun():
         return _failed(failed)
     response = StreamingHttpResponse(
@@ -115,7 +115,7 @@ async def _streamed(
 
 def _stop_opened(opening: "asyncio.Future[Opened]") -> None:
     if not opening.cancelled() and opening.exception() is None:
-        streaming.stop_soon(opening.result().run_id)
+        completions.stop_soon(opening.result().run_id)
 
 
 def _asker(request: HttpRequest) -> User:

@@ -1,6 +1,5 @@
 """Tables of the conversations."""
 
-from chats.models.assistant import Assistant, Prompt
 from chats.models.chat import Category, Chat, ChatDocument
 from chats.models.key import KeyDetails, KeyScope
 from chats.models.memory import ProfileChoice, ProfileSlot, Turn
@@ -14,7 +13,7 @@ from chats.models.message import (
     Run,
     Trace,
 )
-from chats.models.sharing import ChatShare
+from chats.models.sharing import Assistant, ChatShare, Prompt
 from chats.models.tool import ToolServer
 
 __all__ = [

@@ -1,10 +1,11 @@
-"""What people show one another: to whom, and a chat as others read it."""
+"""What people show one another: to whom, a chat as others read it, assistants and prompts."""
 
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -12,6 +13,8 @@ from django.utils.translation import gettext_lazy as _
 
 from chats.models.chat import Chat
 from chats.models.message import Message
+from documents.connected.models import SLUG_CHARACTERS
+from rag.types import Intent
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -93,3 +96,126 @@ class ChatShare(Shareable):
 
     def __str__(self) -> str:
         return str(self.id)
+
+
+MAX_PROMPT_CHARACTERS = 8_000
+MAX_INSTRUCTIONS_CHARACTERS = 4_000
+MAX_STARTERS = 6
+MAX_STARTER_CHARACTERS = 200
+NAME_CHARACTERS = 60
+SYMBOL_CHARACTERS = 8
+"""One emoji may be made of so many characters."""
+
+
+Prepared = TypeVar("Prepared", bound=models.Model)
+
+
+class PreparedQuerySet(models.QuerySet[Prepared]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """The user's own, and those that others share with him."""
+        shared = Q(owner__is_active=True) & is_for(user, self.model)
+        return self.filter(Q(owner_id=user.pk) | shared)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may change."""
+        return self.filter(owner_id=user.pk)
+
+
+class PromptQuerySet(PreparedQuerySet["Prompt"]):
+    """The same of prompts."""
+
+
+class Prompt(Shareable):
+    """A text for the composer, with places to fill in: `{{name}}`.
+
+    Its `folder` is a name that its owner gave, "" for none: prompts of the same one are together.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="prompts", verbose_name=_("owner")
+    )
+    title = models.CharField(_("title"), max_length=NAME_CHARACTERS)
+    folder = models.CharField(
+        _("folder"), max_length=NAME_CHARACTERS, blank=True, default="", db_default=""
+    )
+    text = models.TextField(_("text"), max_length=MAX_PROMPT_CHARACTERS)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+
+    objects = PromptQuerySet.as_manager()
+
+    class Meta:
+        """Lists go by folder, those in none first, and by title."""
+
+        verbose_name = _("prompt")
+        verbose_name_plural = _("prompts")
+        ordering = ("folder", "title", "id")
+
+    def __str__(self) -> str:
+        return str(self.id)  # the title is its owner's
+
+
+class AssistantQuerySet(PreparedQuerySet["Assistant"]):
+    """The same of assistants."""
+
+
+class Assistant(Shareable):
+    """Somebody to ask: instructions, where to look, which model, how to answer.
+
+    `instructions` are wishes of a user and nothing more: what may be read, and what is safe, is not
+    theirs to say. `library_ids` narrow what is searched; empty: whatever the asker may read. They
+    never widen it: the asker's own rights hold. They outlive their libraries, so an assistant for
+    libraries that are gone, or closed to the asker, finds nothing. `tool_ids` are tool servers that
+    it uses where the asker may. `model`, `temperature` and `intent` are as usual where they are
+    empty. `symbol` stands for a picture.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="assistants", verbose_name=_("owner")
+    )
+    name = models.CharField(_("name"), max_length=NAME_CHARACTERS)
+    symbol = models.CharField(_("symbol"), max_length=SYMBOL_CHARACTERS, blank=True, default="")
+    picture = models.BinaryField(null=True, blank=True, editable=False)
+    description = models.CharField(_("description"), max_length=200, blank=True, default="")
+    instructions = models.TextField(
+        _("instructions"), max_length=MAX_INSTRUCTIONS_CHARACTERS, blank=True, default=""
+    )
+    library_ids = ArrayField(models.UUIDField(), default=list, blank=True, editable=False)
+    tool_ids = ArrayField(
+        models.UUIDField(), default=list, db_default=[], blank=True, editable=False
+    )
+    model = models.CharField(_("model"), max_length=SLUG_CHARACTERS, blank=True, default="")
+    temperature = models.FloatField(_("temperature"), null=True, blank=True)
+    intent = models.CharField(
+        _("how to answer"),
+        max_length=9,
+        blank=True,
+        default="",
+        choices=[(one.value, one.value) for one in Intent],
+    )
+    starters = ArrayField(
+        models.CharField(max_length=MAX_STARTER_CHARACTERS), default=list, blank=True
+    )
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+
+    objects = AssistantQuerySet.as_manager()
+
+    class Meta:
+        """Lists go by name."""
+
+        verbose_name = _("assistant")
+        verbose_name_plural = _("assistants")
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @property
+    def letter(self) -> str:
+        """What stands for a picture."""
+        return self.symbol or self.name[:1].upper()

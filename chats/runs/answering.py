@@ -45,8 +45,7 @@ from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
 from documents.spaces import SpaceInUse
 from jobs.connections import in_database
-from jobs.heartbeat import Heartbeat
-from jobs.lease import Lease, claim_job, claim_next_jobs, release_lease, renew_leases
+from jobs.lease import Heartbeat, Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Persona, Question, Sampling
 from rag.errors import NuraError

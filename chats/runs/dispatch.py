@@ -17,10 +17,10 @@ from redis.exceptions import RedisError, ResponseError
 
 from chats.errors import Unavailable
 from chats.models import Run
-from chats.notices import answer_began
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
 from chats.serializers import started_data
+from chats.services.chats import answer_began
 from documents.errors import explain_code
 from jobs import connections
 from jobs.fairness import get_owner

@@ -24,9 +24,9 @@ from chats.runs.dispatch import dispatch_summary
 from chats.services.memory import find_unread, keep_read, note_turn
 from documents import notices, spaces
 from jobs.connections import in_database
-from jobs.heartbeat import Heartbeat
 from jobs.lease import (
     RELEASED,
+    Heartbeat,
     Lease,
     announce_unclaimed_jobs,
     claim_job,

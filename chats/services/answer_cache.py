@@ -38,7 +38,7 @@ from rag.config import RagConfig
 from rag.conversation import Question
 from rag.errors import NuraError
 from rag.factory import Engine
-from rag.generate.fixed import find_emergency
+from rag.generate.offline import find_emergency
 from rag.tokenize.text import choose_reply_language
 from rag.types import AnswerLabel
 from rag.understand.sameness import depends_on_today, fold_question, is_same_question

@@ -13,10 +13,10 @@ from django.utils.translation import gettext as _
 from chats.errors import NotFound, StillAnswering, SummaryChanged, WrongRole
 from chats.history import Branch
 from chats.models import Chat, ChatDocument, ChatShare, Message, MessageDocument, Run, Trace, Turn
-from chats.notices import chat_changed
 from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
 from chats.services import answer_cache, turn_store
+from chats.services.chats import chat_changed
 from chats.services.turns import clean
 from documents import deletions
 from documents.audit import Action, record_event

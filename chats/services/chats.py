@@ -1,13 +1,15 @@
 """Chats and categories, made, changed, deleted; and how much a user may ask."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, transaction
@@ -18,16 +20,56 @@ from django.utils import timezone
 from chats.errors import NotFound, QuotaMessages, QuotaTokens
 from chats.models import Assistant, Category, Chat, ChatDocument, ChatShare, DailyMessages, Message
 from chats.models.chat import ChatQuerySet
-from chats.notices import chat_changed
+from chats.serializers import to_chat_json
 from chats.services import answer_cache
 from chats.services.tools import find_servers
-from documents import deletions, quotas
+from documents import deletions, notices, quotas
 from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
 from documents.notices import announce_change
 from documents.quotas import QuotaLimits
+from jobs.connections import released
+
+logger = structlog.get_logger()
+
+_post = ThreadPoolExecutor(1, thread_name_prefix="notices")
+"""Nobody waits for a notice, a question least of all."""
+
+
+def chat_changed(chat_id: UUID) -> None:
+    """Send the chat as it will be in a moment, with `deleted` when it is gone for its owner."""
+    _post.submit(_log_failure, released, _load_and_send, chat_id)
+
+
+def answer_began(chat: Chat) -> None:
+    """Send a chat in which an answer has just begun; one without documents as it is at hand."""
+    if getattr(chat, "has_documents", True):
+        chat_changed(chat.pk)
+        return
+    data = to_chat_json(chat, links=()) | {"answering": True}
+    _post.submit(_log_failure, _send, chat, data)
+
+
+def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
+    try:
+        send(*arguments)
+    except Exception:  # in a thread of its own nobody else would say so
+        logger.exception("chat_notice_lost")
+
+
+def _load_and_send(chat_id: UUID) -> None:
+    rows = Chat.objects.with_answering().prefetch_related("document_links")
+    chat = rows.filter(pk=chat_id).first()
+    if chat is not None:
+        _send(chat, to_chat_json(chat))
+
+
+def _send(chat: Chat, data: dict[str, Any]) -> None:
+    data["deleted"] = chat.deleted_at is not None
+    notices.send(chat.owner_id, {"type": "chat", "data": data})
+
 
 TOUCH = """
     UPDATE chats_chat SET updated_at = %s, archived = FALSE

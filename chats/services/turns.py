@@ -31,7 +31,6 @@ from chats.models import (
 )
 from chats.models.chat import make_title
 from chats.models.tool import ToolState
-from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import answer_cache, turn_store
 from chats.services.answer_cache import CacheKey
@@ -39,6 +38,7 @@ from chats.services.assistants import choose_model, find_assistant
 from chats.services.chats import (
     add_chat,
     add_tokens,
+    chat_changed,
     count_question,
     find_category,
     find_documents,

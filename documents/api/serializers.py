@@ -24,7 +24,7 @@ from documents.representation import (
     to_document_json,
     to_version_json,
 )
-from rag.pages import Kind
+from rag.types import Kind
 
 MAX_QUERY_CHARACTERS = 200
 MAX_METADATA_CHARACTERS = 64 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rag.errors import NuraError
-from rag.pages import Page
+from rag.types import Page
 
 
 class ParseFailed(NuraError):

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 from documents.parsers.base import ReadingContext, TooLarge
 from documents.parsers.text import clean_text
-from rag.pages import Heading, Kind, Page, Region
+from rag.types import Heading, Kind, Page, Region
 
 _BACKTICKS = re.compile("`+")
 _INDENT = "    "

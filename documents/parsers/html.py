@@ -19,7 +19,7 @@ from documents.parsers.text import (
     is_readable,
     read_text_file,
 )
-from rag.pages import Page
+from rag.types import Page
 
 _HEAD_BYTES = 4_096
 """Bytes in which a page says how it is encoded; browsers look at 1,024."""

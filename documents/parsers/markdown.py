@@ -14,7 +14,7 @@ from markdown_it.rules_inline import StateInline, emphasis
 
 from documents.parsers.base import ReadingContext
 from documents.parsers.text import clean_text, decode_file, read_text_file
-from rag.pages import Heading, Kind, Page, Region
+from rag.types import Heading, Kind, Page, Region
 
 _MATTER_PAIR = re.compile(r"^([^\s:#\-&*][^:\n]{0,60}?)\s*:(?:\s+(.*))?$")
 _MATTER_ITEM = re.compile(r"^\s*- +(?![^\s:]+:\s)(\S.*)$")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from documents.parsers.base import EncodingUnknown, ReadingContext, TooLarge
-from rag.pages import Page
+from rag.types import Page
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _DROPPED = (

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from documents.models import LEXICAL_DIMENSIONS
 from documents.search import database
 from documents.search.database import SearchTransaction, parse_numbers
-from rag.retrieve.bm25 import (
+from rag.indexing import (
     K1,
     LEAST_EMPHASIS,
     REFERENCE_LENGTH,
@@ -478,7 +478,7 @@ def _find_best(values: Figures, limit: int) -> NDArray[Any]:
 
 
 def _compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
-    """`rag.retrieve.bm25.term_weight` of a term that stands once, and twice."""
+    """`rag.indexing.term_weight` of a term that stands once, and twice."""
     norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
 

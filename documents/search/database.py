@@ -17,8 +17,7 @@ from django.db import Error, connection, transaction
 from numpy.typing import NDArray
 
 from rag.errors import RetrievalFailed
-from rag.pages import Box, Kind
-from rag.types import Passage
+from rag.types import Box, Kind, Passage
 
 
 @dataclass(frozen=True, slots=True)

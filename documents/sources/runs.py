@@ -24,11 +24,13 @@ from documents.secrets import SecretUnreadable, open_secret
 from documents.sources.base import SourceReader, SourceSettingInvalid, get_kind
 from documents.sources.models import RunStatus, Source, SourceRun
 from documents.sources.sync import GivesWayError, SourceSync
-from jobs.heartbeat import Heartbeat, HeldLease, LeavingError
 from jobs.lease import (
     RELEASED,
+    Heartbeat,
+    HeldLease,
     Lease,
     LeaseLostError,
+    LeavingError,
     announce_unclaimed_jobs,
     claim_next_jobs,
     jobs_at_work,

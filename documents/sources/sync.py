@@ -48,8 +48,7 @@ from documents.sources.base import (
     get_kind,
 )
 from documents.sources.models import RunStage, RunStatus, Source, SourceEntry, SourceRun
-from jobs.heartbeat import HeldLease
-from jobs.lease import RELEASED, LeaseLostError, waiting_jobs
+from jobs.lease import RELEASED, HeldLease, LeaseLostError, waiting_jobs
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

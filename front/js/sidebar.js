@@ -13,7 +13,7 @@ const LEFT_KEY = "nura.left";
 const LEFT_FOR_MS = 1500;
 const REFRESH_AFTER_MS = 100; // several news in a row are one
 const MAX_CHATS_A_CALL = 1000;
-const SHORT_ID_CHARACTERS = 8; // of a folder in the cookie, as chats/services/chat_page.py
+const SHORT_ID_CHARACTERS = 8; // of a folder in the cookie, as chats/views.py
 const YEAR_SECONDS = 31_536_000;
 const DRAGGED = "application/x-nura-chats";
 

@@ -37,7 +37,7 @@ from documents.api.serializers import FileRequest
 from documents.api.transfers import LimitedUpload, get_sent_name, takes_file
 from documents.api.views import AnyAccept
 from documents.notices import announce_change
-from nura.accounts import deletion, exports, imports, services, two_step
+from nura.accounts import deletion, exports, imports, profile, services
 from nura.accounts.authentication import require_recent_proof
 from nura.accounts.models import DataExport, DataImport, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences
@@ -298,7 +298,7 @@ def _authenticate(request: Request, username: str, password: str, code: str = ""
     if user is None or not user.is_active:
         raise InvalidCredentials
     account: User = user
-    if not two_step.is_second_step_done(user=account, code=code):
+    if not profile.is_second_step_done(user=account, code=code):
         raise SecondStepRequired
     return account
 

@@ -33,8 +33,14 @@ from chats.services.memory import describe_profile
 from documents.api.transfers import read_blocks
 from documents.audit import Action, record_event
 from documents.models import Document
-from jobs.heartbeat import Heartbeat
-from jobs.lease import RELEASED, Lease, announce_unclaimed_jobs, claim_job, reap_lost_jobs
+from jobs.lease import (
+    RELEASED,
+    Heartbeat,
+    Lease,
+    announce_unclaimed_jobs,
+    claim_job,
+    reap_lost_jobs,
+)
 from jobs.queue import new_task_id, send_task
 from nura.accounts.models import DataExport
 from nura.accounts.preferences import get_preferences

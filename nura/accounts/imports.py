@@ -28,11 +28,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from chats.models import Message
-from chats.services.imports import OUR_CHATS, ForeignChat, ForeignMessage, import_chat
+from chats.services.export import OUR_CHATS, ForeignChat, ForeignMessage, import_chat
 from documents.parsers.archive import Archive
 from documents.parsers.base import MEGABYTE, Limits
-from jobs.heartbeat import Heartbeat, HeldLease
-from jobs.lease import RELEASED, Lease, announce_unclaimed_jobs, claim_job, reap_lost_jobs
+from jobs.lease import (
+    RELEASED,
+    Heartbeat,
+    HeldLease,
+    Lease,
+    announce_unclaimed_jobs,
+    claim_job,
+    reap_lost_jobs,
+)
 from jobs.queue import new_task_id, send_task
 from nura.accounts import exports
 from nura.accounts.models import DataImport

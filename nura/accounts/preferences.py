@@ -1,16 +1,25 @@
-"""How one person wants the pages: kept with the account, and in cookies that speak before it does.
+"""How one person wants the pages, and the one page of settings that asks.
 
+What is wanted is kept with the account, and in cookies that speak before it does.
 The server draws a page in the right language and colours from cookies alone, signed in or not. So
 what is chosen is kept in both places, and a sign-in brings the cookies to what the account says.
+
+A view of a section of the settings renders a template that extends `settings/base.html` by
+`render_section`. What has to be proved before something dangerous, and what is announced after it,
+is the view's own.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from nura.accounts.models import Preferences
 from nura.accounts.roles import may_enter
@@ -74,3 +83,40 @@ def describe_preferences(request: HttpRequest) -> dict[str, Any]:
         "mail_works": settings.MAIL_WORKS,
         "may_enter_administration": lambda: may_enter(find_user()),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSection:
+    """A part of the settings with an address of its own; `icon` is one of `icons.svg`."""
+
+    route: str
+    title: str | Promise
+    icon: str
+
+
+SECTIONS = (
+    SettingsSection("accounts:profile", _("Profile"), "user"),
+    SettingsSection("accounts:appearance", _("Appearance and language"), "sun"),
+    SettingsSection("accounts:memory", _("Memory"), "sparkles"),
+    SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
+    SettingsSection("accounts:keys", _("API keys"), "key-round"),
+    SettingsSection("accounts:devices", _("Devices"), "monitor"),
+    SettingsSection("accounts:usage", _("Usage"), "layout-grid"),
+    SettingsSection("accounts:data", _("Your data"), "download"),
+    SettingsSection("accounts:delete", _("Delete account"), "trash-2"),
+)
+"""In the order of the page. One is added by its line here, its route and its template."""
+
+
+def render_section(
+    request: HttpRequest,
+    route: str,
+    template: str,
+    context: dict[str, Any] | None = None,
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    """The page with the section of that route open."""
+    shown = next(section for section in SECTIONS if section.route == route)
+    told = {"sections": SECTIONS, "section": shown, "area": "settings", **(context or {})}
+    return render(request, template, told, status=status)

@@ -27,7 +27,7 @@ from chats.services.chats import count_questions_today, count_tokens_this_month
 from documents import quotas
 from documents.models import Document, DocumentVersion, QuotaMeasure
 from documents.quotas import KEPT_STATES, QuotaLimit
-from nura.accounts.sections import render_section
+from nura.accounts.preferences import render_section
 
 KEPT = (QuotaMeasure.DOCUMENTS, QuotaMeasure.BYTES, QuotaMeasure.PAGES)
 ASKED = (QuotaMeasure.QUESTIONS, QuotaMeasure.TOKENS)

@@ -68,8 +68,8 @@ from documents.secrets import SecretUnreadable, open_secret
 from nura.accounts import services
 from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
 from nura.accounts.models import Invitation, SignOnServer
+from nura.accounts.preferences import render_section
 from nura.accounts.roles import follow_directory, follow_role
-from nura.accounts.sections import render_section
 from nura.accounts.signup import SESSION_KEY, find_invitation, take_invitation
 from rag.errors import NuraError
 

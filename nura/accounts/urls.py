@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from nura.accounts import profile, quotas, sign_on, signup, two_step, views
+from nura.accounts import profile, quotas, sign_on, signup, views
 from nura.accounts.api import (
     KeysView,
     KeyView,
@@ -29,7 +29,7 @@ urlpatterns = [
     path("settings/sign-on", sign_on.SignOnSection.as_view(), name="sign-on"),
     path("settings/sign-on/<slug:slug>", sign_on.connect_server, name="connect-server"),
     path("settings/appearance", profile.appearance, name="appearance"),
-    path("settings/two-step", two_step.two_step, name="two-step"),
+    path("settings/two-step", profile.two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("settings/memory", views.memory, name="memory"),

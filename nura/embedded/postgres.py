@@ -16,9 +16,9 @@ from pathlib import Path
 
 import psycopg
 
-from nura.embedded import programs, spawn
+from nura.embedded import spawn
 from nura.embedded.locations import ROLE, find_socket_dir, read_password
-from nura.embedded.programs import (
+from nura.embedded.spawn import (
     Account,
     find_service_account,
     give_folder,
@@ -133,7 +133,7 @@ def prepare_launch(
     as tests do.
     """
     account = find_service_account(data_dir)
-    programs_dir = programs.find_postgres(account)
+    programs_dir = spawn.find_postgres(account)
     folder = data_dir / "postgres"
     open_data_folder(data_dir, account)
     if not folder.exists():

@@ -16,9 +16,9 @@ from redis import Redis
 from redis.exceptions import BusyLoadingError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from nura.embedded import programs, spawn
+from nura.embedded import spawn
 from nura.embedded.locations import ROLE, build_redis_url, find_socket_dir, read_password
-from nura.embedded.programs import (
+from nura.embedded.spawn import (
     find_service_account,
     give_folder,
     open_data_folder,
@@ -63,7 +63,7 @@ def prepare_launch(data_dir: Path, durable: bool = True) -> spawn.Launch:
     }
     options = [part for name, value in settings.items() for part in (f"--{name}", value)]
     options += ["--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60"]
-    command = [str(programs.find_redis(account)), *options]
+    command = [str(spawn.find_redis(account)), *options]
     launch = spawn.Launch("redis", command, folder, account, death_signal=signal.SIGTERM)
     spawn.clear_leftovers(launch, "redis-server")
     (sockets / SOCKET).unlink(missing_ok=True)

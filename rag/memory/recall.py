@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from rag import prompts, tokenize
+from rag import indexing, prompts, tokenize
 from rag.adapters.light import BadReply, Light, parse_json
 from rag.config import ContextRules
 from rag.context.tokens import get_counter
@@ -21,7 +21,6 @@ from rag.errors import EmbedderFailed, LLMError
 from rag.lexicon import load_patterns
 from rag.memory.summary import to_one_line
 from rag.ports import Embedder, HistoryStore, PassageStore, ToolCaller
-from rag.retrieve import bm25
 from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.retrieve.search import Searcher
 from rag.tokenize.text import choose_reply_language, estimate_dense_weight, neutralise_text
@@ -233,8 +232,8 @@ def search_turns(
     lexical = [
         sum(
             weight
-            * bm25.compute_idf(frequencies[term], total)
-            * bm25.compute_term_weight(own[term], length, average)
+            * indexing.compute_idf(frequencies[term], total)
+            * indexing.compute_term_weight(own[term], length, average)
             for term, weight in wanted.items()
             if term in own
         )
@@ -242,7 +241,7 @@ def search_turns(
     ]
     cosines = [_cosine(vector, line.vector) for line in lines]
     weights = {
-        term: weight * bm25.compute_coverage_weight(frequencies[term], total)
+        term: weight * indexing.compute_coverage_weight(frequencies[term], total)
         for term, weight in wanted.items()
         if weight >= 1
     }

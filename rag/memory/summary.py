@@ -22,7 +22,7 @@ from rag.errors import EmbedderFailed, LLMError
 from rag.generate.markdown import to_plain_text
 from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.ports import Embedder
-from rag.replies import get_reply
+from rag.prompts import get_reply
 from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize.text import (
     choose_reply_language,

@@ -21,10 +21,9 @@ import structlog
 from rag import tokenize
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, EngineUnavailable
-from rag.pages import Kind
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.tokenize.text import estimate_dense_weight, to_prompt_text
-from rag.types import Hit, Plan, ScopeReason, StrategyName
+from rag.types import Hit, Kind, Plan, ScopeReason, StrategyName
 
 logger = structlog.get_logger()
 

@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from rag.lexicon import load_words
-from rag.pages import Kind
 from rag.tokenize.korean import fits_particle
+from rag.types import Kind
 
 MAX_WORD_CHARACTERS = 256
 """Characters without a space in between: what is longer costs the analyser too much."""

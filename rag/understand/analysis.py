@@ -20,7 +20,6 @@ from rag.errors import LLMError
 from rag.lexicon import load_phrases
 from rag.ports import Embedder, HistoryStore, PassageStore
 from rag.retrieve.candidates import MIN_KNOWN_SHARE
-from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import Intent, QuestionType, Scope, ScopeReason, Topic
@@ -474,7 +473,7 @@ def _find_places(words: Sequence[str], said: WordReadings) -> set[int]:
 def _load_entries() -> Mapping[str, Sequence[Entry]]:
     """All entries by their first word. Korean ones are written in stems: "돈 돌려받"."""
     found: dict[str, list[Entry]] = defaultdict(list)
-    for language, to_stem in (("ko", str), ("en", surface.stem_word)):
+    for language, to_stem in (("ko", str), ("en", tokenize.stem_word)):
         for line in load_phrases(f"everyday.{language}"):
             if not line.startswith("#"):
                 words, terms = (tuple(map(to_stem, side.split())) for side in line.split(": "))
@@ -486,10 +485,10 @@ def _load_entries() -> Mapping[str, Sequence[Entry]]:
 def _read_said(text: str) -> WordReadings:
     """The words of a text as entries are compared: stems of verbs and of Latin words, nouns."""
     clean = tokenize.normalise(text)
-    if surface.HANGUL.search(clean):
+    if tokenize.HANGUL.search(clean):
         return _read_telling(clean, tokenize.analyse_morphemes(clean) or ())
     words = (part.strip(".,?!'\"") for part in clean.lower().split())
-    return [frozenset((surface.stem_word(word),)) for word in words if word]
+    return [frozenset((tokenize.stem_word(word),)) for word in words if word]
 
 
 def _read_telling(text: str, found: Sequence[Morpheme]) -> WordReadings:

@@ -16,7 +16,6 @@ from rag import tokenize
 from rag.config import MemoryRules
 from rag.conversation import Conversation, PastTurn
 from rag.lexicon import load_patterns, load_phrases, load_rules, load_words
-from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType
 from rag.understand import filters, kinds
@@ -41,9 +40,9 @@ _WEIGHTS: Mapping[str, Mapping[str, float]] = load_rules("followup")["weights"]
 _NAMING = frozenset(("NNG", "NNP", "XR"))
 _SHOWN = _NAMING | {"NR", "SL", "SH"}
 _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
-_RELATIONAL = load_words("relational.ko") | surface.read_stems("relational.en")
+_RELATIONAL = load_words("relational.ko") | tokenize.read_stems("relational.en")
 """Nouns that name an aspect and need its subject: "기한", "penalty"."""
-_PLAIN = surface.read_stems("plain.en")
+_PLAIN = tokenize.read_stems("plain.en")
 
 
 def list_titles(conversation: Conversation) -> tuple[str, ...]:
@@ -63,7 +62,7 @@ def find_nouns(text: str) -> frozenset[str]:
         if item.tag in _NAMING and not item.form.isascii()
     }
     for word in clean.split():
-        found.update(term for term in surface.read_surface(word).others if not term[0].isdigit())
+        found.update(term for term in tokenize.read_surface(word).others if not term[0].isdigit())
     return frozenset(found - tokenize.ASKING)
 
 
@@ -159,7 +158,7 @@ def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
 def _count_words(text: str, found: Sequence[Morpheme], nouns: Collection[str]) -> int:
     """How many words between white space hold one of these nouns, a compound being one."""
     starts = [item.start for item in found if item.form.lower() in nouns]
-    latin = sum(not surface.HANGUL.search(noun) for noun in nouns)
+    latin = sum(not tokenize.HANGUL.search(noun) for noun in nouns)
     spaces = [space.start() for space in _SPACE.finditer(text)]
     return len({bisect(spaces, start) for start in starts}) + latin
 
@@ -179,7 +178,7 @@ def _longest_run(found: Sequence[Morpheme]) -> int:
 def _english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     terms = find_nouns(said.text) - _PLAIN
     own = terms - _RELATIONAL
-    names = {surface.stem_word(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
+    names = {tokenize.stem_word(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
     return {
         "length": math.log1p(len(said.text)),
         "nouns": math.log1p(len(terms)),
@@ -288,7 +287,7 @@ def complete_text(text: str, carried: Sequence[Word]) -> str:
     asked = _IS["beginning"].sub("", text).strip()
     asked = _IS["pointing_word"].sub("", asked) or asked
     before = " ".join(word.shown for word in carried)
-    korean = surface.HANGUL.search(asked or before)
+    korean = tokenize.HANGUL.search(asked or before)
     return f"{before} {asked}" if korean else f"{before}: {asked}"
 
 
@@ -325,7 +324,7 @@ def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> 
     """The word between white space without its particle; empty where it names nothing."""
     edges = r"^[^\w]+|[^\w+#%]+$"
     whole = match[0]
-    if found is None or not surface.HANGUL.search(whole):
+    if found is None or not tokenize.HANGUL.search(whole):
         return re.sub(edges, "", strip_particle(whole) if found is None else whole)
     inside = [item for item in found if match.start() <= item.start and item.end <= match.end()]
     nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING for item in inside)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from rag import tokenize
 from rag.config import MemoryRules
 from rag.lexicon import load_patterns, load_phrases, load_words
-from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import Intent, QuestionType, Scope, ScopeReason
 
@@ -38,7 +37,7 @@ class Spoken:
     @property
     def korean(self) -> bool:
         """Whether it contains Korean."""
-        return bool(surface.HANGUL.search(self.text))
+        return bool(tokenize.HANGUL.search(self.text))
 
     def find_places(self, word: str) -> Iterable[tuple[int, int]]:
         """Where the word or phrase stands by itself, or as a whole part of a compound."""
@@ -51,7 +50,7 @@ class Spoken:
         return any(True for word in words for _ in self.find_places(word))
 
     def _stands(self, start: int, end: int) -> bool:
-        if not surface.HANGUL.search(self.text[start:end]):
+        if not tokenize.HANGUL.search(self.text[start:end]):
             return True
         if self.morphemes is None:
             word = re.match(r"\w+", self.text[start:])
@@ -73,7 +72,7 @@ def read_message(text: str) -> Spoken:
 def _shape(word: str) -> re.Pattern[str]:
     """The word in small letters; spaces in Korean phrases are optional."""
     clean = tokenize.normalise(word).lower()
-    if surface.HANGUL.search(clean):
+    if tokenize.HANGUL.search(clean):
         return re.compile(r"\s?".join(re.escape(part) for part in clean.split()))
     return re.compile(rf"(?<![^\W가-힣]){re.escape(clean)}(?![^\W가-힣])")
 
@@ -132,7 +131,7 @@ def is_lookup(text: str) -> bool:
     A question word, a request, a formal question, or a bare subject. Without Korean the form tells
     too little, and every message may be a look-up.
     """
-    if not surface.HANGUL.search(text):
+    if not tokenize.HANGUL.search(text):
         return True
     if any(_IS[name].search(text) for name in ("question", "request", "formal")):
         return True
@@ -219,8 +218,8 @@ _KINDS = load_words("document_kinds.ko")
 _POINTED = re.compile(
     rf"{_IS['pointed'].pattern}(?:{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
 )
-_PLACE = load_words("place") | surface.read_stems("place")
-_NAMING_NOTHING = load_words("whole_document.ko") | surface.read_stems("whole_document.en")
+_PLACE = load_words("place") | tokenize.read_stems("place")
+_NAMING_NOTHING = load_words("whole_document.ko") | tokenize.read_stems("whole_document.en")
 
 
 def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from rag import tokenize
 from rag.lexicon import load_patterns, load_rules
+from rag.tokenize import HANGUL, to_singular
 from rag.tokenize.korean import Morpheme
-from rag.tokenize.surface import HANGUL, to_singular
 
 MAX_CHARACTERS = 400
 """Of questions that are compared by their words; longer ones have to be written alike."""

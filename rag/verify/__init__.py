@@ -16,19 +16,17 @@ from rag.tokenize.text import choose_reply_language, to_letters
 from rag.types import AnswerLabel, Checked, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
 from rag.verify.claims import (
-    Details,
-    SentenceFacts,
-    analyse_morphemes,
-    read_details,
-    read_sentence,
-)
-from rag.verify.figures import (
     Date,
+    Details,
     Figure,
     Known,
+    SentenceFacts,
+    analyse_morphemes,
     find_bounds,
     is_bound_opposed,
     is_date_told,
+    read_details,
+    read_sentence,
     to_known,
 )
 from rag.verify.sentences import Form, Sentence, to_span

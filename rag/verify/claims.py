@@ -1,20 +1,223 @@
-"""What a sentence says: its words, figures, dates and names, and what it affirms and denies."""
+"""What a sentence says: its words, figures, dates and names, and what it affirms and denies.
+
+Dates, and figures with their units, are read however they are written: 1억 2천만 원 is
+120,000,000원, 2024.3.5. is March 5, 2024.
+"""
 
 import functools
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.lexicon import load_phrases, load_words
-from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, analyse_texts, strip_particle
 from rag.tokenize.text import to_letters
-from rag.verify.figures import Date, Figure, read_dates, read_figures
 from rag.verify.sentences import MARKER
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAME = (
+    r"(?P<name>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
+    r"Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+)
+_YEAR, _MONTH = r"(?P<year>[12]\d{3})", r"(?P<month>1[0-2]|0?[1-9])"
+_DAY, _TH = r"(?P<day>3[01]|[12]\d|0?[1-9])", r"(?:st|nd|rd|th)?"
+_POINT = r"(?:\s?\.\s?|[-/])"
+_DATES = tuple(
+    re.compile(rf"(?<![\w.]){form}")
+    for form in (
+        rf"{_YEAR}\s?년(?!\s?간)(?:\s?{_MONTH}\s?월(?:\s?{_DAY}\s?일)?)?",
+        rf"(?:{_YEAR}|['’‘](?P<short>\d\d)){_POINT}{_MONTH}{_POINT}{_DAY}(?!\d)\.?",
+        rf"{_NAME} {_DAY}{_TH}\b(?:,? {_YEAR}\b)?",
+        rf"{_DAY}{_TH} (?:of )?{_NAME}(?:,? {_YEAR}\b)?",
+        rf"{_NAME},? {_YEAR}\b",
+        rf"{_MONTH}\s?월\s?{_DAY}\s?일",
+    )
+)
+_PIVOT = 70
+"""'69 is 2069, '70 is 1970."""
+
+
+class Date(NamedTuple):
+    """Year, month and day; 0 where it is not told."""
+
+    year: int
+    month: int
+    day: int
+
+
+def read_dates(text: str) -> tuple[list[Date], str]:
+    """The dates of a text, and the text with blanks in their places."""
+    found: list[Date] = []
+
+    def take(match: re.Match[str]) -> str:
+        found.append(_to_date(match.groupdict()))
+        return " " * len(match[0])
+
+    for form in _DATES:
+        text = form.sub(take, text)
+    return found, text
+
+
+def _to_date(parts: dict[str, str | None]) -> Date:
+    year = int(parts.get("year") or 0)
+    if short := parts.get("short"):
+        year = int(short) + (1900 if int(short) >= _PIVOT else 2000)
+    name = parts.get("name")
+    month = _MONTHS.index(name[:3].lower()) + 1 if name else int(parts.get("month") or 0)
+    return Date(year, month, int(parts.get("day") or 0))
+
+
+def is_date_told(date: Date, told: Collection[Date], numbers: Collection[float]) -> bool:
+    """Whether a date agrees with this one, and every part of it is a number told somewhere."""
+    return all(part in numbers for part in date if part) and any(
+        all(mine == its for mine, its in zip(date, other, strict=True) if mine and its)
+        for other in told
+        if other.month or not date.month
+    )
+
+
+def _read_numbers(name: str) -> dict[str, float]:
+    """The words of a list with the number at the head of their line."""
+    return {
+        word: float(number)
+        for number, *found in map(str.split, load_phrases(name))
+        for word in found
+    }
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """Any of the names, the longest first; a Latin one ends with its word."""
+    return "|".join(
+        re.escape(name) + (r"\b" if name.isascii() and name[-1].isalnum() else "")
+        for name in sorted(names, key=len, reverse=True)
+    )
+
+
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{1,9})?"
+_SCALE = (
+    r"(?:[ ]?여?(?:[십백천]?[만억]|[십백천](?=[\s\d원명개달만억여]|$)"
+    r"|조(?=\s?(?:원|달러|[\d,.]+[백천]?[만억])))"
+    r"|[ -](?:hundred|thousand|million|billion|trillion)\b)"
+)
+_COUNTERS = "가지|번|명|개|차례|달|시간|살|곳|대|사람|배|단계|종류"
+_NUMBER_WORDS = _read_numbers("number_words")
+_SCALES = _read_numbers("scales")
+_FIGURE = re.compile(
+    rf"(?<![\d.,A-Za-z]){_NUMBER}(?:{_SCALE}(?:[ ]?{_NUMBER}{_SCALE}?)*)?"
+    rf"|(?<![가-힣])(?!한\s?[^\s명달시])(?:{_any_of(_NUMBER_WORDS)})(?=\s?(?:{_COUNTERS}))"
+    rf"|\b(?:{_any_of(filter(str.isascii, _NUMBER_WORDS))}){_SCALE}?",
+    re.IGNORECASE,
+)
+_PART = re.compile(
+    rf"({_NUMBER}|{_any_of(_NUMBER_WORDS)})"
+    rf"(?:[ -]?여?([십백천만억조]+|{_any_of(filter(str.isascii, _SCALES))}))?",
+    re.IGNORECASE,
+)
+_AROUND = 18
+_DOTTED = {ord("İ"): "I", ord("ı"): "i"}
+"""Patterns that know no case take them for "i", which finds "mınutes"; tables do not."""
+
+
+class Figure(NamedTuple):
+    """A number in the base of its dimension; "" where no known unit follows.
+
+    `raw` is the number as told, `bound` the kind of limit ("ge", "lt", ...).
+    """
+
+    value: float
+    dimension: str
+    raw: float
+    bound: str = ""
+
+
+Known = Mapping[tuple[str | None, float], AbstractSet[str]]
+"""The bounds of figures by their dimension and value, by "" and their number, and by None and their
+number where they have no dimension."""
+
+
+def read_figures(text: str) -> list[Figure]:
+    """The figures of a text in order; dates should be blanked before."""
+    text = text.translate(_DOTTED)
+    return [_to_figure(text, match) for match in _FIGURE.finditer(text)]
+
+
+def to_known(figures: Iterable[Figure]) -> Known:
+    """Figures to look others up in."""
+    known: dict[tuple[str | None, float], set[str]] = defaultdict(set)
+    for one in figures:
+        for key in (("", one.raw), (one.dimension or None, one.value)):
+            known[key].add(one.bound)
+    return known
+
+
+def find_bounds(figure: Figure, known: Known) -> set[str]:
+    """The bounds of the figures that are the same as this one; empty where there is none."""
+    keys = [(figure.dimension, figure.value), (None, figure.raw)]
+    return {
+        bound for key in (keys if figure.dimension else keys[:1]) for bound in known.get(key, ())
+    }
+
+
+def is_bound_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
+    """Whether all these bounds are the other way: 30일 이상 is not 30일 이하."""
+    return bool(bounds) and bounds <= _OPPOSED.get(figure.bound, frozenset())
+
+
+def _to_figure(text: str, match: re.Match[str]) -> Figure:
+    raw = round(_add_up(_PART.findall(match[0])), 9)
+    before = text[max(0, match.start() - _AROUND) : match.start()]
+    unit = _UNIT.match(text, match.end())
+    end = unit.end() if unit else match.end()
+    dimension, factor = _UNITS[unit[1].lower()] if unit else (_SIGNS.get(before[-1:], ""), 1.0)
+    limit = _BOUND_BEHIND.match(text, end) or _BOUND_BEFORE.search(before)
+    bound = _BOUNDS[limit[1].lower()] if limit else ""
+    return Figure(round(raw * factor, 9), dimension, raw, bound)
+
+
+def _add_up(parts: Iterable[tuple[str, str]]) -> float:
+    """The number that numbers with their scales tell: 3천 5백만 is 3,500 times 10,000.
+
+    십, 백 and 천 count within the 만, 억 or 조 that follows.
+    """
+    total = section = 0.0
+    for number, scale in parts:
+        value = float(_NUMBER_WORDS.get(number.lower()) or number.replace(",", ""))
+        if scale.isascii():
+            section += value * _SCALES.get(scale.lower(), 1.0)
+            continue
+        section += value * math.prod(_SCALES[sign] for sign in scale if sign in "십백천")
+        large = [_SCALES[sign] for sign in scale if sign in "만억조"]
+        if large:
+            total, section = total + section * math.prod(large), 0.0
+    return total + section
+
+
+_SIGNS = {"$": "달러", "₩": "원", "€": "유로"}
+_UNITS = {
+    name: (dimension, float(factor))
+    for dimension, factor, *names in map(str.split, load_phrases("units"))
+    for name in names
+}
+"""Each way to write a unit with its dimension and its size in it."""
+_BOUNDS, _OPPOSED = {}, {}
+for _kind, _opposed, _names in (line.split(" | ") for line in load_phrases("bounds")):
+    _BOUNDS.update(dict.fromkeys(_names.split(","), _kind))
+    _OPPOSED[_kind] = frozenset(_opposed.split())
+_UNIT = re.compile(rf"(?:여|가량|정도)?[ -]?({_any_of(_UNITS)})(?!의\s?\d)", re.IGNORECASE)
+_BOUND_BEHIND = re.compile(
+    rf"\s?(?:[을를]\s)?({_any_of(n for n in _BOUNDS if not n.isascii())})", re.IGNORECASE
+)
+_BOUND_BEFORE = re.compile(
+    rf"\b({_any_of(_BOUNDS)})\s?(?:of )?(?:\w{{1,6}} )?[$₩€]?$", re.IGNORECASE
+)
+
 
 MAX_SENTENCE_CHARACTERS = 1000
 """Characters of a sentence that are looked at."""
@@ -77,7 +280,7 @@ class SentenceFacts:
     @property
     def language(self) -> str:
         """Korean ("ko") where it holds Hangul, else "en"."""
-        return "ko" if surface.HANGUL.search(self.text) else "en"
+        return "ko" if tokenize.HANGUL.search(self.text) else "en"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +316,18 @@ def read_terms(text: str, found: Sequence[Morpheme] | None = None) -> frozenset[
     terms: set[str] = set()
     for word in text.split():
         terms.update(
-            term for term in surface.read_surface(word).others if not _NO_LATIN.search(term)
+            term for term in tokenize.read_surface(word).others if not _NO_LATIN.search(term)
         )
     for word in _hangul_words(text, found):
-        terms.update(surface.split_pairs(word))
+        terms.update(tokenize.split_pairs(word))
     return frozenset(terms)
 
 
 def _hangul_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     if found is None:
-        return surface.HANGUL.findall("".join(text.split()))
+        return tokenize.HANGUL.findall("".join(text.split()))
     nouns = (item.form for item in found if item.tag in _NOUNS)
-    return [noun for noun in nouns if surface.HANGUL.fullmatch(noun) and len(noun) > 1]
+    return [noun for noun in nouns if tokenize.HANGUL.fullmatch(noun) and len(noun) > 1]
 
 
 def read_details(text: str, found: Sequence[Morpheme] | None) -> Details:
@@ -138,12 +341,12 @@ def read_details(text: str, found: Sequence[Morpheme] | None) -> Details:
 def analyse_morphemes(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | None]:
     """The morphemes of every Korean text's beginning; None where the analyser is not there."""
     texts = [text[:MAX_SENTENCE_CHARACTERS] for text in texts]
-    korean = [text for text in texts if surface.HANGUL.search(text)]
+    korean = [text for text in texts if tokenize.HANGUL.search(text)]
     try:
         found = iter(list(analyse_texts(korean)) if korean else ())
     except EngineUnavailable:
         return [None] * len(texts)
-    return [next(found) if surface.HANGUL.search(text) else () for text in texts]
+    return [next(found) if tokenize.HANGUL.search(text) else () for text in texts]
 
 
 def to_plain(text: str) -> str:
@@ -160,7 +363,7 @@ def read_weekdays(text: str) -> frozenset[int]:
 
 def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:
     """The names of a sentence, each once, as they stand there."""
-    if surface.HANGUL.search(text):
+    if tokenize.HANGUL.search(text):
         names = [item.form for item in found if item.tag == "NNP"]
         names += _ORGANISATION.findall(text)
         names += (word for word in _LATIN_WORD.findall(text) if word.lower() not in _STOP)
@@ -187,7 +390,7 @@ def _capitalised(text: str) -> Iterator[str]:
 
 def read_signs(text: str, found: Sequence[Morpheme]) -> Signs:
     """What a sentence affirms and denies."""
-    korean = bool(surface.HANGUL.search(text))
+    korean = bool(tokenize.HANGUL.search(text))
     signs = list(_korean_signs(found) if korean else _english_signs(text))
     pairs = _opposites("ko" if korean else "en")
     signs += [(pair[0], sign is pair[1]) for word, sign in signs if (pair := pairs.get(word))]
@@ -235,7 +438,7 @@ def _english_signs(text: str) -> list[tuple[str, bool]]:
     reach = 0
     for match in _ENGLISH_TOKEN.finditer(text):
         word = match[0].lower().replace("’", "").replace("'", "")
-        stem = surface.stem_word(word)
+        stem = tokenize.stem_word(word)
         if not word.isalpha():
             reach = 0
         elif word in _NEGATORS:
@@ -255,7 +458,7 @@ def _opposites(language: str) -> Mapping[str, tuple[str, bool]]:
     for line in load_phrases(f"opposites.{language}"):
         left, _, right = line.partition(" | ")
         for side, names in ((True, left), (False, right)):
-            found.update((surface.stem_word(word), (line, side)) for word in names.split())
+            found.update((tokenize.stem_word(word), (line, side)) for word in names.split())
     return found
 
 
@@ -263,11 +466,11 @@ def read_words(text: str, found: Sequence[Morpheme]) -> list[ClaimWord]:
     """The words of a sentence in their order, without particles."""
     acting = {item.start for item in found if item.tag in _ACTS}
     nouns = {item.start for item in found if item.tag in _NAMING}
-    hangul = bool(surface.HANGUL.search(text))
+    hangul = bool(tokenize.HANGUL.search(text))
     read: list[ClaimWord] = []
     for match in re.finditer(r"\S+", text):
         bare = _EDGES.sub("", match[0])
-        key = to_letters(strip_particle(bare) if surface.HANGUL.search(bare) else bare)
+        key = to_letters(strip_particle(bare) if tokenize.HANGUL.search(bare) else bare)
         if not key or len(read) == MAX_WORDS:
             continue
         place = range(match.start(), match.end())
@@ -304,5 +507,5 @@ def _has(text: str, key: str) -> bool:
     """Whether a word, or half of it, is part of a text: names are written apart and shortened."""
     if key.isascii():
         return key in text
-    pairs = list(surface.split_pairs(key))
+    pairs = list(tokenize.split_pairs(key))
     return 2 * sum(pair in text for pair in pairs) >= len(pairs)

@@ -9,10 +9,9 @@ from enum import Enum
 from itertools import accumulate
 
 from rag.lexicon import load_patterns, load_phrases
-from rag.pages import Box
-from rag.replies import get_reply
+from rag.prompts import get_reply
 from rag.tokenize.text import ABBREVIATIONS, find_code
-from rag.types import Citation, Evidence, Passage, Span
+from rag.types import Box, Citation, Evidence, Passage, Span
 
 MARKER = re.compile(r"\[(\d{1,4})\]")
 _HEADING = re.compile(

@@ -20,8 +20,7 @@ from jobs import connections
 from jobs.connections import in_database
 from jobs.lease import claim_job
 from rag.errors import LLMInterrupted, LLMUnauthorized
-from rag.pages import Box
-from rag.types import AnswerLabel, AnswerMode, Span, Speaker
+from rag.types import AnswerLabel, AnswerMode, Box, Span, Speaker
 from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, StepBegan, finished, source
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from django.utils.translation import override
 
-from chats.services.chat_page import MAX_EXAMPLES, suggest_questions
+from chats.views import MAX_EXAMPLES, suggest_questions
 from documents.models import Chunk, Document
 from rag.config import Endpoint
 from tests.chats.conftest import make_document

@@ -7,8 +7,7 @@ from chats.services.turns import open_turn
 from documents import index, metadata, spaces
 from rag import tokenize
 from rag.events import Finished
-from rag.pages import Page
-from rag.types import AnswerMode, IndexedChunk, QuestionType, TextChunk
+from rag.types import AnswerMode, IndexedChunk, Page, QuestionType, TextChunk
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, source
 from tests.chats.test_answering import play, run_to_its_end

@@ -10,8 +10,7 @@ from documents import spaces
 from documents.search.excerpts import cut_excerpt
 from rag import tokenize
 from rag.generate.markdown import to_plain_text
-from rag.pages import Page
-from rag.types import IndexedChunk, TextChunk
+from rag.types import IndexedChunk, Page, TextChunk
 from tests.chats.conftest import client as api_of
 from tests.chats.conftest import make_document
 from tests.documents.conftest import store_rows

@@ -20,7 +20,7 @@ from chats.runs import answering, log
 from chats.services import answer_cache
 from chats.services.chats import create_chat
 from chats.services.export import export_markdown
-from chats.services.find import find_everything
+from chats.services.search import find_everything
 from chats.services.turns import open_turn
 from chats.socket import LOOKS_APART_SECONDS
 from documents import libraries

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from chats.models import Chat, Message
-from chats.services.chat_page import PAGE_SIZE, choose_heading
+from chats.views import PAGE_SIZE, choose_heading
 from tests.chats.conftest import make_document
 from tests.chats.test_examples import with_headings
 from tests.chats.turns import say

@@ -4,8 +4,7 @@ import pytest
 
 from documents import spaces
 from rag import tokenize
-from rag.pages import Kind, Page
-from rag.types import IndexedChunk, TextChunk
+from rag.types import IndexedChunk, Kind, Page, TextChunk
 from tests.chats.conftest import make_document
 from tests.documents.conftest import store_rows
 

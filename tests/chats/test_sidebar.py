@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from chats.models import Category, Chat
-from chats.services.chat_page import PAGE_SIZE
+from chats.views import PAGE_SIZE
 from tests.chats.conftest import client as api_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

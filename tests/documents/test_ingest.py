@@ -20,10 +20,9 @@ from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
 from documents.parsers.base import Corrupt, ParserCrashed
 from documents.search.store import ScopedStore
 from jobs import connections
-from jobs.heartbeat import Heartbeat
-from jobs.lease import LeaseLostError, renew_lease
+from jobs.lease import Heartbeat, LeaseLostError, renew_lease
 from rag.errors import EmbedderFailed
-from rag.pages import Page
+from rag.types import Page
 from tests.documents.conftest import TEXT, stored_files, upload
 from tests.support import wait_until
 
@@ -410,7 +409,7 @@ WORKER = textwrap.dedent(
     django.setup()
     from documents import ingest
     from documents.models import Document
-    from jobs.heartbeat import Heartbeat
+    from jobs.lease import Heartbeat
     Document.LEASE = timedelta(seconds=1.5)
     ingest.HEARTBEAT = Heartbeat(Document, seconds=0.3)
     def hang(*args, **options):

@@ -3,7 +3,7 @@
 import pytest
 
 from documents.gallery import DescribedPicture, insert_pictures
-from rag.pages import Box, Heading, Kind, Line, Page, Region
+from rag.types import Box, Heading, Kind, Line, Page, Region
 
 TEXT = "제목\n\n첫 문단\n\n| 표 |\n\n끝 문단"
 TABLE = Region(TEXT.index("|"), TEXT.index("|") + len("| 표 |"), Kind.TABLE, TEXT.index("|") + 2)

@@ -13,8 +13,7 @@ from documents import errors, spaces
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
 from documents.views import draw_bars, list_facts, to_ranges_text
 from rag import tokenize
-from rag.pages import Page
-from rag.types import IndexedChunk, TextChunk
+from rag.types import IndexedChunk, Page, TextChunk
 from tests.documents.conftest import store_rows
 
 HTMX = {"HX-Request": "true"}

@@ -12,7 +12,7 @@ from documents.models import Document
 from documents.parsers.base import Corrupt
 from documents.search.store import ScopedStore
 from jobs.lease import LeaseLostError, renew_lease
-from rag.pages import Page
+from rag.types import Page
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import reads, run  # noqa: F401
 

@@ -6,7 +6,7 @@ from django.db import connection
 
 from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindex import change, comparison, renewal
+from documents.reindex import change, renewal
 from documents.search.store import ScopedStore
 from rag.factory import get_engine
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
@@ -149,7 +149,7 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
     reindex(**options, force=True)
     assert spaces.get_active_space().model == "noise-16"
     asked = (
-        len(comparison.make_questions_from_headings()) + 2
+        len(change.make_questions_from_headings()) + 2
     )  # one each for the width, and whether it answers
     assert embedding_server.count("noise-16")[0] - embedded <= asked
 

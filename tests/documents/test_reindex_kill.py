@@ -29,7 +29,7 @@ PROCESS = textwrap.dedent(
     from django.core.management import call_command
     from documents.models import Reindexing
     from documents.reindex import change, renewal
-    from jobs.heartbeat import Heartbeat
+    from jobs.lease import Heartbeat
     from rag.config import Endpoint
     url = sys.argv[2]
     settings.RAG = replace(settings.RAG, embedding_endpoint=Endpoint(url, "words-16"))

@@ -8,8 +8,7 @@ from documents import index, spaces
 from documents.errors import StorageFull
 from documents.index import ChunkSpool, Spool
 from documents.models import Chunk, DocumentPage
-from rag.pages import Box, Kind, Page
-from rag.types import IndexedChunk
+from rag.types import Box, IndexedChunk, Kind, Page
 from rag.types import TextChunk as CutChunk
 from tests.documents.conftest import TinyEmbedder, make_row, store_rows
 from tests.documents.test_ingest import run, upload

@@ -14,9 +14,8 @@ from documents.search import store as searching
 from documents.search.store import ScopedStore
 from nura.embedded import locations
 from rag.errors import RetrievalFailed
-from rag.pages import Box, Kind, Page
-from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_idf, compute_term_weight
-from rag.types import IndexedChunk
+from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf, compute_term_weight
+from rag.types import Box, IndexedChunk, Kind, Page
 from rag.types import TextChunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row, store_rows
 

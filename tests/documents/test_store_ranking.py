@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from documents.search import bm25
-from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_idf
+from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf
 from tests.documents.test_store import index, store
 
 pytestmark = pytest.mark.django_db

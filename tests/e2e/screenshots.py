@@ -21,7 +21,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from nura.accounts.sections import SECTIONS
+from nura.accounts.preferences import SECTIONS
 from nura.samples import FOLDER, SAMPLES
 from tests.e2e.chat import answer, ask
 from tests.e2e.chromium import Chromium, program

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from nura.accounts.sections import SECTIONS
+from nura.accounts.preferences import SECTIONS
 from tests.e2e.people import Person
 from tests.support import ROOT
 

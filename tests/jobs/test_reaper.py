@@ -8,8 +8,7 @@ from django.utils import timezone
 from redis.exceptions import ConnectionError as RedisGone
 
 from jobs import connections, lease
-from jobs.heartbeat import Heartbeat
-from jobs.lease import RELEASED, LeaseLostError, claim_job
+from jobs.lease import RELEASED, Heartbeat, LeaseLostError, claim_job
 from tests.jobs.conftest import Errand
 
 LONG_AGO = timedelta(minutes=1)

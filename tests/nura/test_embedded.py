@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from nura.embedded import locations, postgres, programs, redis, session, spawn
+from nura.embedded import locations, postgres, redis, session, spawn
 
 
 @contextlib.contextmanager
@@ -159,9 +159,9 @@ def test_our_user_in_redis_does_not_rule_the_server(tmp_path):
 
 
 def test_data_of_a_version_whose_role_was_superuser_is_kept_and_becomes_ours(tmp_path, monkeypatch):
-    account = programs.find_service_account(tmp_path)
-    binaries = programs.find_postgres(account)
-    programs.open_data_folder(tmp_path, account)
+    account = spawn.find_service_account(tmp_path)
+    binaries = spawn.find_postgres(account)
+    spawn.open_data_folder(tmp_path, account)
     monkeypatch.setattr(postgres, "SUPERUSER", "nura")
     postgres._make_cluster(binaries, tmp_path / "postgres", account, durable=False)
     launch = spawn.Launch("postgres", (), tmp_path / "postgres", account)
@@ -198,7 +198,7 @@ def test_root_runs_the_services_as_a_user_without_privileges(tmp_path):
         owner = (tmp_path / "postgres").stat().st_uid
         assert owner != 0
         assert tmp_path.parent.stat().st_mode & 0o077 == 0
-        assert programs.find_service_account(tmp_path).uid == owner
+        assert spawn.find_service_account(tmp_path).uid == owner
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
@@ -210,7 +210,7 @@ def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(tmp_path):
             os.chown(path, 54321, 54321)
     with services(tmp_path):
         assert postgres.is_answering(tmp_path)
-        assert programs.find_service_account(tmp_path).uid == 54321
+        assert spawn.find_service_account(tmp_path).uid == 54321
 
 
 def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import numpy as np
 
-from rag.retrieve import bm25
+from rag import indexing
 from rag.types import Excerpt, Hit, IndexedChunk, Named, Passage
 from rag.understand.filters import FIELDS, list_names
 
@@ -73,12 +73,12 @@ class MemoryStore:
         weight_of_all = most = 0.0
         for term, wanted in terms.items():
             postings = self._postings.get(term, {})
-            share = bm25.compute_coverage_weight(len(postings), total) if wanted >= 1 else 0.0
+            share = indexing.compute_coverage_weight(len(postings), total) if wanted >= 1 else 0.0
             weight_of_all += share
-            most += wanted * bm25.compute_idf(len(postings), total) * (bm25.K1 + 1)
+            most += wanted * indexing.compute_idf(len(postings), total) * (indexing.K1 + 1)
             for key, (count, emphasis) in postings.items():
-                weight = bm25.compute_term_weight(count, self._lengths[key], average, emphasis)
-                scores[key] += wanted * bm25.compute_idf(len(postings), total) * weight
+                weight = indexing.compute_term_weight(count, self._lengths[key], average, emphasis)
+                scores[key] += wanted * indexing.compute_idf(len(postings), total) * weight
                 covered[key] += share
         return [
             Hit(

@@ -2,8 +2,7 @@
 
 from uuid import UUID, uuid4
 
-from rag.pages import Kind
-from rag.types import Evidence, Passage
+from rag.types import Evidence, Kind, Passage
 
 
 def evidence(

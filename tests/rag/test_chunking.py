@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.chunking import Split, Splitter, split_pages
-from rag.pages import Box, Heading, Kind, Line, Page, Region
+from rag.types import Box, Heading, Kind, Line, Page, Region
 
 WORDS = st.sampled_from(
     [

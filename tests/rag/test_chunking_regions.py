@@ -3,8 +3,7 @@
 import pytest
 
 from rag.chunking import Splitter, split_pages
-from rag.pages import Box, Kind, Page, Region
-from rag.types import TextChunk
+from rag.types import Box, Kind, Page, Region, TextChunk
 
 HEADER = "| 부서 | 예산 | 집행액 |\n| --- | --- | --- |\n"
 PROSE = "사업은 계획에 따라 시행하고 그 결과를 보고한다. "

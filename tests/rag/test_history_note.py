@@ -20,7 +20,7 @@ from rag.memory.summary import (
     write_line,
 )
 from rag.ports import Piece
-from rag.replies import get_reply
+from rag.prompts import get_reply
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 RULES = ContextRules()

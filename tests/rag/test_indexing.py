@@ -8,8 +8,7 @@ import pytest
 from rag import indexing, tokenize
 from rag.chunking import split_pages
 from rag.events import SourcesFound
-from rag.pages import Kind, Line, Page, Region
-from rag.types import TextChunk
+from rag.types import Kind, Line, Page, Region, TextChunk
 from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, finished, text_of
 
 HEADER = "| 사업 번호 | 담당 부서 | 승인 한도 | 정산 기한 |\n| --- | --- | --- | --- |\n"

@@ -6,8 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.generate.offline import answer_offline, find_product_topic
-from rag.pages import Box
-from rag.types import AnswerLabel, QuestionType, Scope, ScopeReason
+from rag.types import AnswerLabel, Box, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
 from tests.quality import sets
 from tests.rag.passages import evidence

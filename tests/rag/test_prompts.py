@@ -21,11 +21,10 @@ from rag.context.tokens import Estimate
 from rag.conversation import PastTurn, Sampling
 from rag.errors import ContextOverflow
 from rag.generate.llm import Writer
-from rag.pages import Kind
 from rag.ports import GenerationOptions, Piece
-from rag.replies import load_replies
+from rag.prompts import load_replies
 from rag.tokenize.text import neutralise_text
-from rag.types import HistoryMessage, Speaker
+from rag.types import HistoryMessage, Kind, Speaker
 from tests.rag.passages import evidence as made_evidence
 from tests.rag.worlds import ScriptedLLM
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
+from rag import indexing
 from rag.errors import EmbedderFailed
-from rag.retrieve import bm25, candidates, search
+from rag.retrieve import candidates, search
 from rag.types import (
     Hit,
     IndexedChunk,
@@ -233,10 +234,10 @@ def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
     for index, words in enumerate(documents):
         counts = {word: words.count(word) for word in words}
         store.add(uuid4(), str(index), [IndexedChunk(chunk(0, " ".join(words)), counts, None)])
-    oracle = BM25Okapi(documents, k1=bm25.K1, b=bm25.B)
+    oracle = BM25Okapi(documents, k1=indexing.K1, b=indexing.B)
     total = len(documents)
     oracle.idf = {
-        word: bm25.compute_idf(sum(word in d for d in documents), total) for word in "abcdefgh"
+        word: indexing.compute_idf(sum(word in d for d in documents), total) for word in "abcdefgh"
     }
     expected = oracle.get_scores(query)
     counts = {word: query.count(word) for word in query}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rag.events import Delta, StepBegan
-from rag.generate.fixed import Emergency, find_emergency, write_emergency_note
+from rag.generate.offline import Emergency, find_emergency, write_emergency_note
 from rag.ports import Piece
-from rag.replies import get_reply
+from rag.prompts import get_reply
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.support import NO_DATA
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag import tokenize
-from rag.pages import Kind
 from rag.tokenize.text import normalise_text, to_prompt_text
+from rag.types import Kind
 from tests.rag.worlds import Library, engine
 
 ODD = (

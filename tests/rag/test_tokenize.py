@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rag import tokenize
-from rag.tokenize import korean, surface
+from rag.tokenize import korean
 from rag.tokenize.korean import strip_particle
 
 
@@ -135,7 +135,7 @@ def test_no_term_is_longer_than_an_index_entry_takes():
     ],
 )
 def test_forms_of_an_english_word_share_their_stem(family):
-    assert len({surface.stem_word(word) for word in family.split()}) == 1
+    assert len({tokenize.stem_word(word) for word in family.split()}) == 1
 
 
 def test_stripping_a_particle_leaves_at_least_a_syllable():

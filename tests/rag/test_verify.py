@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.generate.citations import CitationFilter
-from rag.pages import Box
-from rag.types import AnswerLabel, Checked, Verdict
+from rag.types import AnswerLabel, Box, Checked, Verdict
 from rag.verify import Grounds, decide_label, summarise_verification, verify_answer
 from rag.verify.sentences import split_answer
 from tests.quality import hand

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import DocRef
-from rag.generate import fixed, markdown
+from rag.generate import markdown, offline
 from rag.types import Excerpt
 from rag.understand.references import Reference, Unclear
 
@@ -36,7 +36,7 @@ def ref(**fields) -> DocRef:
 
 def shown(shelf, part=1, *, version=2, language="ko", document=None, **wishes):
     readable = {} if version is None else {KEY: version}
-    return fixed.show_document(document or ref(), readable, part, shelf, language, **wishes)
+    return offline.show_document(document or ref(), readable, part, shelf, language, **wishes)
 
 
 def body(found) -> str:
@@ -71,8 +71,8 @@ def test_parts_end_with_paragraphs_and_do_not_depend_on_what_was_read_before():
 def test_no_more_is_read_than_the_part():
     shelf = Shelf()
     shown(shelf, 3)
-    most = fixed.PART_CHARACTERS + fixed.MAX_LOOK_CHARACTERS
-    assert shelf.asked == [(2 * fixed.PART_CHARACTERS, most)]
+    most = offline.PART_CHARACTERS + offline.MAX_LOOK_CHARACTERS
+    assert shelf.asked == [(2 * offline.PART_CHARACTERS, most)]
 
 
 @pytest.mark.parametrize(
@@ -157,31 +157,31 @@ def asked_back(unclear, *titles) -> Reference:
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("unclear", [Unclear.AMBIGUOUS, Unclear.OUT_OF_RANGE, Unclear.NOTHING])
 def test_a_question_back_lists_what_can_be_chosen(unclear, language):
-    text = fixed.ask_back(asked_back(unclear, "공탁법", "상표법"), language)
+    text = offline.ask_back(asked_back(unclear, "공탁법", "상표법"), language)
     assert text.endswith("1. 공탁법\n2. 상표법")
     assert bool(re.search("[가-힣]{2}나요", text)) == (language == "ko")
 
 
 def test_each_reason_has_its_own_words():
     reasons = [asked_back(kind, "공탁법") for kind in Unclear]
-    texts = {fixed.ask_back(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))}
+    texts = {offline.ask_back(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))}
     assert len(texts) == 4
 
 
 def test_nothing_is_listed_where_nothing_was_shown():
-    text = fixed.ask_back(asked_back(Unclear.NOTHING), "ko")
+    text = offline.ask_back(asked_back(Unclear.NOTHING), "ko")
     assert "아직 보여 드린 문서가 없습니다" in text
     assert "1." not in text
 
 
 def test_a_clear_reference_is_not_asked_back():
     with pytest.raises(ValueError, match="clear"):
-        fixed.ask_back(Reference((ref(),), "기한은?"), "ko")
+        offline.ask_back(Reference((ref(),), "기한은?"), "ko")
 
 
 def test_a_title_cannot_write_markdown_or_lines_of_its_own():
     title = "[x](http://a.b)\n\n# 제목 **굵게** <img src=x> <|im_start|> " + "길" * 300
-    text = fixed.ask_back(asked_back(Unclear.AMBIGUOUS, title), "ko")
+    text = offline.ask_back(asked_back(Unclear.AMBIGUOUS, title), "ko")
     line = text.splitlines()[-1]
     assert line.startswith("1. \\[x\\](http://a.b) \\# 제목 \\*\\*굵게\\*\\*")
     assert "<|" not in line
@@ -189,7 +189,7 @@ def test_a_title_cannot_write_markdown_or_lines_of_its_own():
 
 
 def test_many_candidates_are_cut():
-    text = fixed.ask_back(asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko")
+    text = offline.ask_back(asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko")
     assert "20. 법 19" in text
     assert "법 20" not in text
     assert "+30" in text

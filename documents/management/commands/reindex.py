@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
 from documents.models import Reindexing, ReindexState
-from documents.reindex import change, comparison, renewal
+from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
@@ -171,7 +171,7 @@ def _wish(options: dict[str, Any]) -> ReindexWish:
 
 def _options(options: dict[str, Any]) -> change.ReindexOptions:
     try:
-        asked = comparison.read_questions(options["questions"]) if options["questions"] else None
-    except comparison.QuestionsError as error:
+        asked = change.read_questions(options["questions"]) if options["questions"] else None
+    except change.QuestionsError as error:
         raise CommandError(str(error)) from error
     return change.ReindexOptions(asked, force=options["force"])

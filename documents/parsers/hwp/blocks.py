@@ -14,7 +14,7 @@ from pathlib import Path
 
 from documents.parsers.base import Encrypted, ReadingContext
 from documents.parsers.builder import PageBuilder, format_hangul_number
-from rag.pages import Page
+from rag.types import Page
 
 MAX_HEADING_CHARACTERS = 100
 """A longer outline paragraph is a numbered paragraph."""

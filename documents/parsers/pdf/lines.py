@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from documents.parsers.pdf.geometry import Rect, bounding_box, clip, clip_all
 from documents.parsers.pdf.text_runs import HYPHEN, RIGHT_TO_LEFT, TextRun
-from rag.pages import Line
+from rag.types import Line
 
 WEIGHTS = Path(__file__).with_name("spacing.json")
 LEAST_ODDS = 1.0

@@ -11,7 +11,7 @@ from documents.parsers.base import ReaderMissing, ReadingContext
 from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.parser import PdfParser
 from documents.parsers.pdf.text_runs import HYPHEN, Glyphs, is_coded
-from rag.pages import Page
+from rag.types import Page
 
 Character = tuple[str, tuple[float, float, float, float]]
 """One UTF-16 unit; left, top, right, bottom in points from the top left, before /Rotate."""

@@ -19,7 +19,7 @@ from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrappi
 from documents.parsers.pdf.pdfium import Bookmark
 from documents.parsers.pdf.tables import RuledTable, find_aligned_grids, place_tables
 from documents.parsers.pdf.text_runs import HYPHEN, Glyphs, split_runs
-from rag.pages import Heading, Kind, Page, Region
+from rag.types import Heading, Kind, Page, Region
 
 _TURNED = 0.3
 """Share of text on its side or head from which a page keeps the order of the file."""

@@ -31,7 +31,7 @@ from documents.parsers.pictures import (
     hash_bytes,
     read_declared_size,
 )
-from rag.pages import Page
+from rag.types import Page
 
 _MOST_MAPPED = 200_000
 """Characters of a page beyond which boxes are not worth their size."""

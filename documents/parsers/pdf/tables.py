@@ -12,7 +12,7 @@ from documents.parsers.pdf.grids import Grid, GridCell
 from documents.parsers.pdf.layout import sort_reading_order, unweave_columns
 from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrapping, group_rows
 from documents.parsers.pdf.text_runs import TextRun
-from rag.pages import Line
+from rag.types import Line
 
 Place = tuple[int, int]
 """TextRow and column."""

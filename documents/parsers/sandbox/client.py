@@ -45,7 +45,7 @@ from documents.parsers.base import (
 )
 from documents.parsers.formats import PDFIUM
 from documents.parsers.sandbox.server import BYTES_BODY, FRAME_HEADER
-from rag.pages import Box, Heading, Kind, Line, Page, Region
+from rag.types import Box, Heading, Kind, Line, Page, Region
 
 logger = structlog.get_logger()
 

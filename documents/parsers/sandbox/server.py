@@ -46,7 +46,7 @@ from documents.parsers.base import (
 )
 from documents.parsers.sandbox.jail import enter_jail
 from documents.parsers.text import is_readable
-from rag.pages import Page, Region
+from rag.types import Page, Region
 
 MAX_REQUEST_BYTES = 64 * 1024
 REQUEST_DESCRIPTORS = 3

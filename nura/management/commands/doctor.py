@@ -34,7 +34,7 @@ from documents.reindex import renewal
 from documents.sources.services import count_sources
 from nura import __version__, housekeeping
 from nura.backup.integrity import list_lost_keys
-from nura.embedded import models, programs, session
+from nura.embedded import models, session, spawn
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
 from rag.config import Endpoint, RagConfig
@@ -172,12 +172,12 @@ def check_room() -> Iterator[Finding]:
 def check_user() -> Finding:
     """Whether `up` runs, or would run, without root's privileges."""
     try:
-        choice = programs.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+        choice = spawn.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
     except RuntimeError as error:
         return Finding("user", State.FAIL, str(error))
     if choice.reason:
         return Finding("user", State.WARN, f"root: {choice.reason}")
-    name = choice.account.name if choice.account else programs.describe_user()
+    name = choice.account.name if choice.account else spawn.describe_user()
     return Finding("user", State.OK, f"{name}, without privileges")
 
 

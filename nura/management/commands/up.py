@@ -27,7 +27,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from nura import forkserver, schema
-from nura.embedded import models, postgres, programs, redis, session, spawn
+from nura.embedded import models, postgres, redis, session, spawn
 from nura.forkserver import PartForker
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import SOCKET_FD, open_listener
@@ -97,13 +97,13 @@ class Command(BaseCommand):
     def _step_down(self) -> None:
         """Only the port had to be opened by root, and only one below 1024."""
         try:
-            choice = programs.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+            choice = spawn.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
         except RuntimeError as error:
             raise CommandError(str(error)) from error
         if choice.account:
-            programs.step_down(choice.account, settings.DATA_DIR)
+            spawn.step_down(choice.account, settings.DATA_DIR)
         elif choice.reason:
-            programs.stay_root(settings.DATA_DIR)
+            spawn.stay_root(settings.DATA_DIR)
             logger.warning("runs_as_root", reason=choice.reason)
 
     def _listener(self, host: str, port: int) -> socket.socket:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from knox.models import AuthToken
 
-from chats.gateway import streaming
+from chats.gateway import completions
 from chats.models import Chat
 from chats.runs import reader
 from tests.chats.gateway.wire import asked, chunks, program, streamed, text_of
@@ -35,7 +35,7 @@ def test_any_parser_of_server_sent_events_reads_a_stream(http, model, answers_wo
 
 
 def test_a_silent_stream_shows_signs_of_life(http, model, answers_worker, monkeypatch):
-    monkeypatch.setattr(streaming, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(completions, "HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(reader, "IDLE_SECONDS", 0.2)
     model.script(Stream(["spät"], first_delay=1.5))
     _, told = streamed(http, asked("안녕"))

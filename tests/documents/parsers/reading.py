@@ -9,7 +9,7 @@ import pytest
 from documents.parsers import formats
 from documents.parsers.base import Limits, NoText
 from documents.parsers.sandbox import client
-from rag.pages import Page
+from rag.types import Page
 from tests.support import DATA, NO_DATA
 
 LIMITS = Limits(seconds=30)

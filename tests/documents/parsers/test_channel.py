@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from documents.parsers.sandbox import client, server
-from rag.pages import Kind, Line, Page, Region
+from rag.types import Kind, Line, Page, Region
 
 PAGE = Page(
     7,

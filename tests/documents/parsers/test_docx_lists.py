@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.pages import Kind
+from rag.types import Kind
 from tests.documents.parsers.reading import read
 from tests.documents.parsers.samples import W, docx, paragraph
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rag.pages import Kind
+from rag.types import Kind
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import W, docx, paragraph, zipped
 from tests.documents.parsers.test_docx import package_parts

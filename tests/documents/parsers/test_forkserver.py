@@ -46,7 +46,7 @@ def reader(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, first: str 
         "import os\n"
         "from documents.parsers import formats\n"
         "from documents.parsers.sandbox import server\n"
-        "from rag.pages import Page\n"
+        "from rag.types import Page\n"
         "class Reader:\n"
         "    def parse(self, path, context):\n"
         f"{textwrap.indent(code, '        ')}\n"

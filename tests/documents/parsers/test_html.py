@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers.base import Corrupt
-from rag.pages import Kind, Page
+from rag.types import Kind, Page
 from tests.documents.parsers.reading import Result, read
 
 

@@ -22,7 +22,7 @@ from documents.parsers.hwp.blocks import (
     ParagraphNumberer,
 )
 from documents.parsers.sandbox import client
-from rag.pages import Kind
+from rag.types import Kind
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import hwpx
 from tests.quality.likeness import token_f1

@@ -92,7 +92,7 @@ def try_all(place):
 SERVER = """
 from documents.parsers import formats
 from documents.parsers.sandbox import server
-from rag.pages import Page
+from rag.types import Page
 
 class TakenOver:
     def parse(self, path, context):

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from documents.parsers import markdown
 from documents.parsers.base import Limits
 from documents.parsers.markdown import let_stars_close_before_hangul, read_front_matter
-from rag.pages import Kind, Page
+from rag.types import Kind, Page
 from tests.documents.parsers.reading import read
 
 

@@ -9,7 +9,7 @@ from documents.parsers import formats
 from documents.parsers.base import Limits, NoText
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import client
-from rag.pages import Kind
+from rag.types import Kind
 from tests.documents.parsers.reading import Result, read, shared
 from tests.documents.parsers.samples import Pdf
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.pages import Kind, Page
+from rag.types import Kind, Page
 from tests.documents.parsers.reading import read
 from tests.documents.parsers.samples import Pdf, rules, words
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rag.pages import Kind, Page
+from rag.types import Kind, Page
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import Pdf, column, rules, words
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.pages import Page
+from rag.types import Page
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import Pdf, column, words
 

@@ -9,7 +9,7 @@ from documents.parsers import formats
 from documents.parsers.base import NoText, ReaderMissing
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.sandbox import client
-from rag.pages import Kind, Page
+from rag.types import Kind, Page
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf, rules, words
 

@@ -21,7 +21,7 @@ from documents.parsers.base import (
     TooManyPages,
 )
 from documents.parsers.sandbox import client, jail, server
-from rag.pages import Heading, Line, Page
+from rag.types import Heading, Line, Page
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf
 
@@ -277,7 +277,7 @@ def _reading_by(
     (folder / "gone_wrong.py").write_text(
         "from documents.parsers import formats\n"
         "from documents.parsers.sandbox import server\n"
-        "from rag.pages import Page\n"
+        "from rag.types import Page\n"
         "class Reader:\n"
         "    def parse(self, path, context):\n"
         f"{body}\n"

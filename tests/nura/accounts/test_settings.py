@@ -7,8 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils.html import strip_tags
 
-from nura.accounts.preferences import get_preferences
-from nura.accounts.sections import SECTIONS
+from nura.accounts.preferences import SECTIONS, get_preferences
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

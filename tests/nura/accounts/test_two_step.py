@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def code_of(user):
     secret = Authenticator.objects.get(user=user, type="totp")
     key = TOTP(secret).instance.data["secret"]
-    from nura.accounts.two_step import MFAAdapter
+    from nura.accounts.profile import MFAAdapter
 
     plain = MFAAdapter().decrypt(key)
     cache.clear()  # a code counts once: this test signs in more often than every 30 seconds
