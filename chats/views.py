@@ -37,6 +37,7 @@ from chats.services.tools import list_servers
 from documents import metadata
 from documents.connected.choice import list_allowed_models
 from documents.models import Chunk, Document, Library
+from jobs.replica import ReplicaPaginator
 
 PAGE_SIZE = 40
 PINNED, RECENT, ARCHIVED = "pinned", "recent", "archived"
@@ -67,7 +68,7 @@ class SidebarPart:
     @classmethod
     def of(cls, user: "User", name: str, page: str | int = 1) -> Self:
         """The newest first. Raises `NotFound` for a place that is not there for the user."""
-        found = Paginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
+        found = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
         following = found.next_page_number() if found.has_next() else None
         groups = (
             _group_by_day(found) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*found])]

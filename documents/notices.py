@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from documents.models import Document, list_library_ids
 from documents.representation import to_document_json
-from jobs import connections
+from jobs import connections, replica
 from jobs.lease import HeldLease, renew_lease
 
 logger = structlog.get_logger()
@@ -29,7 +29,11 @@ def get_channel() -> str:
 
 
 def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
-    """Send payloads (`{type, data}`) to the sockets of one user."""
+    """Send payloads (`{type, data}`) to the sockets of one user.
+
+    What they tell of is there for him from now on, wherever it is read.
+    """
+    replica.note_write(f"user:{user_id}")
     channel = get_channel()
     try:
         with connections.sync().pipeline(transaction=False) as pipe:

@@ -35,6 +35,7 @@ from documents.models import (
 from documents.parsers import formats
 from documents.representation import inspect_document
 from documents.search.excerpts import cut_excerpt, find_passages, list_marked_words
+from jobs.replica import ReplicaPaginator
 from rag.types import Kind, Passage
 
 MAX_QUERY_CHARACTERS = 100
@@ -370,7 +371,8 @@ def document_list(request: HttpRequest) -> HttpResponse:
     chosen = describe_libraries(user, get_library(asked))
     said, query = find_said(own, asked), get_query(asked)
     rows = filter_documents(own, asked, said)
-    documents = Paginator(rows.select_related("library"), PAGE_SIZE).get_page(asked.get("page"))
+    pages = ReplicaPaginator(rows.select_related("library"), PAGE_SIZE)
+    documents = pages.get_page(asked.get("page"))
     shown = [one.pk for one in documents]
     own_ids = set(Document.objects.owned_by(user).filter(pk__in=shown).values_list("pk", flat=True))
     context = chosen | {

@@ -3,9 +3,11 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.db import DatabaseError
 from django.db.models import Count, Min, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -35,6 +37,7 @@ from chats.models.key import list_scopes
 from chats.services import answer_cache
 from documents.models import Document
 from documents.sources.services import count_sources
+from jobs import replica
 from jobs.lease import OwnedJob, open_jobs, waiting_jobs
 from nura.housekeeping import measure_room
 
@@ -151,6 +154,33 @@ class CacheCollector(Collector):
         yield family
 
 
+class ReplicaCollector(Collector):
+    """The database's replica: whether it follows, how far behind, and what is read where."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        """Three families; none without a replica."""
+        if not replica.has_replica():
+            return
+        try:
+            state = replica.look_at_replica()
+        except DatabaseError:
+            follows = 0
+        else:
+            follows = int(state.is_replica)
+            behind = max(0, replica.read_primary_position() - state.position)
+            yield GaugeMetricFamily(
+                "nura_replica_behind_bytes", "log not replayed there yet", value=behind
+            )
+        yield GaugeMetricFamily("nura_replica_follows", "1 while it can be read", value=follows)
+        family = CounterMetricFamily(
+            "nura_replica_reads", "searches and lists, read there or why not", labels=["result"]
+        )
+        with suppress(RedisError):
+            for result, count in replica.read_counts().items():
+                family.add_metric([result], count)
+        yield family
+
+
 class RoomCollector(Collector):
     """What the installation takes, as of at most a minute ago."""
 
@@ -192,6 +222,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     rows.register(QueueCollector())
     rows.register(RoomCollector())
     rows.register(CacheCollector())
+    rows.register(ReplicaCollector())
     body = generate_latest(_processes()) + generate_latest(rows)
     return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
 

@@ -41,6 +41,8 @@ from structlog.contextvars import bound_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from documents import audit
+from jobs import replica
+from jobs.fairness import get_owner
 from nura.accounts import services
 
 GetResponse = Callable[[HttpRequest], Any]
@@ -227,6 +229,30 @@ def release_connection(get_response: GetResponse) -> GetResponse:
         response: HttpResponseBase = get_response(request)
         if response.streaming:
             _release_connections()
+        return response
+
+    return answer
+
+
+@sync_and_async_middleware
+def note_own_writes(get_response: GetResponse) -> GetResponse:
+    """Middleware: what a request changed, its caller's next one finds on the replica, too."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_async(request: HttpRequest) -> HttpResponseBase:
+            with replica.watching_writes() as wrote:
+                response: HttpResponseBase = await get_response(request)
+            if wrote.is_set() and replica.has_replica():
+                await sync_to_async(replica.note_write)(get_owner())
+            return response
+
+        return answer_async
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        with replica.watching_writes() as wrote:
+            response: HttpResponseBase = get_response(request)
+        if wrote.is_set():
+            replica.note_write(get_owner())
         return response
 
     return answer

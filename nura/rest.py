@@ -8,6 +8,8 @@ from django.core.exceptions import RequestDataTooBig
 from rest_framework import pagination, parsers
 from rest_framework.exceptions import ParseError
 
+from jobs.replica import ReplicaPaginator
+
 
 class JSONParser(parsers.JSONParser):
     """JSON of bounded size and depth; DRF alone reads past `DATA_UPLOAD_MAX_MEMORY_SIZE`."""
@@ -31,6 +33,8 @@ class JSONParser(parsers.JSONParser):
 
 class PageNumberPagination(pagination.PageNumberPagination):
     """`?page=&page_size=`, at most 100 a page."""
+
+    django_paginator_class = ReplicaPaginator
 
     page_size = 20
     page_size_query_param = "page_size"

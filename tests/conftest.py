@@ -55,7 +55,8 @@ WITH_OWN_PRODUCT = (
     *(
         f"tests/product/test_{name}.py"
         for name in (
-            *("backup", "deploy", "erasure", "nodes", "privileges", "reindex", "streams_limits"),
+            *("backup", "deploy", "erasure", "nodes", "privileges", "reindex", "replicas"),
+            "streams_limits",
         )
     ),
 )

@@ -269,7 +269,7 @@ class Product:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("NURA_", "DJANGO_", "PYTEST_", "DATABASE_URL", "REDIS_URL"))
+            if not name.startswith(("NURA_", "DJANGO_", "PYTEST_", "DATABASE_", "REDIS_URL"))
         }
         own = {"NURA_DATA_DIR": str(self.data_dir), "NURA_DOTENV": os.devnull}
         return kept | own | self._environment

@@ -36,6 +36,7 @@ from documents.models import Document
 from documents.search import excerpts
 from documents.search.excerpts import MarkedExcerpt, cut_excerpt
 from documents.search.store import ScopedStore
+from jobs.replica import fetch_rows
 from rag.conversation import Conversation, MemoryHistory, Question
 from rag.factory import NO_HISTORY, get_embedding_model_name, get_engine
 from rag.generate.markdown import to_plain_text
@@ -55,12 +56,14 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
     return {
         "chats": [
             {"chat_id": str(chat.pk), **_mark_whole(chat.title, words)}
-            for chat in _holding(Chat.objects.visible_to(user).listed(), "title", words)[:MAX_CHATS]
+            for chat in fetch_rows(
+                _holding(Chat.objects.visible_to(user).listed(), "title", words), 0, MAX_CHATS
+            )
         ],
         "messages": _find_messages(user, words),
         "documents": [
             {"document_id": str(document.pk), **_mark_whole(document.name, words)}
-            for document in _holding(documents, "name", words)[:MAX_DOCUMENTS]
+            for document in fetch_rows(_holding(documents, "name", words), 0, MAX_DOCUMENTS)
         ],
         "passages": _find_passages(documents, query),
     }
@@ -123,7 +126,7 @@ def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
     rows = rows.order_by("-created_at", "id").select_related("chat")
     found: list[dict[str, Any]] = []
     fields = ("content", "role", "created_at", "label", "mode", "sources", "chat__title")
-    messages = list(rows.only(*fields)[: 2 * MAX_MESSAGES])
+    messages = fetch_rows(rows.only(*fields), 0, 2 * MAX_MESSAGES)
     note_closed(messages, user_id=user.pk)
     for message in messages:
         excerpt = cut_excerpt(hide_closed(message).content, words)

@@ -52,6 +52,7 @@ from chats.services.turn_store import Outcome
 from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
+from jobs import replica
 from jobs.lease import RELEASED, Lease
 from rag.context.tokens import get_counter
 from rag.conversation import Sampling
@@ -254,6 +255,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         library_ids=sorted(read) or None,
     )
     ids = [document.pk for document in named if document is not None]
+    replica.note_write(f"user:{chat.owner_id}")
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
 
@@ -509,6 +511,7 @@ def close_turn(
         add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
         answer_cache.keep_answer(key, answer=answer, outcome=outcome)
+    replica.note_write(f"user:{held.owner_id}")
     transaction.on_commit(lambda: chat_changed(chat_id))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))

@@ -13,9 +13,10 @@ from uuid import UUID
 
 import numpy as np
 import psycopg
-from django.db import Error, connection, transaction
+from django.db import Error, connection, connections, transaction
 from numpy.typing import NDArray
 
+from jobs import replica
 from rag.errors import RetrievalFailed
 from rag.types import Box, Kind, Passage
 
@@ -121,24 +122,41 @@ class SearchTransaction:
         _settle(self.cursor.connection, statement, **parameters)
 
 
-@contextmanager
-def open_search(scope: SearchScope) -> Iterator[SearchTransaction]:
-    """A short transaction with a time limit. Raises `RetrievalFailed`.
+T = TypeVar("T")
 
-    It speaks through the driver's own cursor, whose values travel in binary beside the statement,
-    and in a pipeline, so that what opens the transaction does not wait for its answer.
+
+def run_search(scope: SearchScope, work: Callable[[SearchTransaction], T]) -> T:
+    """What `work` finds in a search, on the replica where there is one (`jobs.replica`).
+
+    Raises `RetrievalFailed`.
     """
+
+    def run(server: str) -> T:
+        with open_search(scope, server) as search:
+            return work(search)
+
     try:
-        with transaction.atomic(), connection.wrap_database_errors:
-            connection.ensure_connection()
-            with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
-                _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
-                facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
-                yield SearchTransaction(cursor, scope, facts)
+        return replica.read(run)
     except Error as error:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
         raise RetrievalFailed(str(error)) from error
+
+
+@contextmanager
+def open_search(scope: SearchScope, server: str = replica.PRIMARY) -> Iterator[SearchTransaction]:
+    """A short transaction with a time limit. Raises `django.db.Error`.
+
+    It speaks through the driver's own cursor, whose values travel in binary beside the statement,
+    and in a pipeline, so that what opens the transaction does not wait for its answer.
+    """
+    opened = connections[server]
+    with transaction.atomic(server), opened.wrap_database_errors:
+        opened.ensure_connection()
+        with opened.connection.pipeline(), psycopg.Cursor(opened.connection) as cursor:
+            _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
+            facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
+            yield SearchTransaction(cursor, scope, facts)
 
 
 def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **parameters: Any) -> None:
@@ -176,7 +194,6 @@ def parse_numbers(sent: bytes | None, kind: str) -> NDArray[Any]:
     return np.frombuffer(sent, layout, offset=_ARRAY_HEADER)["value"]
 
 
-T = TypeVar("T")
 MAX_BESIDE = 4
 """Searches of a process that use a second connection at a time.
 

@@ -183,37 +183,43 @@ class ScopedStore:
         clean = dict(islice(bm25.clean_terms(terms).items(), MAX_QUERY_TERMS))
         if not self._scope.documents or not clean or limit < 1:
             return []
-        with database.open_search(self._scope) as search:
-            return bm25.find_best_chunks(search, clean, limit)
+        return database.run_search(
+            self._scope, lambda search: bm25.find_best_chunks(search, clean, limit)
+        )
 
     def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
         if not self._scope.documents or limit < 1:
             return []
-        with database.open_search(self._scope) as search:
+
+        def find(search: SearchTransaction) -> list[Hit]:
             space = self._searched(search)
             if space is None or space.dimensions != len(vector):
                 return []
             return find_nearest_chunks(search, space, vector, limit)
+
+        return database.run_search(self._scope, find)
 
     def read_openings(self, limit: int) -> list[Passage]:
         """The first chunks of the documents, in the order they were named in, turn by turn."""
         first = SearchScope(self._scope.documents[: max(limit, 0)])
         if not first.documents:
             return []
-        with database.open_search(first) as search:
-            rows = search.rows(OPENING_CHUNKS, limit=limit)
+        rows = database.run_search(first, lambda search: search.rows(OPENING_CHUNKS, limit=limit))
         return [database.to_passage(row) for row in rows]
 
     def read_all(self, limit: int) -> list[Passage] | None:
         """All chunks in reading order, documents as they were named; None: more than `limit`."""
         if not self._scope.documents:
             return []
-        with database.open_search(self._scope) as search:
+
+        def read(search: SearchTransaction) -> list[tuple[Any, ...]] | None:
             if search.facts.chunks > limit:
                 return None
-            rows = search.rows(ALL_CHUNKS, limit=limit)  # chunks may be more than was estimated
-        if len(rows) > limit:
+            return search.rows(ALL_CHUNKS, limit=limit)
+
+        rows = database.run_search(self._scope, read)
+        if rows is None or len(rows) > limit:  # chunks may be more than was estimated
             return None
         return [database.to_passage(row) for row in rows]
 
@@ -222,12 +228,14 @@ class ScopedStore:
         if not self._scope.documents or not places:
             return []
         wanted = list(places)
-        with database.open_search(self._scope) as search:
-            rows = search.rows(
+        rows = database.run_search(
+            self._scope,
+            lambda search: search.rows(
                 CHUNKS_AT_PLACES,
                 wanted=[str(document) for document, _ in wanted],
                 indexes=[index for _, index in wanted],
-            )
+            ),
+        )
         return [database.to_passage(row) for row in rows]
 
     def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
@@ -248,16 +256,21 @@ class ScopedStore:
         """The stored vectors of these chunks in the space that is searched."""
         if not self._scope.documents or not keys:
             return {}
-        with database.open_search(self._scope) as search:
+
+        def load(search: SearchTransaction) -> dict[int, Sequence[float]]:
             space = self._searched(search)
             return load_vectors(search, space, keys) if space else {}
+
+        return database.run_search(self._scope, load)
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """A stretch of a document's text, as its chunks' offsets count it."""
         if document_id not in self._scope.documents:
             return None
-        with database.open_search(self._scope) as search:
-            return read_stretch(search, document_id, max(start, 0), max(length, 0))
+        first, most = max(start, 0), max(length, 0)
+        return database.run_search(
+            self._scope, lambda search: read_stretch(search, document_id, first, most)
+        )
 
     def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
         """On another connection, while some are free."""

@@ -62,6 +62,14 @@ POOL = {
     "max_idle": 30.0,
     "reconnect_timeout": 2.0,  # else the pauses between attempts grow as long as the outage was
 }
+REPLICA_POOL = POOL | {"timeout": 0.5}
+"""Whoever waits for a connection to a replica could read from the primary instead."""
+REPLICA_OPTIONS = {
+    "connect_timeout": 2,
+    "tcp_user_timeout": 3000,  # milliseconds after which a machine that is gone has gone
+    "application_name": "nura-replica",
+    "options": "-c default_transaction_read_only=on",  # also where somebody has promoted it
+}
 
 
 def find_socket_dir(data_dir: Path) -> Path:
@@ -137,3 +145,10 @@ def build_database_settings(data_dir: Path, url: str, password: str = "") -> dic
         "CONN_HEALTH_CHECKS": True,  # the pool then gives out no connection of a dead server
         "OPTIONS": options,
     }
+
+
+def build_replica_settings(data_dir: Path, url: str) -> dict[str, Any]:
+    """The same of a replica, which gives up sooner and is never written to."""
+    built = build_database_settings(data_dir, url)
+    built["OPTIONS"] = REPLICA_OPTIONS | built["OPTIONS"] | {"pool": dict(REPLICA_POOL)}
+    return built | {"TEST": {"MIRROR": "default"}}

@@ -35,6 +35,7 @@ SECRET_KEY = env.read_secret_key(DATA_DIR)
 SECRET_KEY_FALLBACKS = [*env.read_words("SECRET_KEY_FALLBACKS")]
 SERVICE_PASSWORD = locations.derive_password(SECRET_KEY)  # of the embedded Postgres and Redis
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
+DATABASE_REPLICA_URL = env.read_url("DATABASE_REPLICA_URL", ("postgres", "postgresql"))
 REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))
 REDIS_URL = REDIS_URL or locations.build_redis_url(DATA_DIR, SERVICE_PASSWORD)
 EMBEDDED_POSTGRES = not DATABASE_URL
@@ -87,6 +88,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "nura.middleware.release_connection",
+    "nura.middleware.note_own_writes",
     "nura.middleware.request_id",
     "nura.metrics.MetricsMiddleware",
     "nura.middleware.SecurityHeaders",
@@ -127,6 +129,9 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": locations.build_database_settings(DATA_DIR, DATABASE_URL, SERVICE_PASSWORD)}
+DATABASE_ROUTERS = ["jobs.replica.PrimaryRouter"]
+if DATABASE_REPLICA_URL:
+    DATABASES["replica"] = locations.build_replica_settings(DATA_DIR, DATABASE_REPLICA_URL)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {

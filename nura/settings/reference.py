@@ -604,6 +604,14 @@ GROUPS = (
                 example="postgresql://nura:password@127.0.0.1/nura",
             ),
             _S(
+                "DATABASE_REPLICA_URL",
+                "A streaming replica of `DATABASE_URL` that searches and lists may be read from. "
+                "What somebody wrote himself he always finds; while the replica is behind or away, "
+                "the primary is read.",
+                default="none",
+                example="postgresql://nura:password@replica/nura",
+            ),
+            _S(
                 "REDIS_URL",
                 "Your own Redis.",
                 default="the bundled Redis",

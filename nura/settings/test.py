@@ -25,7 +25,7 @@ def _own_folder() -> str:
 
 for name in list(os.environ):
     if (
-        name.startswith(("NURA_", "MEMORY_", "DATABASE_URL", "REDIS_URL", "CELERY_"))
+        name.startswith(("NURA_", "MEMORY_", "DATABASE_", "REDIS_URL", "CELERY_"))
         and name != FOLDER
     ):
         del os.environ[name]

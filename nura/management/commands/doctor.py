@@ -32,6 +32,7 @@ from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
 from documents.sources.services import count_sources
+from jobs import replica
 from nura import __version__, housekeeping
 from nura.backup.integrity import list_lost_keys
 from nura.embedded import models, session, spawn
@@ -50,6 +51,8 @@ LONGEST_LIST = 2**20
 FEW = 5
 LITTLE_DISK = 1024**3
 NO_DISK = 100 * 1024**2
+FAR_BEHIND = 64 * 1024**2
+"""Bytes of log that a replica has not replayed."""
 
 
 class State(StrEnum):
@@ -97,6 +100,7 @@ def examine_all() -> Iterator[Finding]:
     yield check_user()
     yield check_data_folder()
     yield from check_database()
+    yield from check_replica()
     yield from check_redis()
     yield from check_workers()
     yield from check_connected_models()
@@ -225,6 +229,28 @@ def check_database() -> Iterator[Finding]:
         yield Finding("pgvector", state, "the extension is not there: CREATE EXTENSION vector")
     if missing:
         yield Finding("migrations", State.WARN, f"{missing} not applied yet; `up` applies them")
+
+
+def check_replica() -> Iterator[Finding]:
+    """Following the primary, where there is one. Without it the primary is read."""
+    if not replica.has_replica():
+        return
+    try:
+        state = replica.look_at_replica()
+        behind = max(0, replica.read_primary_position() - state.position)
+    except DatabaseError as error:
+        detail = (
+            f"DATABASE_REPLICA_URL: not reachable ({type(error).__name__}); the primary is read"
+        )
+        yield Finding("replica", State.WARN, detail)
+        return
+    if not state.is_replica:
+        detail = "DATABASE_REPLICA_URL: it follows nobody (promoted?); the primary is read"
+        yield Finding("replica", State.WARN, detail)
+        return
+    far = behind > FAR_BEHIND
+    detail = f"DATABASE_REPLICA_URL: {behind / 1024**2:.1f} MB behind"
+    yield Finding("replica", State.WARN if far else State.OK, detail)
 
 
 def check_redis() -> Iterator[Finding]:
