@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from nura.embedded import programs, spawn
+from nura.embedded import spawn
 from tests.support import wait_until
 
 SETTINGS = {
@@ -36,13 +36,13 @@ class PostgresServer:
     """One cluster in a folder of its own. A primary, or made by `clone`."""
 
     def __init__(self, folder: Path) -> None:
-        self._account = programs.find_service_account(folder)
-        self._bin = programs.find_postgres(self._account)
+        self._account = spawn.find_service_account(folder)
+        self._bin = spawn.find_postgres(self._account)
         self._cluster = folder / "cluster"
         self._socket = Path(tempfile.mkdtemp(prefix="nura-pg-"))  # a socket's path is short
-        programs.open_data_folder(folder, self._account)
+        spawn.open_data_folder(folder, self._account)
         for place in (self._cluster, self._socket):
-            programs.give_folder(place, self._account)
+            spawn.give_folder(place, self._account)
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
