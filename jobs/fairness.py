@@ -117,7 +117,11 @@ class Turns(Generic[Waiting]):
         """Begin what comes next; None where nothing waits or may begin."""
         if self._at_work >= self._limit:
             return None
-        ready = [one for one in self._shares.items() if one[1].waiting and self._may_begin(*one)]
+        ready = [
+            (owner, share)
+            for owner, share in self._shares.items()
+            if share.waiting and (owner == NOBODY or share.at_work < self._limit_of_one)
+        ]
         if not ready:
             return None
         owner, share = min(ready, key=lambda one: (one[1].at_work, one[1].served))
@@ -132,9 +136,6 @@ class Turns(Generic[Waiting]):
         self._at_work -= 1
         self._shares[owner].at_work -= 1
         self._forget_if_idle(owner)
-
-    def _may_begin(self, owner: str, share: _Share[Waiting]) -> bool:
-        return owner == NOBODY or share.at_work < self._limit_of_one
 
     def _forget_if_idle(self, owner: str) -> None:
         share = self._shares[owner]

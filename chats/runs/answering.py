@@ -20,6 +20,7 @@ from django.contrib.auth.models import User
 from django.db import Error as DatabaseError
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from chats import access
@@ -35,7 +36,7 @@ from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services import answer_cache, tools
 from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.assistants import to_persona
-from chats.services.memory import load_profiles, note_turn
+from chats.services.memory import load_profiles, note_turn, read_turn
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from documents import spaces
@@ -559,11 +560,17 @@ def _close_and_describe(
 
 
 def _note_profile(turn: Turn) -> None:
-    """Keep what the turn tells of its user before the page hears of its end."""
+    """Keep what the turn tells of its user before the page hears of its end.
+
+    Most tell nothing: then the turn says so with its summary, without a query of its own.
+    """
     try:
-        note_turn(turn.pk)
+        if not read_turn(turn).is_empty:
+            note_turn(turn.pk)
     except Exception:  # the answer has ended well; the job of its summary tries again
         logger.exception("profile_not_noted")
+    else:
+        turn.profile_read_at = timezone.now()
 
 
 # Runs whose worker is gone

@@ -170,7 +170,7 @@ class Relay(LoopTask):
             if key == self._door:
                 self._knocked = entries[-1][0]
                 continue
-            found = [(_seq(entry_id), fields) for entry_id, fields in entries]
+            found = [(int(entry_id.partition("-")[0]), fields) for entry_id, fields in entries]
             for follower in self._followers.get(key, ()):
                 follower.take(found, wanted[key])
         return len(asked)
@@ -183,10 +183,6 @@ class Relay(LoopTask):
             if ready:
                 wanted[key] = min(ready)
         return wanted
-
-
-def _seq(entry_id: str) -> int:
-    return int(entry_id[: entry_id.index("-")])
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 from django.db import transaction
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from chats.history import Branch, to_past_turn, to_running_summary
@@ -85,7 +86,8 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
     with HEARTBEAT.hold(lease):
         async with _turns_at_once():
             engine = get_engine(config)
-            both = _summarise(lease, known), _suggest_follow_ups(row, engine)
+            is_read = row.profile_read_at is not None
+            both = _summarise(lease, known, is_read=is_read), _suggest_follow_ups(row, engine)
             for ended in await asyncio.gather(*both, return_exceptions=True):
                 if ended is not None:
                     raise ended
@@ -140,9 +142,13 @@ async def _read_profile(turn_id: UUID, engine: Engine) -> None:
         await in_database(keep_read, turn_id, statements)
 
 
-async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -> None:
+async def _summarise(
+    lease: Lease[Row], known: _TurnToSummarise | None = None, *, is_read: bool = False
+) -> None:
+    """`is_read`: what the turn tells of its user has been kept."""
     try:
-        await in_database(note_turn, lease.job_id)
+        if not is_read:
+            await in_database(note_turn, lease.job_id)
         work = await in_database(_load_turn, lease.job_id) if known is None else known
         engine = get_engine(work.config)
         noted = await engine.note_turn(work.turn, work.folding, work.running)
@@ -214,6 +220,7 @@ def _store_summary(lease: Lease[Row], noted: Noted, work: _TurnToSummarise) -> N
         terms=dict(noted.terms),
         vector=list(noted.vector) if noted.vector else None,
         embedding=noted.embedding,
+        profile_read_at=Coalesce("profile_read_at", Now()),
         **folded,
         **RELEASED,
     )

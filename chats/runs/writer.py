@@ -162,11 +162,6 @@ class RunWriter:
         """True until it was closed or abandoned."""
         return self._flusher is not None
 
-    @property
-    def unwritten(self) -> list[RunEvent]:
-        """What Redis has not confirmed yet."""
-        return self.events[self.written :]
-
     def confirm(self, count: int) -> None:
         """Note how many events the log has."""
         self.written = count
@@ -293,7 +288,7 @@ def _arguments(writer: RunWriter) -> list[Any]:
 
     A log that was emptied lost its time to live too.
     """
-    events = writer.unwritten
+    events = writer.events[writer.written :]  # what Redis has not confirmed yet
     seconds = 0 if writer.prolonged else log.OPEN_SECONDS
     if events and events[-1].terminal:
         seconds = writer.closed_seconds

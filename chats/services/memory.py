@@ -102,8 +102,12 @@ def note_turn(turn_id: UUID) -> None:
         Turn.objects.filter(pk=turn.pk).update(profile_read_at=timezone.now())
         if not uses_memory(turn.chat, turn.message.scope) or not _hold_profile(turn.chat.owner):
             return
-        read = extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
-        _apply(turn, read)
+        _apply(turn, read_turn(turn))
+
+
+def read_turn(turn: Turn) -> Extraction:
+    """What the rules hear in the user's message of a turn."""
+    return extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
 
 
 def find_unread(turn_id: UUID) -> tuple[str, list[str]] | None:
@@ -117,11 +121,10 @@ def find_unread(turn_id: UUID) -> tuple[str, list[str]] | None:
         return None
     if ProfileChoice.objects.filter(owner=turn.chat.owner, enabled=False).exists():
         return None
-    foreign = _list_foreign(turn)
-    read = extract_statements(turn.user_text, get_packs(), foreign=foreign)
+    read = read_turn(turn)
     told = any(not one.known_only for one in read.statements)
     heard = told or read.forgets or read.everything or read.wish
-    return None if heard else (turn.user_text, foreign)
+    return None if heard else (turn.user_text, _list_foreign(turn))
 
 
 def keep_read(turn_id: UUID, statements: Sequence[Statement]) -> None:

@@ -175,7 +175,7 @@ def split_clauses(sentence: str, language: str) -> Iterator[Clause]:
     for start, end in places:
         text = sentence[start:end]
         morphemes = tuple(korean.analyse_question(text)) if language == "ko" else ()
-        supposes = bool(known[f"supposes_{language}"].search(text))
+        ifs = any(one.tag == "EC" and one.form.endswith("면") for one in morphemes)
         asked = asks and (start, end) == places[-1]
         yield Clause(
             text,
@@ -183,14 +183,10 @@ def split_clauses(sentence: str, language: str) -> Iterator[Clause]:
             language,
             before=sentence[:start],
             asks=asked or (language == "en" and bool(known["asks_en"].search(text))),
-            supposes=supposes or any(_is_if(one) for one in morphemes),
+            supposes=ifs or bool(known[f"supposes_{language}"].search(text)),
             morphemes=morphemes,
             topics=tuple(_find_topics(text, morphemes)),
         )
-
-
-def _is_if(morpheme: Morpheme) -> bool:
-    return morpheme.tag == "EC" and morpheme.form.endswith("면")
 
 
 def _split_korean(sentence: str) -> Iterator[tuple[int, int]]:

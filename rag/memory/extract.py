@@ -184,6 +184,11 @@ class Extraction:
     everything: bool = False
     wish: Wish | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be kept or forgotten."""
+        return not (self.statements or self.forgets or self.everything)
+
 
 def extract_statements(text: str, packs: Packs, *, foreign: Collection[str] = ()) -> Extraction:
     """What the user's message says of himself.
@@ -246,7 +251,7 @@ class _MessageReader:
 
     def _read_sentence(self, sentence: str, *, handles: bool) -> None:
         language = tell_language(sentence)
-        if self._is_foreign(sentence):
+        if _is_shown(sentence, self._foreign):
             self._is_plain = False
             return
         if self._known["standing_alone"].match(sentence):
@@ -259,7 +264,7 @@ class _MessageReader:
         body, explicit = self._find_remembered(sentence, language)
         if explicit and not body:
             self._apply_wish()
-        elif not explicit and (handles or self._asks_back(sentence, language)):
+        elif not explicit and (handles or self._known[f"remembers_{language}"].search(sentence)):
             self._is_plain = False
         elif not explicit and self._known["reports"].search(sentence):
             self._is_plain = False
@@ -288,10 +293,6 @@ class _MessageReader:
                 self._is_plain = self._is_plain and self._only_tells(body, language)
             self._told.append(body)
 
-    def _asks_back(self, sentence: str, language: str) -> bool:
-        """Whether a sentence asks what is remembered."""
-        return bool(self._known[f"remembers_{language}"].search(sentence))
-
     def _find_told_before_report(self, sentence: str, language: str) -> str:
         """What stands before the clause that names a text: only that may be the user's own."""
         report = self._known["reports"].search(sentence)
@@ -306,9 +307,6 @@ class _MessageReader:
         if language == "ko":
             return not _REQUEST_KO.search(sentence)
         return bool(_TELLING_EN.match(sentence))
-
-    def _is_foreign(self, sentence: str) -> bool:
-        return _is_shown(sentence, self._foreign)
 
     def _handles_text(self, text: str) -> bool:
         """Whether something is wanted with a text; a wish for all answers is not that."""

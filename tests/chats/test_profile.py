@@ -129,6 +129,14 @@ def test_a_turn_that_was_read_is_not_read_again(talk, owner):
     assert known(owner) == [("demographic", "age", "36", "active")]
 
 
+def test_a_turn_that_tells_nothing_is_known_as_read_with_its_summary(talk, owner):
+    talk.say("출장 숙박비 상한은 얼마인가요?")
+    summarised = Turn.objects.exclude(summarised_at=None)
+    wait_until(summarised.exists)
+    assert not summarised.filter(profile_read_at=None).exists()
+    assert known(owner) == []
+
+
 def test_a_contradicted_allergy_stays_until_its_owner_confirms(talk, owner, api):
     talk.say("저는 페니실린 알레르기가 있어요. 기억해줘")
     answer = talk.say("페니실린 알레르기는 없어. 기억해줘")
