@@ -30,6 +30,7 @@ from benchmarks.pdf_tables import run as pdf_tables
 from benchmarks.quality import run as quality
 from benchmarks.streams import run as streams
 from benchmarks.streams import starts
+from benchmarks.trace import run as trace
 
 ALL = {
     "access": access,
@@ -51,6 +52,7 @@ ALL = {
     "speed": speed,
     "starts": starts,
     "streams": streams,
+    "trace": trace,
     "wire": wire,
 }
 

@@ -29,6 +29,7 @@ MORE_IS_BETTER = re.compile(
 LESS_IS_BETTER = re.compile(
     r"(?:^|[ _])(?:ms|us|s|seconds|milliseconds|mb|bytes|p50|p95|p99|max)(?:$|[ _/])"
     r"|words cut|run together|no_passage|false_abstention|doubted|faults?$|faulty$"
+    r"|^(?:modules|functions)$"
 )
 WRONG_VERDICT = re.compile(
     r"unsupported as supported|supported as unsupported|plain as unsupported"
