@@ -162,7 +162,15 @@ function toLine({ text }) {
 /** The sentences cited; of a passage without them its beginning, in whole words. */
 function quoteSource(source, spans) {
   const said = spans.map(toLine).filter(Boolean).join(" … ");
-  return said || cutAtWord(source.content_preview.replace(/\s+/g, " ").trim(), source.content_preview.length >= PREVIEW_CHARACTERS);
+  return said || cutAtWord(source.content_preview.replace(/\s+/g, " ").replace(/^[#|>\s-]+/, "").trim(), source.content_preview.length >= PREVIEW_CHARACTERS);
+}
+
+const BEGINNING_CHARACTERS = 20;
+
+/** The first words of what is cited of a passage, or of the passage itself. */
+export function quoteBeginning(source) {
+  const said = quoteSource(source, source.spans ?? []);
+  return cutAtWord(said.slice(0, BEGINNING_CHARACTERS), said.length > BEGINNING_CHARACTERS);
 }
 
 /** `isCut`: the text goes on behind its end, perhaps in the middle of a word. */

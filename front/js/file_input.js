@@ -1,6 +1,7 @@
 // Files and folders dropped anywhere on the page, pasted, or chosen with a button.
 
-import { byId } from "./dom.js";
+import { byId, el } from "./dom.js";
+import { t } from "./strings.js";
 
 /**
  * `onFiles(files, skipped)` hears of files, and how many of their folders cannot be read.
@@ -98,4 +99,20 @@ async function readEntries(reader) {
 /** A file that is gone or locked by now is left out, as if it had not been there. */
 function readFile(entry) {
   return new Promise((resolve) => entry.file(resolve, () => resolve(null)));
+}
+
+/** Buttons for choosing a file in the page's own words: a browser writes on its own in its user's language. */
+export function dressFileInputs() {
+  /** @type {NodeListOf<HTMLInputElement>} */
+  const inputs = document.querySelectorAll("input[type=file]:not([hidden])");
+  for (const input of inputs) {
+    const name = el("span", { class: "file-name" });
+    const show = () => {
+      name.textContent = [...(input.files ?? [])].map((file) => file.name).join(", ") || t("file.none");
+    };
+    input.classList.add("visually-hidden");
+    input.after(el("span", { class: "file-choice" }, el("label", { class: "button", for: input.id, text: t("file.choose") }), name));
+    input.addEventListener("change", show);
+    show();
+  }
 }

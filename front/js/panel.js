@@ -4,7 +4,7 @@
 
 import { toAddress } from "./address.js";
 import { fetchDocument, fetchSnapshot } from "./api.js";
-import { nameSources, splitSources } from "./citations.js";
+import { nameSources, quoteBeginning, splitSources } from "./citations.js";
 import { byId, createIcon, el } from "./dom.js";
 import { formatDate, formatFileSize, formatPages } from "./format.js";
 import { toUnitConverter } from "./matching.js";
@@ -241,27 +241,30 @@ export class Panel extends EventTarget {
   drawChips() {
     const list = this.tab === "whole" ? [] : this[this.tab];
     this.chips.hidden = list.length < 2;
-    const several = new Set(list.map((one) => one.document_id)).size > 1;
-    this.chips.replaceChildren(...list.map((one) => this.createChip(one, several)));
+    const isSeveral = new Set(list.map((one) => one.document_id)).size > 1;
+    const isAlone = (one) => isSeveral && list.filter((other) => other.document_id === one.document_id).length === 1;
+    this.chips.replaceChildren(...list.map((one) => this.createChip(one, isAlone(one))));
     const shown = this.chips.querySelector("[aria-current]");
     if (shown) this.chips.scrollTo({ left: shown.offsetLeft - this.chips.clientWidth / 3, behavior: "instant" });
   }
 
-  createChip(source, several) {
+  /** `isAlone`: no other passage of its document is shown beside it, but some of others are. */
+  createChip(source, isAlone) {
     const name = this.names.get(source.chunk_id);
-    const where = formatPages(source) || source.section.split(" > ").at(-1) || t("passage");
-    const label = several ? source.document_name : where;
+    const pages = formatPages(source);
+    const where = pages || source.section.split(" > ").at(-1) || quoteBeginning(source);
+    const label = isAlone ? [cutMiddle(source.document_name), pages].filter(Boolean).join(" ") : cutMiddle(where);
     return el(
       "button",
       {
         type: "button",
         class: "panel-chip",
-        title: [source.document_name, formatPages(source), source.section].filter(Boolean).join(" · "),
+        title: [source.document_name, pages, source.section].filter(Boolean).join(" · "),
         "aria-current": source === this.source ? "true" : null,
         on: { click: () => this.turnTo(source) },
       },
       name ? el("span", { class: "slot", text: name }) : null,
-      el("span", { text: several && formatPages(source) ? `${cutMiddle(label)} ${formatPages(source)}` : cutMiddle(label) }),
+      el("span", { text: label }),
     );
   }
 

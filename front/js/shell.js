@@ -2,6 +2,7 @@
 
 import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
+import { dressFileInputs } from "./file_input.js";
 import { togglePalette } from "./palette.js";
 import { runShortcut, setShortcut, showShortcuts } from "./shortcuts.js";
 import "./sidebar.js";
@@ -99,6 +100,7 @@ narrowScreen.addEventListener("change", showSidebarState);
 watchUserMenu();
 watchKeyboard();
 showSidebarState();
+dressFileInputs();
 
 // What shows the offline page; it keeps nothing else. Browsers have it on https and on this machine only.
 addEventListener("load", () => navigator.serviceWorker?.register(document.documentElement.dataset.serviceWorker));

@@ -267,6 +267,19 @@ UNFOLD: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
     "COLORS": {
+        "base": {  # the greys of all other pages: front/css/base.css
+            "50": "#f7f7f5",
+            "100": "#f1f1ee",
+            "200": "#e4e5e0",
+            "300": "#d1d3cd",
+            "400": "#9fa4a9",
+            "500": "#686e75",
+            "600": "#4c5258",
+            "700": "#383d43",
+            "800": "#25292d",
+            "900": "#16181b",
+            "950": "#0d0f10",
+        },
         "primary": {
             "50": "#eff8f5",
             "100": "#d8efe8",

@@ -133,7 +133,7 @@ def is_pointing_back(said: Spoken) -> bool:
 
 def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     found = said.morphemes or ()
-    nouns = find_nouns(said.text)
+    nouns = find_nouns(kinds.cut_shape(said.text))
     count = _count_words(said.text, found, nouns - _RELATIONAL - known)
     fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in found)
     proper = {item.form.lower() for item in found if item.tag == "NNP"}

@@ -301,3 +301,8 @@ def find_intent(said: Spoken, usual: Intent | None = None) -> tuple[Intent, str]
     if is_comparison(said):
         return Intent.COMPARE, BY_WORDS
     return (Intent.LOOKUP, USUAL) if usual is None else (usual, BY_ASSISTANT)
+
+
+def cut_shape(text: str) -> str:
+    """A text without the words that ask for a table: they tell nothing of what it is about."""
+    return _ASKS_FOR[Intent.TABLE.value].sub(" ", text)

@@ -116,6 +116,7 @@ def test_own_reset_words_replace_those_of_the_list():
 @pytest.mark.parametrize(
     "text",
     [
+        "부서별로 표로 정리해 줘",
         "그거 언제까지야?",
         "그 문서 요약해줘",
         "위에서 말한 서류는?",
