@@ -292,7 +292,7 @@ UNFOLD: dict[str, Any] = {
             "800": "#0b483f",
             "900": "#0b3c35",
             "950": "#042420",
-        }
+        },
     },
     "SIDEBAR": {
         "show_search": False,
