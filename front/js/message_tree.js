@@ -80,7 +80,8 @@ const PAGE_SIZE = 30; // what a screen and a half shows: more is drawn when it i
 export class MessagePages {
   constructor(chatId) {
     this.chatId = chatId;
-    this.first = null;
+    this.newest = null;
+    this.end = 0;
     this.unread = 0;
   }
 
@@ -88,10 +89,11 @@ export class MessagePages {
     return getJson(`/chats/${this.chatId}/messages?page=${number}&page_size=${PAGE_SIZE}`);
   }
 
-  /** Find the end, and read from there next. */
+  /** Read the end, and go on from there. */
   async open() {
-    this.first = await this.page(1);
-    this.unread = Math.max(Math.ceil(this.first.count / PAGE_SIZE), 1);
+    this.newest = await this.page("last");
+    this.end = Math.max(Math.ceil(this.newest.count / PAGE_SIZE), 1);
+    this.unread = this.end;
   }
 
   get hasMore() {
@@ -100,15 +102,13 @@ export class MessagePages {
 
   /** The newest messages that have not been read yet. */
   async earlier() {
-    const { results } = this.unread === 1 && this.first ? this.first : await this.page(this.unread);
+    const { results } = this.unread === this.end ? this.newest : await this.page(this.unread);
     this.unread -= 1;
     return results;
   }
 
   /** The newest messages as they are now. */
   async latest() {
-    const first = await this.page(1);
-    const last = Math.ceil(first.count / PAGE_SIZE);
-    return last > 1 ? (await this.page(last)).results : first.results;
+    return (await this.page("last")).results;
   }
 }
