@@ -256,16 +256,14 @@ class Pipeline:
         if question.conversation.total and is_recalling(asked.analysis.text):
             yield StepBegan("explore")
         answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
-        caution = self._write_caution(asked)
+        caution = self._write_caution(asked, profile) if (profile := question.profile) else ""
         async with aclosing(_open_with(caution, answer) if caution else answer) as events:
             async for event in events:
                 yield event
 
-    def _write_caution(self, asked: Asked) -> str:
+    def _write_caution(self, asked: Asked, profile: Sequence[Slot]) -> str:
         """What is said first of the user's allergies that the question or its passages name."""
-        note = write_caution(
-            asked.question.profile or (), _list_read(asked), self.packs, asked.language
-        )
+        note = write_caution(profile, _list_read(asked), self.packs, asked.language)
         return f"{note}\n\n" if note else ""
 
     def _rank_profile(self, asked: Asked) -> tuple[Slot, ...]:
