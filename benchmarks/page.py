@@ -86,6 +86,7 @@ def main() -> None:
         return
     with LLMServer() as model:
         settings = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+        settings |= {"NURA_LLM_MAX_TOKENS": str(2 * TOKENS), "NURA_CONTEXT_TOKENS": str(8 * TOKENS)}
         with Product(**settings) as product, sync_playwright() as playwright:
             person = Person(product, "bench")
             for sample in SAMPLES:
@@ -190,6 +191,10 @@ def _measure_streaming(browser: Chromium, person: Person, model: LLMServer) -> d
         wait_until(lambda: page.evaluate("window.frames_seen !== null"), 300, step=2.0)
         times, tasks = page.evaluate("[window.frames_seen, window.seen.tasks]")
         work = _read_costs(costs)
+        stored = person.messages(page.url.rpartition("/c/")[2].partition("?")[0])[-1]
+        assert "answer_cut" not in [one["code"] for one in stored["notices"] or ()], stored[
+            "notices"
+        ]
     lengths = [later - earlier for earlier, later in itertools.pairwise(times)]
     seconds = (times[-1] - times[0]) / 1000
     return {
