@@ -545,6 +545,9 @@ SOURCES: Mapping[str, Explanation] = {
                 "The storage refused the key. Check the access key and what it may read."
             ),
             "source_unreachable.bucket": _("There is no bucket of this name. Check the name."),
+            "source_unreachable.endless": _(
+                "The server's list does not end. Nothing was changed; check the address."
+            ),
             "source_unreachable.sent": _("The program has not sent a list yet."),
             "address_unreachable": _("%(host)s could not be reached."),
             "answer_too_large": _("%(host)s sent more than %(limit_mb)s MB."),

@@ -10,14 +10,16 @@ Hosts that `NURA_INTERNAL_HOSTS` names may stand inside, and so may what an admi
 never asked at all, `rag.adapters.wire` says.
 """
 
+import queue
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address, ip_network
-from socket import AF_UNSPEC, IPPROTO_TCP, SOCK_STREAM, gaierror, getaddrinfo
+from socket import AF_UNSPEC, IPPROTO_TCP, SOCK_STREAM, getaddrinfo
 from typing import Any, Self
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -33,6 +35,8 @@ MAX_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 20.0
 """The longest silence."""
+RESOLVE_SECONDS = 10.0
+"""For the addresses of a name: the system's own look-up has no bound that all its ways keep."""
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 PORTS = {"http": 80, "https": 443}
 USER_AGENT = "NuraBot/1.0"
@@ -97,21 +101,43 @@ def is_allowed_by_name(host: str, port: int) -> bool:
     return False
 
 
-def resolve_address(host: str, port: int, *, is_entered: bool = False) -> list[str]:
-    """The IP addresses of a host, all of which may be connected to.
+def resolve_address(
+    host: str, port: int, *, is_entered: bool = False, seconds: float = RESOLVE_SECONDS
+) -> list[str]:
+    """The IP addresses of a host, all of which may be connected to; known in so many seconds.
 
     One inside is enough to refuse the name, or where an administrator entered it one that is never
     asked. Raises `AddressForbidden`, `AddressUnreachable`.
     """
     try:
-        found = getaddrinfo(host, port, AF_UNSPEC, SOCK_STREAM, IPPROTO_TCP)
-    except (gaierror, UnicodeError) as error:
+        found = _look_up(host, port, seconds)
+    except (OSError, UnicodeError) as error:
         raise AddressUnreachable(f"no address of {host}", host=host) from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     is_refused = is_never_asked if is_entered else is_inside
     if not is_allowed_by_name(host, port) and any(map(is_refused, addresses)):
         raise AddressForbidden(f"{host} is inside", host=host)
     return addresses
+
+
+def _look_up(host: str, port: int, seconds: float) -> list[Any]:
+    """What the system says of a name. Raises `OSError`, a time-out too, and `UnicodeError`."""
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            told.put(getaddrinfo(host, port, AF_UNSPEC, SOCK_STREAM, IPPROTO_TCP))
+        except (OSError, UnicodeError) as error:
+            told.put(error)
+
+    threading.Thread(target=ask, name="look-up", daemon=True).start()
+    try:
+        found = told.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(host) from None
+    if isinstance(found, Exception):
+        raise found
+    return list(found)
 
 
 class _CheckedBackend(httpcore2.NetworkBackend):
@@ -140,7 +166,8 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         """Connect to the first address that answers."""
-        addresses = resolve_address(host, port, is_entered=self._is_entered)
+        seconds = self.cut(RESOLVE_SECONDS)
+        addresses = resolve_address(host, port, is_entered=self._is_entered, seconds=seconds)
         while True:
             try:
                 stream = self._sockets.connect_tcp(
@@ -236,7 +263,13 @@ class OutgoingClient:
     """Asks addresses within bounds, one after the other. Used within a `with`."""
 
     def __init__(
-        self, *, max_bytes: int, seconds: float, is_entered: bool = False, authorities: str = ""
+        self,
+        *,
+        max_bytes: int,
+        seconds: float,
+        silence_seconds: float = READ_SECONDS,
+        is_entered: bool = False,
+        authorities: str = "",
     ) -> None:
         """`max_bytes` of one answer and `seconds` for one address, its redirects included.
 
@@ -244,6 +277,7 @@ class OutgoingClient:
         `authorities` is a file with further ones for certificates.
         """
         self._max_bytes, self._seconds, self._is_entered = max_bytes, seconds, is_entered
+        self._silence_seconds = silence_seconds
         self._trust = _get_trust(authorities)
         self._backend = _CheckedBackend(is_entered=is_entered)
         self._pools: dict[str, httpcore2.ConnectionPool] = {}
@@ -301,7 +335,8 @@ class OutgoingClient:
         sent = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
         if "host" not in {name.lower() for name in sent}:
             sent = {"Host": urlsplit(target).netloc, **sent}
-        limits = {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
+        silence = self._silence_seconds
+        limits = {"connect": CONNECT_SECONDS, "read": silence, "write": silence}
         asked = self._find_pool(target, host, port).stream(
             method, target, headers=list(sent.items()), content=body, extensions={"timeout": limits}
         )

@@ -6,6 +6,9 @@
 A bucket is one number, the moment at which it will be full again (the "theoretical arrival time"
 of GCRA, ITU-T I.371): all buckets of one request are looked at and filled by one script, so that no
 two processes give out the same token. A Redis that is away limits nobody: that is logged once.
+
+What is let in by a rule comes in a row: after the first few at once, one after the other at the
+pace of the limit, so that nobody's minute falls on all others in its first second.
 """
 
 import asyncio
@@ -27,6 +30,8 @@ logger = structlog.get_logger()
 
 KEY_SHARE = 0.75
 """Of what an account may do, one of its keys may do so much: the rest is its owner's."""
+BURST_SHARE, MIN_BURST = 8, 10
+"""Of what a rule gives a minute, one part in so many comes at once, and so many at the least."""
 PATIENCE_SECONDS = 1.0
 """A Redis that takes longer is not waited for ..."""
 AWAY_SECONDS = 2.0
@@ -136,16 +141,48 @@ class _KnownLimits:
 _memory = _KnownLimits()
 
 
+class Pace:
+    """Lets what each caller does begin one after the other. Of one process; nobody is refused."""
+
+    def __init__(self) -> None:
+        self._full: dict[str, float] = {}
+        """When each caller's row has passed."""
+
+    def count_seconds(self, caller: str, apart: float, at_once: float = 1) -> float:
+        """How long the next of a caller waits: `at_once` begin together, more `apart` seconds."""
+        now = time.monotonic()
+        if len(self._full) >= MAX_REMEMBERED:
+            self._full = {key: until for key, until in self._full.items() if until > now}
+        full = max(now, self._full.get(caller, 0.0)) + apart
+        self._full[caller] = full
+        return max(0.0, full - now - apart * at_once)
+
+    def forget(self) -> None:
+        """Begin anew with everybody."""
+        self._full.clear()
+
+
+_pace = Pace()
+
+
 async def take_by_rule(
     rule: str, whose: str, *, key: str = "", cost: int = 1
 ) -> LimitVerdict | None:
-    """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it."""
+    """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it.
+
+    Returns when it is to begin.
+    """
     amount = settings.LIMITS[rule]
     buckets = [Bucket(rule, f"{rule}:{whose}", amount)]
     if key and amount:
         share = max(1, int(amount * KEY_SHARE))
         buckets.append(Bucket(f"{rule}-key", f"{rule}:key:{key[:32]}", share))
-    return await take(buckets, cost)
+    verdict = await take(buckets, cost)
+    if verdict is not None and verdict.allowed:
+        burst = max(MIN_BURST, amount // BURST_SHARE)
+        apart = cost * buckets[0].seconds / amount
+        await asyncio.sleep(_pace.count_seconds(buckets[0].key, apart, max(1.0, burst / cost)))
+    return verdict
 
 
 async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
@@ -176,6 +213,7 @@ async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
 def forget_refusals() -> None:
     """Ask Redis about every bucket again, and about Redis."""
     _memory.refusals.clear()
+    _pace.forget()
     _memory.away_until = 0.0
 
 

@@ -4,8 +4,9 @@ An ASGI application around the whole product. It comes before Django, before any
 before any thread is taken, so that whoever asks too much costs little:
 
 - Questions, searches, uploads, exports and sockets have a rate (`settings.LIMITS`, `jobs.limiter`);
-  who is not signed in has one by address. A refusal is a 429 that says after how many seconds, and
-  the next one to the same caller comes later than the one before.
+  who is not signed in has one by address. A refusal is a 429 that says after how many seconds. Of
+  those to one caller each is kept back until some time after the one before, as making and logging
+  them by the thousand would take from the others what the limits leave them.
 - Of one account only a few requests are at work in each part of the product. The others wait here,
   in the event loop, where they hold neither a thread nor a connection to the database.
 - An upload for which there is no room on the disk is refused before its body comes.
@@ -19,6 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv6Address, ip_address
 from typing import Any
@@ -40,7 +42,7 @@ from documents.files import check_free_disk
 from jobs import fairness, limiter
 from jobs.connections import in_database
 from jobs.fairness import FairPlaces, TooManyWait
-from jobs.limiter import LimitVerdict
+from jobs.limiter import LimitVerdict, Pace
 from nura.errors import to_problem
 from nura.middleware import (
     REQUEST_ID,
@@ -75,8 +77,9 @@ CROWDED_SECONDS = 5
 """`Retry-After` where as many wait, or as many sockets are open."""
 PACE_SECONDS = 0.05
 """Between two refusals to one caller ..."""
-MAX_PACE_SECONDS = 2.0
-"""... of whom none waits longer for it."""
+MAX_HELD = 1000
+"""... of whom so many wait for theirs; further ones get the shortest there is, at once."""
+TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS
 BEGUN, CALLER = "nura.begun", "nura.caller"
 """In the scope: when the request came, and what is known of who asks."""
 MAX_DRAIN_BYTES = 32 * 1024 * 1024
@@ -106,7 +109,8 @@ class RequestGate:
         self._looking: dict[Credential, asyncio.Task[int | None]] = {}
         self._places: dict[tuple[str, int], FairPlaces] = {}
         self._sockets: defaultdict[int, int] = defaultdict(int)
-        self._refused_until: dict[str, float] = {}
+        self._refusals = Pace()
+        self._held: defaultdict[str, int] = defaultdict(int)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request or socket."""
@@ -126,8 +130,10 @@ class RequestGate:
                 else:
                     await self._let_request_in(caller, scope, receive, send)
             except _Refused as refused:
-                await asyncio.sleep(self._pace(caller))
-                await _refuse(scope, receive, send, refused.error)
+                if await self._hold_back(caller):
+                    await _refuse(scope, receive, send, refused.error)
+                else:
+                    await _dismiss(scope, receive, send)
 
     # Who it is
 
@@ -172,6 +178,8 @@ class RequestGate:
 
             async def noted(message: Message) -> None:
                 if message["type"] == "http.response.start":
+                    if part == EMBED and message["status"] == TOO_MANY_REQUESTS:
+                        await self._hold_back(caller)
                     leave()  # what is left is sending, which holds nothing
                     if verdict is not None:
                         message = {**message, "headers": _with_limits(message, verdict)}
@@ -228,14 +236,18 @@ class RequestGate:
         with fairness.holding_place(partial(places.leave, caller.name)) as leave:
             yield leave
 
-    def _pace(self, caller: Caller) -> float:
-        """Seconds to keep this refusal back, so that they come one after the other."""
-        now = time.monotonic()
-        if len(self._refused_until) > MAX_REMEMBERED:
-            self._refused_until.clear()
-        due = max(now, self._refused_until.get(caller.name, 0.0))
-        self._refused_until[caller.name] = min(due + PACE_SECONDS, now + MAX_PACE_SECONDS)
-        return due - now
+    async def _hold_back(self, caller: Caller) -> bool:
+        """Wait until the caller may be refused; False where too many of his wait for that."""
+        if self._held[caller.name] >= MAX_HELD:
+            return False
+        self._held[caller.name] += 1
+        try:
+            await asyncio.sleep(self._refusals.count_seconds(caller.name, PACE_SECONDS))
+        finally:
+            self._held[caller.name] -= 1
+            if not self._held[caller.name]:
+                del self._held[caller.name]
+        return True
 
 
 class _Refused(Exception):
@@ -330,6 +342,18 @@ async def _refuse(scope: Message, receive: Receive, send: Send, error: Exception
     await send_refusal(scope, send, await _to_response(scope, error))
 
 
+async def _dismiss(scope: Message, receive: Receive, send: Send) -> None:
+    """Refuse somebody who opens connections faster than he is refused: no words, and no log."""
+    await receive()
+    if scope["type"] == "http":
+        headers = [(b"retry-after", str(CROWDED_SECONDS).encode()), (b"connection", b"close")]
+        start = {"type": "http.response.start", "status": TOO_MANY_REQUESTS, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await send({"type": "websocket.close"})
+
+
 async def send_refusal(scope: Message, send: Send, response: HttpResponse) -> None:
     """Send a response that Django has not made, close the connection, and log it as others are."""
     request_id = choose_request_id(_read_header(scope, REQUEST_ID.lower().encode()))
@@ -358,7 +382,7 @@ async def send_refusal(scope: Message, send: Send, response: HttpResponse) -> No
 
 
 async def _to_response(scope: Message, error: Exception) -> HttpResponse:
-    if is_api(scope["path"]):
+    if is_api(scope["path"]) or scope["type"] == "websocket":  # of which nobody sees a page
         accepted = _read_header(scope, b"accept-language")
         with translation.override(choose_language_by_header(accepted)):
             return to_problem(error).response_at(scope["path"])

@@ -5,9 +5,10 @@ answers workers do so at their start. The only process that loads torch. It know
 the database: whoever may open the socket may ask.
 
 - `POST /v1/embeddings`: OpenAI's shape, `encoding_format` float or base64. Texts of `input_type`
-  "query" go before those of "passage", which is what texts are that say nothing. Those of
-  "outsider", which programs have embedded for themselves, take turns with passages, and those of
-  one `user` with those of another.
+  "query" wait for none of "passage", which is what texts are that say nothing: these have a thread
+  of their own, and the processor when nobody else wants it. Those of "outsider", which programs
+  have embedded for themselves, take turns with passages, and those of one `user` with those of
+  another.
 - `POST /v1/rerank`: `{model, query, documents, top_n?}` gives `{results: [{index,
   relevance_score}]}`, best first, as with Jina, Cohere and vLLM.
 - `POST /v1/predict`: `{model, inputs: [[text, sentence]]}` gives `[[{label, score}]]`, as with
@@ -26,6 +27,7 @@ import logging.config
 import os
 import socket
 import sys
+import threading
 import time
 from array import array
 from collections import deque
@@ -51,7 +53,9 @@ MAX_TEXTS_WAITING = 8192
 RETRY_AFTER_SECONDS = 1
 MAX_TEXTS_A_BATCH = 32
 BATCH_SECONDS = 0.15
-"""So long a question waits at most for a batch of passages: batches grow and shrink towards it."""
+"""How long a batch takes that others wait for: batches grow and shrink towards it."""
+NICENESS = 10
+"""Of the thread in which nobody waits, and of those that torch begins for it."""
 SHUTDOWN_SECONDS = 6.0
 """For what is asked already; what takes longer is asked again by its client."""
 
@@ -66,6 +70,10 @@ class Urgency(IntEnum):
     PASSAGE = 2
     OUTSIDER = 3
 
+
+Lane = tuple[Urgency, ...]
+LANES: tuple[Lane, ...] = ((Urgency.QUESTION, Urgency.ANSWER), (Urgency.PASSAGE, Urgency.OUTSIDER))
+"""What somebody waits for, and what nobody waits for: each has a thread of its own."""
 
 URGENCIES = {
     "query": Urgency.QUESTION,
@@ -112,7 +120,7 @@ class Overloaded(Exception):
 
 
 class Batcher:
-    """Gives texts to the models, one batch at a time: urgent ones first, one kind together.
+    """Gives texts to the models, one batch of a lane at a time: urgent ones first, of one kind.
 
     A request may be cut into several batches, and a batch may hold texts of several requests.
     """
@@ -126,8 +134,11 @@ class Batcher:
         self._sizes: dict[tuple[str, str], int] = {}
         self._last = Urgency.PASSAGE
         """Which of the two lanes that take turns had the last batch."""
-        self._something = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="models")
+        self._something = {lane: asyncio.Event() for lane in LANES}
+        self._threads = {
+            lane: ThreadPoolExecutor(1, thread_name_prefix=name, initializer=prepare)
+            for lane, name, prepare in zip(LANES, ("asked", "kept"), (None, _go_last), strict=True)
+        }
 
     @property
     def waiting(self) -> int:
@@ -153,19 +164,22 @@ class Batcher:
         done = asyncio.get_running_loop().create_future()
         asked = WaitingRequest(task, model, texts, owner, done)
         self._waiting[urgency].append(asked)
-        self._something.set()
+        next(self._something[lane] for lane in LANES if urgency in lane).set()
         return await asked.done
 
     async def run(self) -> None:
         """Work until cancelled."""
+        await asyncio.gather(*map(self._work, LANES))
+
+    async def _work(self, lane: Lane) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            batch = self._next_batch()
+            batch = self._next_batch(lane)
             if not batch:
-                self._something.clear()
-                await self._something.wait()
+                self._something[lane].clear()
+                await self._something[lane].wait()
                 continue
-            compute = loop.run_in_executor(self._thread, self._compute, batch)
+            compute = loop.run_in_executor(self._threads[lane], self._compute, batch)
             try:
                 results = await compute
             except EngineUnavailable as error:
@@ -183,11 +197,12 @@ class Batcher:
 
     def close(self) -> None:
         """Begin nothing more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads.values():
+            thread.shutdown(wait=False, cancel_futures=True)
 
-    def _next_batch(self) -> list[tuple[WaitingRequest, Sequence[Any]]]:
+    def _next_batch(self, lane: Lane) -> list[tuple[WaitingRequest, Sequence[Any]]]:
         """Requests with those of their texts that are next: of the first in line and its kind."""
-        for urgency in self._order():
+        for urgency in self._order(lane):
             queue = self._waiting[urgency]
             for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
                 queue.remove(asked)
@@ -214,12 +229,10 @@ class Batcher:
             return batch
         return []
 
-    def _order(self) -> list[Urgency]:
+    def _order(self, lane: Lane) -> Lane:
         """What comes first; passages and texts of outsiders take turns."""
-        order = list(Urgency)
-        if self._last is Urgency.PASSAGE:
-            order[-2:] = [Urgency.OUTSIDER, Urgency.PASSAGE]
-        return order
+        is_turned = Urgency.PASSAGE in lane and self._last is Urgency.PASSAGE
+        return lane[::-1] if is_turned else lane
 
     def _size(self, kind: tuple[str, str]) -> int:
         return self._sizes.setdefault(kind, MAX_TEXTS_A_BATCH // 4)
@@ -257,6 +270,12 @@ class Batcher:
         self.loaded[task.name, model] = "ready"
         logger.info("%s is loaded", model)
         spawn.give_memory_back()
+
+
+def _go_last() -> None:
+    """Let every other thread go before this one, and before those that it begins."""
+    own = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICENESS)
 
 
 def _put_last(queue: deque[WaitingRequest], owner: str) -> None:

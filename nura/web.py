@@ -37,7 +37,11 @@ MIN_BODY_BYTES_A_SECOND = 1024
 BODY_CHECK_SECONDS = 5.0
 MAX_WAITING_CONNECTIONS = 256
 """Connections of one address that have sent no whole head, or are idle between two requests; a
-further one ends the one that has been waiting longest."""
+further one ends the one that has been waiting longest ..."""
+ENDS_APART_SECONDS = 0.02
+"""... unless another one was ended just now: whoever opens it anew each time is as slow then ..."""
+MAX_SURPLUS_CONNECTIONS = 2048
+"""... as long as there are no more than so many."""
 LINGER_SECONDS = 2.0
 """Seconds to discard what is still being sent, so that the client reads the response."""
 OVERHEAD = len(b": \r\n")
@@ -69,6 +73,7 @@ class WaitingConnections:
 
     def __init__(self) -> None:
         self._by_address: defaultdict[str, dict[BoundedRequests, None]] = defaultdict(dict)
+        self._ended_at = 0.0
 
     def add(self, connection: "BoundedRequests") -> None:
         """It begins to wait, and the oldest ends where there are too many of its address."""
@@ -76,7 +81,10 @@ class WaitingConnections:
         waiting = self._by_address[address]
         waiting.pop(connection, None)
         waiting[connection] = None
-        if len(waiting) > MAX_WAITING_CONNECTIONS:
+        now = connection.loop.time()
+        is_time = now >= self._ended_at + ENDS_APART_SECONDS
+        if len(waiting) > (MAX_WAITING_CONNECTIONS if is_time else MAX_SURPLUS_CONNECTIONS):
+            self._ended_at = now
             oldest = next(iter(waiting))
             del waiting[oldest]
             oldest.transport.close()

@@ -28,6 +28,8 @@ from rag.types import Intent
 
 MAX_PICTURE_BYTES = 4 * 1024 * 1024
 MAX_PICTURE_PIXELS = 24_000_000
+MAX_DECODED_PIXELS = 4_000_000
+"""What is held of one; photographs of more are read in a smaller size, which JPEG allows."""
 PICTURE_SIDE = 192
 """Pixels of the square that is kept of a picture."""
 PICTURE_FORMATS = ("PNG", "JPEG", "WEBP")
@@ -228,12 +230,18 @@ def make_picture(data: bytes) -> bytes:
     """
     from PIL import Image, ImageOps
 
-    refused = ValidationError(_("Choose a PNG, JPEG or WebP picture of at most 4 MB."))
+    refused = ValidationError(
+        _("Choose a PNG, JPEG or WebP picture of at most 4 MB and 4 megapixels.")
+    )
     if len(data) > MAX_PICTURE_BYTES:
         raise refused
     try:
         with Image.open(io.BytesIO(data), formats=PICTURE_FORMATS) as picture:
             if picture.width * picture.height > MAX_PICTURE_PIXELS:
+                raise refused
+            if not picture.info.get("progressive"):  # of which all is held before it is smaller
+                picture.draft("RGB", (2 * PICTURE_SIDE, 2 * PICTURE_SIDE))
+            if picture.width * picture.height > MAX_DECODED_PIXELS:
                 raise refused
             square = ImageOps.fit(picture.convert("RGBA"), (PICTURE_SIDE, PICTURE_SIDE))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

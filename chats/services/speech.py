@@ -8,15 +8,19 @@ import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from http.client import HTTPException, HTTPResponse
-from typing import Any
-from urllib.error import URLError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from http import HTTPStatus
 
 from django.conf import settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from documents.outgoing import (
+    AddressForbidden,
+    AddressInvalid,
+    AddressUnreachable,
+    AnswerTooLarge,
+    OutgoingClient,
+)
 from documents.parsers.markdown import let_stars_close_before_hangul
 from rag.errors import NuraError
 
@@ -30,7 +34,6 @@ MAX_SOUND_BYTES = 128 * 1024 * 1024
 WAV = "wav"
 SOUND_TYPES = {WAV: "audio/wav", "mp3": "audio/mpeg"}
 """What can be asked for. Only WAV can be joined from pieces."""
-_PART = 64 * 1024
 _UNTOLD = {"", "application/octet-stream"}
 
 
@@ -101,43 +104,25 @@ def request_speech(text: str, *, voice: str = "", form: str = WAV, deadline: flo
     headers = {"Content-Type": "application/json", "Accept": "audio/*"}
     if settings.TTS_API_KEY:
         headers["Authorization"] = f"Bearer {settings.TTS_API_KEY}"
-    request = Request(  # noqa: S310 - an http address: the settings see to that
-        f"{settings.TTS_BASE_URL.rstrip('/')}/audio/speech",
-        json.dumps(wanted | {"response_format": form}).encode(),
-        headers,
+    url = f"{settings.TTS_BASE_URL.rstrip('/')}/audio/speech"
+    body = json.dumps(wanted | {"response_format": form}).encode()
+    left = _seconds_left(deadline or time.monotonic() + SPEECH_SECONDS)
+    client = OutgoingClient(
+        max_bytes=MAX_SOUND_BYTES, seconds=left, silence_seconds=left, is_entered=True
     )
-    deadline = deadline or time.monotonic() + SPEECH_SECONDS
     try:
-        with _OPENER.open(request, timeout=_seconds_left(deadline)) as response:
-            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        with client, client.open("POST", url, headers, body) as answer:
+            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if answer.status != HTTPStatus.OK:
+                raise SpeechFailed(f"the speech endpoint answered {answer.status}")
             if not kind.startswith("audio/") and kind not in _UNTOLD:
                 raise SpeechFailed(f"the speech endpoint sent {kind[:40]}, no sound")
-            data = _read_body(response, deadline)
-    except (OSError, URLError, HTTPException, ValueError) as error:
+            data = answer.read()
+    except (AddressInvalid, AddressForbidden, AddressUnreachable, AnswerTooLarge) as error:
         raise SpeechFailed(f"the speech endpoint did not answer: {error}") from error
-    return Sound(data, SOUND_TYPES[form] if kind in _UNTOLD else kind)
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """The key goes where it was meant to go, and nowhere else: a redirect is an error."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = build_opener(_NoRedirects)
-
-
-def _read_body(response: HTTPResponse, deadline: float) -> bytes:
-    parts = bytearray()
-    while part := response.read1(_PART):
-        parts += part
-        if len(parts) > MAX_SOUND_BYTES:
-            raise SpeechFailed("the speech endpoint sent too much")
-        _seconds_left(deadline)
-    if not parts:
+    if not data:
         raise SpeechFailed("the speech endpoint sent nothing")
-    return bytes(parts)
+    return Sound(data, SOUND_TYPES[form] if kind in _UNTOLD else kind)
 
 
 def _seconds_left(deadline: float) -> float:

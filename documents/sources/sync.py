@@ -44,6 +44,7 @@ from documents.sources.base import (
     ListedEntry,
     Listing,
     SourceReader,
+    SourceUnreachable,
     UnlistedEntry,
     get_kind,
 )
@@ -64,6 +65,8 @@ REST = timedelta(seconds=2)
 MAX_REMOVED_SHARE = 0.2
 MIN_HELD_BACK = 10
 """Fewer than these are deleted without asking, whatever their share."""
+MAX_LISTED = 1_000_000
+"""Entries of one list; a server that names more makes them up."""
 MAX_NAMED = 100
 """Entries that a run names, for each thing that can happen to one."""
 SOURCE_URI = "source_uri"
@@ -127,6 +130,8 @@ class SourceSync:
         entries = self._reader.list_entries(listing)
         while batch := list(islice(entries, self._reader.BATCH)):
             listed = [one for one in batch if isinstance(one, ListedEntry)]
+            if self._run.listed + len(listed) > MAX_LISTED:
+                raise SourceUnreachable(f"more than {MAX_LISTED} entries", reason="endless")
             sums = self._sum_new(listed) if self._run.dry_run else {}
             with transaction.atomic():
                 self._compare(listed)

@@ -1,12 +1,14 @@
 """Models in this process, with sentence-transformers: embedders, and cross-encoders over pairs.
 
 Only the models process (`nura/models_server.py`) calls these functions; everybody else asks it
-through `rag.adapters.encoders`. They are not thread-safe: one call at a time goes into a model, as
-two would share the same cores and both be slower.
+through `rag.adapters.encoders`. Texts may be embedded in several threads at once; a cross-encoder
+takes one call at a time.
 """
 
+import copy
 import functools
 import importlib.util
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,8 +81,24 @@ def find_embedded_model() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-@functools.lru_cache(maxsize=KEPT_MODELS_MAX)
 def _load_embedder(model: str) -> Any:
+    with _loading:
+        return _share_embedder(model, threading.get_ident())
+
+
+@functools.lru_cache(maxsize=2 * KEPT_MODELS_MAX)
+def _share_embedder(model: str, _thread: int) -> Any:
+    """For each thread its own, with weights that all have: a tokenizer serves one at a time."""
+    loaded = _read_embedder(model)
+    weights = (*loaded.parameters(), *loaded.buffers())
+    return copy.deepcopy(loaded, {id(one): one for one in weights})
+
+
+_loading = threading.Lock()
+
+
+@functools.lru_cache(maxsize=KEPT_MODELS_MAX)
+def _read_embedder(model: str) -> Any:
     """The one that comes with the product when it is called by its name: nothing is fetched then.
 
     bfloat16 only where the processor multiplies it itself; elsewhere it is slower than float32.

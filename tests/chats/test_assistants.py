@@ -1,14 +1,18 @@
 """Assistants and prompts: kept, shared, asked; they give nobody a right."""
 
+import io
 from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from PIL import Image, ImageFile
 
 from chats.models import Assistant, Chat, Prompt
+from chats.services import assistants
 from chats.services.turns import open_turn
 from documents.libraries import add_member, create_library, remove_member
 from documents.models import Document, LibraryMember, LibraryRole
@@ -298,3 +302,26 @@ def test_a_form_makes_an_assistant_and_a_prompt(owner, library):
     prompt = Prompt.objects.get()
     browser.post(f"/prompts/{prompt.pk}", {"title": "요약 2", "text": "x"})
     assert Prompt.objects.get().title == "요약 2"
+
+
+def picture(form, side, **options):
+    out = io.BytesIO()
+    Image.new("RGB", (side, side), "navy").save(out, form, **options)
+    return out.getvalue()
+
+
+def test_a_photograph_of_many_pixels_is_read_in_a_smaller_size():
+    made = Image.open(io.BytesIO(assistants.make_picture(picture("JPEG", 4800))))
+    assert made.size == (assistants.PICTURE_SIDE, assistants.PICTURE_SIDE)
+
+
+@pytest.mark.parametrize(
+    ("form", "options"), [("PNG", {}), ("WEBP", {}), ("JPEG", {"progressive": True})]
+)
+def test_a_picture_that_would_take_much_memory_is_refused_before_it_is_read(
+    form, options, monkeypatch
+):
+    data = picture(form, 2400, **options)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", None)
+    with pytest.raises(ValidationError):
+        assistants.make_picture(data)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from chats.models import Message
 from chats.services import speech
 from chats.services.chats import create_chat
-from chats.services.speech import split_text, to_speech_text
+from chats.services.speech import SpeechFailed, split_text, to_speech_text
 from documents.errors import explain_code
 from tests.chats.conftest import client
 from tests.servers.speech import Reply, samples_of, streamed, wav
@@ -196,6 +196,14 @@ def test_a_sound_without_end_is_given_up(api, owner, speech_server, monkeypatch)
     monkeypatch.setattr(speech, "MAX_SOUND_BYTES", 1000)
     speech_server.replies.append(Reply(body=wav(1000)))
     assert say(api, message(owner)).json()["code"] == "speech_failed"
+
+
+def test_the_machines_own_surroundings_are_not_asked_to_speak(api, owner, settings, monkeypatch):
+    settings.TTS_BASE_URL, settings.TTS_MODEL = "http://169.254.169.254/v1", "tts"
+    assert say(api, message(owner)).json()["code"] == "speech_failed"
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(SpeechFailed, match="inside"):
+        speech.request_speech("휴가")
 
 
 def test_no_connection_is_held_while_the_endpoint_speaks(api, owner, speech_server, monkeypatch):

@@ -89,3 +89,20 @@ async def test_a_key_has_a_part_of_its_account_and_leaves_the_rest(settings):
     told = [await limiter.take_by_rule("ask", whose, key=key) for _ in range(7)]
     assert [verdict.allowed for verdict in told] == [True] * 6 + [False]
     assert (await limiter.take_by_rule("ask", whose)).allowed
+
+
+async def test_what_a_rule_lets_in_comes_in_a_row_after_the_first_few(settings, monkeypatch):
+    waits = []
+
+    async def note(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(limiter.asyncio, "sleep", note)
+    settings.LIMITS = {"ask": 160}
+    whose = f"user:{uuid4()}"
+    for _ in range(23):
+        assert (await limiter.take_by_rule("ask", whose)).allowed
+    assert waits[:20] == [0.0] * 20
+    assert [round(one / (60 / 160), 1) for one in waits[20:]] == [1.0, 2.0, 3.0]
+    await limiter.take_by_rule("ask", f"user:{uuid4()}")
+    assert waits[-1] == 0.0

@@ -11,7 +11,8 @@ MEGABYTE = 2**20
 class HostileServer:
     """`/endless`, `/drip`, `/slow-head`, `/bomb`, `/redirect`.
 
-    `answers` are those of other paths: the name of one of these, or status, headers and body.
+    `answers` are those of other paths: the name of one of these, or status, headers and body, or
+    what makes them.
     `asked` is what came, as method, path, headers and body; `sent` how many bytes went out.
     """
 
@@ -35,6 +36,8 @@ class HostileServer:
                     "redirect": hostile._lead_away,
                 }
                 answer = hostile.answers.get(path, path.rpartition("/")[2])
+                if callable(answer):
+                    answer = answer()
                 with contextlib.suppress(OSError):
                     if isinstance(answer, tuple):
                         hostile._say(self, answer)

@@ -43,6 +43,8 @@ from rag.errors import NuraError
 LIST_SECONDS, OBJECT_SECONDS = 60.0, 600.0
 """For a thousand names, and for one object: all of it, however slowly it comes."""
 LIST_BYTES = 16 * 2**20
+MAX_BARE_PAGES = 100
+"""Pages of a list in a row that name nothing new, before a server is taken to go round in it."""
 SPARE_BYTES = 4 * 2**20
 """Beyond the largest file, so that what is too large is told as such."""
 GONE = frozenset(("NoSuchKey", "404"))
@@ -114,9 +116,15 @@ class S3Reader(SourceReader):
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix, StartAfter=listing.after
         )
+        last, bare = listing.after, 0
         try:
             for page in pages:
                 listing.check()
+                keys = [str(one["Key"]) for one in page.get("Contents", ())]
+                bare = 0 if keys and max(keys) > last else bare + 1
+                if bare > MAX_BARE_PAGES:
+                    raise SourceUnreachable("a list without end", reason="endless")
+                last = max(last, *keys) if keys else last
                 for one in page.get("Contents", ()):
                     key = str(one["Key"])
                     name = key.rpartition("/")[2]

@@ -63,7 +63,8 @@ PAGE_SECONDS = 60.0
 MARKUP_SECONDS = 10.0
 """A page that takes longer to take apart was made to."""
 FEED_CHARACTERS = 32_768
-MAX_DELAY_SECONDS = 60.0
+MAX_DELAY_SECONDS = 10
+"""A worker sleeps meanwhile: between two pages it sees whether documents wait for it."""
 ROBOT = USER_AGENT.partition("/")[0]
 GONE = frozenset((404, 410))
 HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
@@ -513,7 +514,8 @@ register_kind(
                 _("Seconds between two requests"),
                 form="number",
                 default=1,
-                maximum=60,
+                maximum=MAX_DELAY_SECONDS,
+                help=_("What a website asks for itself (Crawl-delay) holds up to 10 seconds."),
             ),
             SettingField(
                 "exclude",

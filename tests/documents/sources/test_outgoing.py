@@ -50,6 +50,16 @@ def names(monkeypatch):
     return known
 
 
+def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(outgoing, "getaddrinfo", lambda *_: over.wait(20))
+    begun = time.monotonic()
+    with pytest.raises(AddressUnreachable):
+        fetch("http://slow.example.com/", seconds=0.5)
+    over.set()
+    assert time.monotonic() - begun < 5
+
+
 @pytest.mark.parametrize("address", INSIDE)
 def test_addresses_inside_are_told(address):
     assert is_inside(address)

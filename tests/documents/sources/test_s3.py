@@ -1,5 +1,7 @@
 """A bucket of moto's server, over the real protocol."""
 
+import itertools
+
 import boto3
 import pytest
 from django.contrib.auth.models import User
@@ -7,7 +9,7 @@ from moto.server import ThreadedMotoServer
 
 from documents import libraries
 from documents.models import Document
-from documents.sources import services
+from documents.sources import services, sync
 from documents.sources.base import SourceSettingInvalid
 from documents.sources.kinds import s3
 from documents.sources.models import Source, SourceEntry
@@ -131,6 +133,36 @@ def test_a_storage_that_does_what_none_should_deletes_nothing_and_ends(
     assert Document.objects.count() == 1
     assert not [one for one in hostile.asked if one[1] == "/elsewhere"]
     assert hostile.sent < 300 * 2**20
+
+
+@pytest.mark.parametrize("names", [[], ["규정/휴가.txt"]])
+def test_a_list_of_pages_without_end_deletes_nothing_and_ends(source, bucket, hostile, names):
+    bucket.put("규정/휴가.txt", "휴가")
+    run(source)
+    pages = itertools.count()
+
+    def list_more():
+        held = "".join(
+            f"<Contents><Key>{one}</Key><Size>1</Size><ETag>x</ETag></Contents>" for one in names
+        )
+        more = f"<NextContinuationToken>{next(pages)}</NextContinuationToken>"
+        body = f"<ListBucketResult><IsTruncated>true</IsTruncated>{more}{held}</ListBucketResult>"
+        return 200, {"Content-Type": "application/xml"}, body.encode()
+
+    hostile.answers[f"/{bucket.name}"] = list_more
+    lead_to(source, hostile.url)
+    done = run(source)
+    assert (done.error_code, done.error_params["reason"]) == ("source_unreachable", "endless")
+    assert next(pages) < 200
+    assert Document.objects.count() == 1
+
+
+def test_a_list_of_more_than_anybody_has_is_none(source, bucket, monkeypatch):
+    monkeypatch.setattr(sync, "MAX_LISTED", 2)
+    for number in range(3):
+        bucket.put(f"규정/{number}.txt", "휴가")
+    assert run(source).error_params["reason"] == "endless"
+    assert not Document.objects.exists()
 
 
 def test_an_object_that_never_ends_is_an_error_of_its_own(

@@ -9,6 +9,7 @@ from documents import libraries
 from documents.models import Document
 from documents.outgoing import FetchedAnswer
 from documents.sources.base import clean_settings, get_kind
+from documents.sources.kinds import web
 from documents.sources.kinds.web import PageReducer, to_page
 from documents.sources.models import Source, SourceEntry
 from tests.documents.sources.test_folder import counts, run
@@ -92,6 +93,17 @@ def test_robots_are_heeded(site, make):
     assert counts(run(make(f"{site.url}/", depth=1))) == {"added": 2}
     assert "/private/x" not in site.paths()
     assert run(make(f"{site.url}/private/x")).error_code == "robots_refused"
+
+
+def test_what_a_site_asks_for_between_two_pages_holds_up_to_a_bound(site, make, monkeypatch):
+    slept = []
+    monkeypatch.setattr(web.time, "sleep", slept.append)
+    site.put("/robots.txt", "User-agent: *\nCrawl-delay: 3600", kind="text/plain")
+    site.put("/", page("처음", more='<a href="/a">a</a>'))
+    site.put("/a", page("둘째", title="둘째"))
+    assert counts(run(make(f"{site.url}/", depth=1))) == {"added": 2}
+    assert slept
+    assert 9 < max(slept) <= 10
 
 
 def test_pages_that_want_no_index_are_not_kept(site, make):
