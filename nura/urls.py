@@ -15,7 +15,7 @@ import documents.urls
 import nura.accounts.urls
 from chats.gateway.routes import router
 from nura import app_shell, health, metrics
-from nura.accounts import directory
+from nura.accounts import scim
 from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
@@ -93,8 +93,8 @@ urlpatterns = [
     ),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
-    path("scim/v2/Users", directory.list_users, name="scim-users"),
-    path("scim/v2/Users/<int:user_id>", directory.show_user, name="scim-user"),
+    path("scim/v2/Users", scim.list_users, name="scim-users"),
+    path("scim/v2/Users/<int:user_id>", scim.show_user, name="scim-user"),
     path("banners/<int:pk>/away", put_banner_away, name="put-banner-away"),
     path("i18n/setlang/", set_language, name="set_language"),
     path("api/v1/", include(api)),

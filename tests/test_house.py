@@ -37,6 +37,8 @@ AT_THE_DOOR = {
     *(".env.example", ".dockerignore", ".editorconfig", ".gitattributes"),
     *(".github", ".pre-commit-config.yaml"),
 }
+OPTIONAL = ("ldap", "django_auth_ldap", "pymupdf", "fitz", "vllm")
+"""Libraries of requirements that an installation may lack."""
 HEAVY = ("torch", "sentence_transformers", "kiwipiepy", "pypdfium2", "openai", "pdfplumber", "mcp")
 ADAPTERS = {
     "torch": 1,
@@ -124,23 +126,33 @@ def test_each_room_is_on_the_map():
     assert {"nura", "chats", "documents", "jobs", "rag", "tests"} <= tops
 
 
-@pytest.mark.parametrize("module", ["chats.socket", "nura.asgi", "documents.tasks"])
-def test_a_light_process_loads_no_heavy_library(module):
-    code = (
-        "import django, sys; django.setup(); "
-        f"import {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
-    )
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "nura.settings.test"}
-    loaded = subprocess.run(
-        [sys.executable, "-c", code],
+def run_in_a_fresh_process(code: str) -> list[str]:
+    """What the code prints, in words, in a process that has loaded nothing of the tests."""
+    run = subprocess.run(
+        [sys.executable, "-c", f"import django, sys; {code}"],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "nura.settings.test"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert loaded.returncode == 0, loaded.stderr
-    assert loaded.stdout.split() == []
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+@pytest.mark.parametrize("module", ["chats.socket", "nura.asgi", "documents.tasks"])
+def test_a_light_process_loads_no_heavy_library(module):
+    loaded = f"django.setup(); import {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    assert run_in_a_fresh_process(loaded) == []
+
+
+@pytest.mark.parametrize("module", ["nura.urls", "nura.tasks", "nura.answers", "documents.tasks"])
+def test_the_product_starts_without_its_optional_libraries(module):
+    """`None` in `sys.modules` lets an import fail as that of a library that is not installed."""
+    missing = f"sys.modules.update(dict.fromkeys({OPTIONAL!r}))"
+    assert run_in_a_fresh_process(f"{missing}; django.setup(); import {module}; print('ok')") == [
+        "ok"
+    ]
 
 
 def imports_of(name: str) -> Iterator[tuple[str, bool]]:

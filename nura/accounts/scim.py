@@ -1,0 +1,198 @@
+"""SCIM 2.0, as far as it ends rights: a directory finds an account and switches it off or on.
+
+Entra ID, Okta and Keycloak call it within moments of somebody leaving. Accounts are neither made
+nor renamed by it. `NURA_SCIM_TOKEN` lets in; without it the addresses are not there.
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
+from django.views.decorators.csrf import csrf_exempt
+
+from documents.audit import Action, record_event
+from documents.notices import announce_change
+from nura.accounts.roles import LastAdministrator, keep_an_administrator
+
+CONTENT_TYPE = "application/scim+json"
+SCHEMAS = "urn:ietf:params:scim:schemas:core:2.0:User"
+MESSAGES = "urn:ietf:params:scim:api:messages:2.0"
+FILTER = re.compile(
+    r'^\s*(userName|externalId|emails(?:\.value)?|id)\s+eq\s+"([^"\0]{1,254})"\s*$', re.IGNORECASE
+)
+MAX_PAGE, MAX_BODY_BYTES = 100, 100_000
+
+View = Callable[..., HttpResponse]
+
+
+class ScimRefused(Exception):
+    """What was sent cannot be done."""
+
+    def __init__(self, detail: str, status: int = 400, kind: str = "invalidValue") -> None:
+        super().__init__(detail)
+        self.detail, self.status, self.kind = detail, status, kind
+
+
+def for_directories(view: View) -> View:
+    """A view of SCIM: behind the token, its errors in the protocol's shape."""
+
+    @csrf_exempt
+    @wraps(view)
+    def answer(request: HttpRequest, **named: Any) -> HttpResponse:
+        if not settings.SCIM_TOKEN:
+            raise Http404
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        right = hmac.compare_digest(token.strip().encode(), settings.SCIM_TOKEN.encode())
+        if scheme.lower() != "bearer" or not right:
+            return _to_error(ScimRefused("The token is wrong.", 401, ""))
+        try:
+            return view(request, **named)
+        except ScimRefused as refused:
+            return _to_error(refused)
+
+    return answer
+
+
+@for_directories
+def list_users(request: HttpRequest) -> HttpResponse:
+    """`GET /scim/v2/Users`, all or those that a filter names."""
+    if request.method != "GET":
+        raise ScimRefused("Accounts are made by invitation or by signing in.", 501, "")
+    rows = _filter_users(request.GET.get("filter", ""))
+    first = max(_read_number(request, "startIndex", 1), 1)
+    count = min(max(_read_number(request, "count", MAX_PAGE), 0), MAX_PAGE)
+    page = list(rows[first - 1 : first - 1 + count])
+    return _to_response(
+        {
+            "schemas": [f"{MESSAGES}:ListResponse"],
+            "totalResults": rows.count(),
+            "startIndex": first,
+            "itemsPerPage": len(page),
+            "Resources": [_describe(request, user) for user in page],
+        }
+    )
+
+
+@for_directories
+def show_user(request: HttpRequest, user_id: int) -> HttpResponse:
+    """`GET`, `PATCH`, `PUT`, `DELETE /scim/v2/Users/{id}`; the last switches it off."""
+    user = User.objects.filter(pk=user_id).first()
+    if user is None:
+        raise ScimRefused("There is no such user.", 404, "")
+    if request.method == "DELETE":
+        switch_account(user=user, is_active=False)
+        return HttpResponse(status=204)
+    if request.method in {"PATCH", "PUT"}:
+        is_active = _read_active(request)
+        if is_active is not None:
+            switch_account(user=user, is_active=is_active)
+    elif request.method != "GET":
+        raise ScimRefused("This address does not accept that method.", 405, "")
+    return _to_response(_describe(request, user))
+
+
+@transaction.atomic
+def switch_account(*, user: User, is_active: bool, way: str = "scim") -> None:
+    """Switch an account off, with all that it has open, or on. Raises `ScimRefused`."""
+    if user.is_active == is_active:
+        return
+    if not is_active:
+        try:
+            keep_an_administrator(without=[user.pk])
+        except LastAdministrator as error:
+            raise ScimRefused("The last administrator stays.", 409, "mutability") from error
+    User.objects.filter(pk=user.pk).update(is_active=is_active)
+    user.is_active = is_active
+    if not is_active:
+        told = {"by": way}
+        record_event(Action.ACCOUNT_DEACTIVATED, subject=user, target=user, details=told)
+    details = {"is_active": is_active, "by": way}
+    record_event(Action.RIGHTS_CHANGED, subject=user, target=user, details=details)
+    announce_change()
+
+
+def _filter_users(wanted: str) -> QuerySet[User]:
+    rows = User.objects.order_by("pk")
+    if not wanted:
+        return rows
+    found = FILTER.match(wanted)
+    if found is None:
+        raise ScimRefused("Filters are: userName, externalId, emails, id eq.", 400, "invalidFilter")
+    name, value = found[1].lower(), found[2]
+    if name == "id":
+        return rows.filter(pk=int(value)) if value.isdecimal() else rows.none()
+    if name == "externalid":
+        return rows.filter(socialaccount__uid=value).distinct()
+    named = Q(username=User.normalize_username(value)) if name == "username" else Q()
+    return rows.filter(
+        named | Q(email__iexact=value) | Q(emailaddress__email__iexact=value)
+    ).distinct()
+
+
+def _read_number(request: HttpRequest, name: str, default: int) -> int:
+    told = request.GET.get(name, "")
+    return int(told) if told.isdecimal() and len(told) < 10 else default
+
+
+def _read_active(request: HttpRequest) -> bool | None:
+    """What is said of `active`; None where nothing is."""
+    try:
+        body = json.loads(request.body[:MAX_BODY_BYTES])
+        if request.method == "PUT":
+            told = body.get("active")
+        else:
+            told = _read_operations(body["Operations"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ScimRefused("The body cannot be read.", 400, "invalidSyntax") from error
+    if told is None:
+        return None
+    if str(told).lower() not in {"true", "false"}:
+        raise ScimRefused("active is true or false.")
+    return str(told).lower() == "true"
+
+
+def _read_operations(operations: list[dict[str, Any]]) -> Any:
+    told = None
+    for one in operations:
+        value = one.get("value")
+        if one["op"].lower() not in {"replace", "add"}:
+            continue
+        if str(one.get("path", "")).lower() == "active":
+            told = value
+        elif isinstance(value, dict) and "active" in value:
+            told = value["active"]
+    return told
+
+
+def _describe(request: HttpRequest, user: User) -> dict[str, Any]:
+    address = reverse("scim-user", args=[user.pk])
+    return {
+        "schemas": [SCHEMAS],
+        "id": str(user.pk),
+        "userName": user.email or user.username,
+        "displayName": user.username,
+        "emails": [{"value": user.email, "primary": True}] if user.email else [],
+        "active": user.is_active,
+        "meta": {"resourceType": "User", "location": request.build_absolute_uri(address)},
+    }
+
+
+def _to_response(body: dict[str, Any], status: int = 200) -> HttpResponse:
+    response = JsonResponse(body, status=status, content_type=CONTENT_TYPE)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _to_error(refused: ScimRefused) -> HttpResponse:
+    body = {"schemas": [f"{MESSAGES}:Error"], "status": str(refused.status)}
+    kind = {"scimType": refused.kind} if refused.kind else {}
+    return _to_response(body | kind | {"detail": refused.detail}, refused.status)
