@@ -118,7 +118,7 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     """All that is read of runs before they begin, at once; those that are gone are left out."""
     if not leases:
         return []
-    rows = Run.objects.select_related("message__parent", "message__chat__owner")
+    rows = Run.objects.select_related("message__parent", "message__chat__owner__profile_choice")
     runs = rows.in_bulk([lease.job_id for lease in leases])
     used = spaces.get_space_in_use()
     known = load_profiles([run.message for run in runs.values()])

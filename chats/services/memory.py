@@ -67,16 +67,25 @@ def switch_memory(*, owner: User, enabled: bool) -> None:
 def load_profiles(answers: Collection[Message]) -> dict[UUID, tuple[Slot, ...]]:
     """What the engine is told of those who wait for these answers, by the answer's id.
 
-    An answer that is missing is to know of nobody, nor to add to what is known.
+    An answer that is missing is to know of nobody, nor to add to what is known. The owner of each
+    chat is at hand with his choice (`profile_choice`).
     """
-    wanted = {one.pk: one.chat.owner_id for one in answers if uses_memory(one.chat, one.scope)}
-    owners = set(wanted.values())
-    off = ProfileChoice.objects.filter(owner__in=owners, enabled=False)
-    owners -= set(off.values_list("owner_id", flat=True)) if owners else set()
-    slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in owners}
-    for row in ProfileSlot.objects.filter(owner__in=owners) if owners else ():
+    wanted = {
+        one.pk: one.chat.owner_id
+        for one in answers
+        if uses_memory(one.chat, one.scope) and _wants_memory(one.chat.owner)
+    }
+    slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in wanted.values()}
+    for row in ProfileSlot.objects.filter(owner__in=slots) if slots else ():
         slots[row.owner_id].append(row.to_slot())
-    return {pk: tuple(slots[owner]) for pk, owner in wanted.items() if owner in owners}
+    return {pk: tuple(slots[owner_id]) for pk, owner_id in wanted.items()}
+
+
+def _wants_memory(user: User) -> bool:
+    try:
+        return user.profile_choice.enabled
+    except ProfileChoice.DoesNotExist:
+        return True
 
 
 def uses_memory(chat: Chat, scope: dict[str, Any] | None) -> bool:
