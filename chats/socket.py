@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -141,10 +142,10 @@ class NoticeListener(LoopTask):
 
     def _hand_out(self, message: str) -> None:
         user_id, kind, encoded = message.split(" ", 2)
-        if pages := self.pages.get(int(user_id)):
-            frame = log.to_frame(kind, encoded)
-            for page in pages:
-                page.tell(frame)
+        told = [int(user_id)] if int(user_id) != notices.EVERYBODY else [*self.pages]
+        frame = log.to_frame(kind, encoded)
+        for page in chain.from_iterable(self.pages.get(pk, ()) for pk in told):
+            page.tell(frame)
 
     async def add(self, page: "ChatSocket") -> None:
         """Tell the page from now on what its user is told."""

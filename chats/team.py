@@ -13,7 +13,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from chats.models import Assistant, Chat, ChatShare, Prompt
+from chats.models import Assistant, Chat, ChatShare, FolderShare, Prompt
 from chats.models.sharing import (
     MAX_INSTRUCTIONS_CHARACTERS,
     MAX_PROMPT_CHARACTERS,
@@ -42,6 +42,8 @@ from rag.errors import NuraError
 from rag.types import Intent
 
 SHARES_A_PAGE = 50
+FOLLOWED = {"lists_shared": True}
+"""Tells the script of a page that it lists what others share."""
 MAX_NAMES_CHARACTERS = 4_000
 LIFETIMES = (
     ("", gettext_lazy("Until I stop sharing")),
@@ -124,7 +126,10 @@ class PromptForm(AudienceForm):
         required=False,
         max_length=NAME_CHARACTERS,
         widget=forms.TextInput(attrs={"autocomplete": "off", "list": "prompt-folders"}),
-        help_text=gettext_lazy("Choose a folder or type a new name. Leave it empty for none."),
+        help_text=gettext_lazy(
+            "Choose a folder or type a new name. Leave it empty for none. Those a folder is shared "
+            "with can use everything in it."
+        ),
     )
     text = forms.CharField(
         label=gettext_lazy("Text"),
@@ -284,6 +289,12 @@ class AssistantForm(AudienceForm):
         return told
 
 
+class FolderForm(AudienceForm):
+    """Who has a folder of prompts."""
+
+    needs_audience = True
+
+
 class ShareForm(AudienceForm):
     """To whom a chat is shown, and how long."""
 
@@ -315,6 +326,7 @@ def shared_list(request: HttpRequest) -> HttpResponse:
         "with_me": Paginator(with_me, SHARES_A_PAGE).get_page(request.GET.get("page")),
         "mine": mine.prefetch_related("users", "groups"),
         "now": timezone.now(),
+        "page": FOLLOWED,
     }
     return render(request, "team/shared_list.html", context)
 
@@ -422,7 +434,7 @@ def assistant_list(request: HttpRequest) -> HttpResponse:
     """The assistants that one may ask."""
     user = cast("User", request.user)
     rows = Assistant.objects.visible_to(user).select_related("owner")
-    context = {"area": "assistants", "tab": "assistants", "assistants": rows}
+    context = {"area": "assistants", "tab": "assistants", "assistants": rows, "page": FOLLOWED}
     return render(request, "team/assistant_list.html", context)
 
 
@@ -468,8 +480,8 @@ def assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
 @require_safe
 def prompt_list(request: HttpRequest) -> HttpResponse:
     """The prompts that one may use."""
-    rows = Prompt.objects.visible_to(cast("User", request.user)).select_related("owner")
-    context = {"area": "assistants", "tab": "prompts", "prompts": rows}
+    folders = assistants.group_prompts(cast("User", request.user))
+    context = {"area": "assistants", "tab": "prompts", "folders": folders, "page": FOLLOWED}
     return render(request, "team/prompt_list.html", context)
 
 
@@ -498,3 +510,26 @@ def edit_prompt(request: HttpRequest, prompt_id: UUID | None = None) -> HttpResp
         "folders": assistants.list_folders(user),
     }
     return render(request, "team/prompt.html", context)
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_folder(request: HttpRequest) -> HttpResponse:
+    """The form that shares a folder of one's own, by its `name`; POST does it, or ends it."""
+    user, name = cast("User", request.user), request.GET.get("name", "")
+    if name not in assistants.list_folders(user):
+        raise Http404
+    row = FolderShare.objects.owned_by(user).filter(name=name).first()
+    if row is not None and "end" in request.POST:
+        assistants.delete_prepared(actor=user, row=row)
+        messages.success(request, _("The folder is no longer shared."))
+        return redirect("chats:prompts")
+    is_sent = request.method == "POST"
+    form = FolderForm(request.POST if is_sent else None, user=user, row=row)
+    if is_sent and form.is_valid():
+        assistants.share_folder(actor=user, name=name, audience=form.audience)
+        messages.success(request, _("The folder is shared."))
+        return redirect("chats:prompts")
+    context = {"area": "assistants", "tab": "prompts", "form": form, "name": name, "share": row}
+    return render(request, "team/folder.html", context)

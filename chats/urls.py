@@ -33,6 +33,7 @@ from chats.api.messages import (
 from chats.api.sharing import (
     AssistantViewSet,
     ChatShareView,
+    FolderViewSet,
     PromptViewSet,
     SharedViewSet,
     ShareViewSet,
@@ -43,6 +44,7 @@ router.register("chats", ChatViewSet, "chat")
 router.register("categories", CategoryViewSet, "category")
 router.register("messages", MessageViewSet, "message")
 router.register("assistants", AssistantViewSet, "assistant")
+router.register("prompts/folders", FolderViewSet, "folder")
 router.register("prompts", PromptViewSet, "prompt")
 router.register("shares", ShareViewSet, "share")
 router.register("shared", SharedViewSet, "shared")
@@ -59,6 +61,7 @@ urlpatterns = [
     path("assistants/<uuid:assistant_id>/picture", team.assistant_picture, name="picture"),
     path("prompts", team.prompt_list, name="prompts"),
     path("prompts/new", team.edit_prompt, name="new-prompt"),
+    path("prompts/folder", team.edit_folder, name="folder"),
     path("prompts/<uuid:prompt_id>", team.edit_prompt, name="prompt"),
     path("shared", team.shared_list, name="shared"),
     path("shared/<uuid:share_id>", team.shared_chat, name="shared-chat"),

@@ -29,7 +29,7 @@ def get_channel() -> str:
 
 
 def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
-    """Send payloads (`{type, data}`) to the sockets of one user.
+    """Send payloads (`{type, data}`) to the sockets of one user, or of `EVERYBODY`.
 
     What they tell of is there for him from now on, wherever it is read.
     """
@@ -94,6 +94,18 @@ def _announce() -> None:
         connections.sync().publish(get_rights_channel(), "")
     except (RedisError, OSError) as error:  # it is noticed within a second all the same
         logger.warning("rights_not_announced", error=type(error).__name__)
+
+
+EVERYBODY = 0
+"""In place of a user's id: all pages that are open."""
+
+
+def announce_shared() -> None:
+    """Have open pages forget what others shared with their users, once the change is committed.
+
+    They ask anew where they show it; that may be less now, or more.
+    """
+    transaction.on_commit(lambda: send(EVERYBODY, {"type": "shared.changed", "data": {}}))
 
 
 REPORT_SECONDS = 0.25

@@ -31,6 +31,7 @@ from chats.models import (
     Chat,
     ChatShare,
     Feedback,
+    FolderShare,
     KeyDetails,
     Message,
     ProfileSlot,
@@ -90,6 +91,7 @@ COLLECTIONS = {
     "sources": "source",
     "assistants": "assistant",
     "prompts": "prompt",
+    "folders": "folder",
     "shares": "share",
     "shared": "share",
 }
@@ -283,6 +285,7 @@ def make_world(owner: User) -> dict[str, Any]:
         "export": make_export(owner).pk,
         "assistant": Assistant.objects.create(owner=owner, name=SECRET, instructions=SECRET).pk,
         "prompt": Prompt.objects.create(owner=owner, title=SECRET, text=SECRET).pk,
+        "folder": make_folder(owner).pk,
         "share": make_share(owner, chat, first.assistant_message).pk,
         "import": DataImport.objects.create(owner=owner, name=SECRET, status="DONE").pk,
     }
@@ -321,6 +324,14 @@ def make_share(owner: User, chat: Chat, last: Message) -> ChatShare:
     share = ChatShare.objects.create(chat=chat, last_message=last)
     share.groups.add(Group.objects.create(name=f"readers of {owner.pk}"))
     return share
+
+
+def make_folder(owner: User) -> FolderShare:
+    """A folder with a prompt, shown to a group without anybody."""
+    Prompt.objects.create(owner=owner, title=SECRET, text=SECRET, folder=SECRET)
+    folder = FolderShare.objects.create(owner=owner, name=SECRET)
+    folder.groups.add(Group.objects.create(name=f"folders of {owner.pk}"))
+    return folder
 
 
 def make_slot(owner: User) -> ProfileSlot:

@@ -44,6 +44,7 @@ MAKING = {
     "DELETE /api/v1/me/sessions",
     "POST /api/v1/prompts",
     "POST /api/v1/prompts/import",
+    "POST /api/v1/prompts/folders",
     "POST /api/v1/me/memory",
     "PATCH /api/v1/me/memory",
     "DELETE /api/v1/me/memory",
@@ -290,6 +291,7 @@ def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, wo
 PLACES = (
     *("/", "/?documents={document}", "/documents", f"/documents?q={SECRET}", "/settings/keys"),
     *("/shared", "/assistants", "/prompts", "/?assistant={assistant}"),
+    f"/prompts/folder?name={SECRET}",
     *("/settings/profile", "/settings/appearance", "/settings/memory"),
     "/settings/sign-on",
     *("/panels/chats", f"/panels/chats?q={SECRET}", "/panels/chats?current={chat}"),

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from chats.access import get_user
 from chats.api.chats import get_own_chat
-from chats.models import Assistant, Chat, ChatShare, KeyScope, Message, Prompt
+from chats.models import Assistant, Chat, ChatShare, FolderShare, KeyScope, Message, Prompt
 from chats.models.sharing import (
     MAX_INSTRUCTIONS_CHARACTERS,
     MAX_PROMPT_CHARACTERS,
@@ -306,7 +306,7 @@ class ImportedPrompts(serializers.Serializer[Any]):
 
 
 class PromptSerializer(serializers.Serializer[Any]):
-    """A prompt. `audience` is null in those of others."""
+    """A prompt. `audience` is null in those of others; who has its folder has it besides."""
 
     id = serializers.UUIDField()
     title = serializers.CharField()
@@ -326,11 +326,38 @@ class PromptSerializer(serializers.Serializer[Any]):
             "title": prompt.title,
             "folder": prompt.folder,
             "text": prompt.text,
-            "shared": prompt.is_shared,
+            "shared": prompt.is_shared or prompt.is_in_shared_folder,
             "audience": describe_audience(prompt) if is_own else None,
             "is_own": is_own,
             "owner": prompt.owner.first_name or prompt.owner.get_username(),
             "updated_at": to_time_json(prompt.updated_at),
+        }
+
+
+class FolderRequest(AudienceRequest):
+    """A folder of your prompts, by its name, and who has what is in it."""
+
+    name = serializers.CharField(max_length=NAME_CHARACTERS)
+
+
+class FolderSerializer(serializers.Serializer[Any]):
+    """A folder of prompts that is shared. `audience` is null in those of others."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    audience = AudienceSerializer(allow_null=True)
+    is_own = serializers.BooleanField()
+    owner = serializers.CharField(help_text="The name that others see")
+
+    def to_representation(self, share: FolderShare) -> dict[str, Any]:
+        """As the user sees it."""
+        is_own = share.owner_id == get_user(self.context["request"]).pk
+        return {
+            "id": str(share.pk),
+            "name": share.name,
+            "audience": describe_audience(share) if is_own else None,
+            "is_own": is_own,
+            "owner": share.owner.first_name or share.owner.get_username(),
         }
 
 
@@ -435,14 +462,16 @@ class PromptViewSet(
         user, rows = get_user(self.request), Prompt.objects
         is_change = self.action in {"partial_update", "destroy"}
         found = rows.owned_by(user) if is_change else rows.visible_to(user)
-        return found.select_related("owner").prefetch_related("users", "groups")
+        shown = found.with_folder_shares().select_related("owner")
+        return shown.prefetch_related("users", "groups")
 
     @extend_schema(request=PromptRequest, responses={201: PromptSerializer})
     def create(self, request: Request) -> Response:
         """Keep a prompt."""
         fields, audience = _read(PromptRequest, request)
         prompt = services.save_prompt(actor=get_user(request), fields=fields, audience=audience)
-        return Response(self.get_serializer(prompt).data, status=status.HTTP_201_CREATED)
+        made = self.get_serializer(self.get_queryset().get(pk=prompt.pk))
+        return Response(made.data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=PromptRequest, responses=PromptSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
@@ -474,6 +503,48 @@ class PromptViewSet(
         serializer.is_valid(raise_exception=True)
         found = serializer.validated_data["prompts"]
         return Response({"count": services.import_prompts(owner=get_user(request), prompts=found)})
+
+
+class FolderViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[FolderShare]
+):
+    """Folders of prompts that are shared: one's own and those of others."""
+
+    queryset = FolderShare.objects.none()
+    serializer_class = FolderSerializer
+    change_scope = KeyScope.ASK
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[FolderShare]:
+        """Those whose prompts may be used; to change, one's own."""
+        user, rows = get_user(self.request), FolderShare.objects
+        is_change = self.action in {"partial_update", "destroy"}
+        found = rows.owned_by(user) if is_change else rows.visible_to(user)
+        return found.select_related("owner").prefetch_related("users", "groups")
+
+    @extend_schema(request=FolderRequest, responses={201: FolderSerializer})
+    def create(self, request: Request) -> Response:
+        """Share a folder: the prompts that are in it, and those that you put there later."""
+        fields, audience = _read(FolderRequest, request)
+        share = services.share_folder(
+            actor=get_user(request), name=fields["name"], audience=audience or Audience()
+        )
+        return Response(self.get_serializer(share).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=AudienceRequest, responses=FolderSerializer)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Share it with others."""
+        share = self.get_object()
+        _fields, audience = _read(AudienceRequest, request)
+        if audience is not None:
+            services.share_folder(actor=get_user(request), name=share.name, audience=audience)
+        return Response(self.get_serializer(self.get_queryset().get(pk=pk)).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Share it with nobody any more; its prompts stay yours."""
+        services.delete_prepared(actor=get_user(request), row=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class AssistantViewSet(

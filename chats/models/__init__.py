@@ -13,7 +13,7 @@ from chats.models.message import (
     Run,
     Trace,
 )
-from chats.models.sharing import Assistant, ChatShare, Prompt
+from chats.models.sharing import Assistant, ChatShare, FolderShare, Prompt
 from chats.models.tool import ToolServer
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "DailyMessages",
     "EvaluationCase",
     "Feedback",
+    "FolderShare",
     "KeyDetails",
     "KeyScope",
     "Message",

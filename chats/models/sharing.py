@@ -1,13 +1,13 @@
 """What people show one another: to whom, a chat as others read it, assistants and prompts."""
 
 import uuid
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -123,15 +123,64 @@ class PreparedQuerySet(models.QuerySet[Prepared]):
         return self.filter(owner_id=user.pk)
 
 
+class FolderShareQuerySet(PreparedQuerySet["FolderShare"]):
+    """The same of shared folders."""
+
+
+class FolderShare(Shareable):
+    """A folder of prompts that its owner shows: those in it now, and what is put there later."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
+    )
+    name = models.CharField(_("folder"), max_length=NAME_CHARACTERS)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    objects = FolderShareQuerySet.as_manager()
+
+    class Meta:
+        """A folder is shared once; prompts in none are shared by themselves."""
+
+        verbose_name = _("shared folder")
+        verbose_name_plural = _("shared folders")
+        ordering = ("name", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("owner", "name"), name="one_share_a_folder"),
+            models.CheckConstraint(condition=~Q(name=""), name="shared_folder_has_a_name"),
+        )
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
 class PromptQuerySet(PreparedQuerySet["Prompt"]):
-    """The same of prompts."""
+    """The same of prompts, of which a whole folder may be shown."""
+
+    def visible_to(self, user: "User") -> Self:
+        """The user's own, and those that others share with him, or whose folder they share."""
+        folders = FolderShare.objects.filter(is_for(user, FolderShare))
+        shared = is_for(user, Prompt) | Exists(folders.filter(**Prompt.IN_FOLDER))
+        return self.filter(Q(owner_id=user.pk) | Q(owner__is_active=True) & shared)
+
+    def with_folder_shares(self) -> Self:
+        """With `is_in_shared_folder`: whether anybody else has the folder."""
+        somebody = Q(for_everybody=True) | Q(users__isnull=False) | Q(groups__isnull=False)
+        folders = FolderShare.objects.filter(somebody, **Prompt.IN_FOLDER)
+        return self.annotate(is_in_shared_folder=Exists(folders))
 
 
 class Prompt(Shareable):
     """A text for the composer, with places to fill in: `{{name}}`.
 
-    Its `folder` is a name that its owner gave, "" for none: prompts of the same one are together.
+    Its `folder` is a name that its owner gave, "" for none: prompts of the same one are together,
+    and whoever has the folder (`FolderShare`) has all of them.
     """
+
+    is_in_shared_folder: bool
+    """Only of rows read `with_folder_shares`."""
+    IN_FOLDER: ClassVar = {"owner_id": OuterRef("owner_id"), "name": OuterRef("folder")}
+    """Finds the share of a prompt's folder."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(

@@ -6,7 +6,8 @@ prompt and nothing else.
 """
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -16,13 +17,13 @@ from django.db import models, transaction
 from django.utils.translation import gettext as _
 
 from chats.errors import NotFound
-from chats.models import Assistant, Prompt, ToolServer
+from chats.models import Assistant, FolderShare, Prompt, ToolServer
 from chats.services.audience import Audience, describe_audience, show_to
 from chats.services.tools import find_servers
 from documents.audit import Action, record_event
 from documents.connected.choice import ModelNotAllowed, find_allowed_model
 from documents.models import Document, Library
-from documents.notices import announce_change
+from documents.notices import announce_shared
 from rag.conversation import Persona
 from rag.types import Intent
 
@@ -103,9 +104,11 @@ def _check_libraries(actor: User, wanted: Collection[UUID], kept: Collection[UUI
 
 
 def list_folders(user: User) -> list[str]:
-    """The folders of the user's own prompts, by name."""
-    rows = Prompt.objects.owned_by(user).exclude(folder="").order_by("folder")
-    return list(rows.values_list("folder", flat=True).distinct())
+    """The folders of the user's own, by name: with prompts, or shown to others."""
+    used = Prompt.objects.owned_by(user).exclude(folder="").values_list("folder")
+    return sorted(
+        name for (name,) in used.union(FolderShare.objects.owned_by(user).values_list("name"))
+    )
 
 
 @transaction.atomic
@@ -116,7 +119,11 @@ def save_prompt(
     prompt: Prompt | None = None,
     audience: Audience | None = None,
 ) -> Prompt:
-    """Make a prompt, or change one of the actor's; `fields` are those of `Prompt`."""
+    """Make a prompt, or change one of the actor's; `fields` are those of `Prompt`.
+
+    Whoever has its folder has it from now on, and whoever has that of before no longer.
+    """
+    announce_shared()
     return _save(prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience)
 
 
@@ -139,12 +146,56 @@ def _save(
 
 
 @transaction.atomic
-def delete_prepared(*, actor: User, row: Assistant | Prompt) -> None:
-    """Delete an assistant or a prompt of the actor's; chats with it go on without."""
+def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> None:
+    """Delete an assistant or a prompt of the actor's; chats with it go on without.
+
+    Of a shared folder only the sharing ends.
+    """
     if row.is_shared:
         record_event(Action.DATA_DELETED, actor=actor, subject=actor, target=row)
     row.delete()
-    announce_change()
+    announce_shared()
+
+
+# Folders of prompts that are shown
+
+
+@transaction.atomic
+def share_folder(*, actor: User, name: str, audience: Audience) -> FolderShare:
+    """Show a folder of the actor's prompts to these and nobody else: all that is ever in it."""
+    share, _created = FolderShare.objects.get_or_create(owner=actor, name=name)
+    show_to(share, audience, actor=actor)
+    return share
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Prompts of one owner that stand together; `name` is "" for those in no folder."""
+
+    name: str
+    owner: User
+    prompts: Sequence[Prompt]
+    is_shared: bool = False
+
+
+def group_prompts(user: User) -> list[Folder]:
+    """All prompts that the user may use, by folder and owner, his own first.
+
+    Folders of his own that he shows are there even without prompts.
+    """
+    visible = Prompt.objects.visible_to(user).select_related("owner")
+    shown = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
+    shared = {share.name for share in shown if share.is_shared}
+    found: dict[tuple[str, int], list[Prompt]] = {(name, user.pk): [] for name in shared}
+    owners = {user.pk: user}
+    for prompt in visible:
+        owners[prompt.owner_id] = prompt.owner
+        found.setdefault((prompt.folder, prompt.owner_id), []).append(prompt)
+    folders = [
+        Folder(name, owners[pk], rows, is_shared=pk == user.pk and name in shared)
+        for (name, pk), rows in found.items()
+    ]
+    return sorted(folders, key=lambda one: (one.name, one.owner != user, one.owner.get_username()))
 
 
 # As others see them
@@ -206,6 +257,12 @@ def export_prompts(user: User) -> list[Mapping[str, str]]:
     return [{"title": title, "folder": folder, "text": text} for title, folder, text in rows]
 
 
+def export_folders(user: User) -> list[dict[str, Any]]:
+    """The folders of the user's own that he shows, and to whom."""
+    rows = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
+    return [{"name": row.name, "audience": describe_audience(row)} for row in rows]
+
+
 @transaction.atomic
 def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> int:
     """Store the prompts that the owner does not have yet; how many."""
@@ -217,6 +274,7 @@ def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> in
         if (title, text) not in known
     ]
     Prompt.objects.bulk_create(rows)
+    announce_shared()
     return len(rows)
 
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from chats.models.sharing import Shareable
 from documents.audit import Action, record_event
-from documents.notices import announce_change
+from documents.notices import announce_change, announce_shared
 
 MAX_NAMED = 200
 """People or groups that one thing is shown to by name."""
@@ -71,6 +71,7 @@ def show_to(row: Shareable, audience: Audience, *, actor: User) -> None:
     }
     record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
     announce_change()
+    announce_shared()
 
 
 def describe_audience(row: Shareable) -> dict[str, Any]:

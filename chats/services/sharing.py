@@ -35,7 +35,7 @@ from chats.services.erasure import is_copy
 from chats.services.turn_store import Outcome
 from documents.audit import Action, record_event
 from documents.models import Document
-from documents.notices import announce_change
+from documents.notices import announce_change, announce_shared
 from documents.parsers.markdown import let_stars_close_before_hangul
 
 # A chat that is shown
@@ -110,6 +110,7 @@ def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
         record_event(Action.SHARE_CHANGED, actor=user, subject=user, target=share, details=details)
         share.delete()
     announce_change()
+    announce_shared()
 
 
 def name_owner(share: ChatShare) -> str:

@@ -212,6 +212,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
     }
   }
   if (frame.type === "rights.changed") hideClosed();
+  if (frame.type === "shared.changed") menu.forgetLists();
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
   if (frame.type === "chat") {
@@ -247,6 +248,7 @@ socket.addEventListener("open", () => {
   uploads.catchUp();
   thread.catchUp();
   hideClosed(); // what was said while the line was down is lost
+  menu.forgetLists();
 });
 socket.addEventListener("signedout", () => {
   showToast(t("signed_out"), {
@@ -269,7 +271,7 @@ watchFileInput({
     composer.input.focus();
   },
 });
-new ComposerMenu({
+const menu = new ComposerMenu({
   input: composer.input,
   pick: (document) => scope.toggle(document, true),
   ask: (assistant) => addressee.ask(assistant),

@@ -126,7 +126,12 @@ export class ComposerMenu {
     this.open([...asked, ...chosen]);
   }
 
-  /** The rows of a list, asked for once a page; none where the server cannot be reached. */
+  /** What others share may be less or more by now: it is asked for anew. */
+  forgetLists() {
+    this.kept.clear();
+  }
+
+  /** The rows of a list, asked for until that may have changed; none where the server cannot be reached. */
   async fetchOnce(path) {
     if (!this.kept.has(path)) {
       const found = await getJson(path).catch(() => null);

@@ -32,6 +32,16 @@ function watchShare(id) {
 
 if (page.share_id) watchShare(page.share_id);
 
+/** A list of what others share is drawn anew when that changes, also while the line was down. */
+function followShared() {
+  const socket = new Socket();
+  const reload = () => location.reload();
+  socket.addEventListener("open", () => socket.addEventListener("open", reload), { once: true });
+  socket.addEventListener("frame", ({ detail: { type } }) => type === "shared.changed" && reload());
+}
+
+if (page.lists_shared) followShared();
+
 // A marker of a source opens the list that it leads into.
 function showMarked() {
   const marked = location.hash ? document.getElementById(location.hash.slice(1)) : null;

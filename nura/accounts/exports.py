@@ -26,7 +26,7 @@ from django.utils import timezone, translation
 from django.utils.text import get_valid_filename
 
 from chats.models import Chat, Message, Turn
-from chats.services.assistants import export_assistants, export_prompts
+from chats.services.assistants import export_assistants, export_folders, export_prompts
 from chats.services.erasure import hide_closed, note_closed
 from chats.services.export import export_markdown, to_one_line
 from chats.services.memory import describe_profile
@@ -115,6 +115,7 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
         "memory": describe_profile(user),
         "assistants": export_assistants(user),
         "prompts": export_prompts(user),
+        "prompt_folders": export_folders(user),
         "chats": [],
         "documents": [],
     }

@@ -18,7 +18,7 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from documents.audit import Action, record_event
-from documents.notices import announce_change
+from documents.notices import announce_change, announce_shared
 from nura.accounts.models import Auditor, GroupDetails
 from rag.errors import NuraError
 
@@ -176,6 +176,7 @@ def record_membership(
     details = {"group": group.name, "member": is_member, "by": way}
     record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=group, details=details)
     announce_change()
+    announce_shared()
 
 
 def follow_directory(*, user: User, names: Collection[str], way: str) -> None:

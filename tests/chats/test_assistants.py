@@ -1,5 +1,6 @@
 """Assistants and prompts: kept, shared, asked; they give nobody a right."""
 
+import asyncio
 import io
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from knox.models import AuthToken
 from PIL import Image, ImageFile
 
 from chats.models import Assistant, Chat, Prompt
@@ -19,8 +21,10 @@ from documents.models import Document, LibraryMember, LibraryRole
 from rag.config import Endpoint
 from tests.chats.conftest import client, make_document
 from tests.chats.talking import LEAVE, TRAVEL, Talk, add_document, documents_of
+from tests.chats.test_socket import hear, say, socket, web
 from tests.servers.llm import Stream
 
+__all__ = ["web"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -278,6 +282,135 @@ def test_prompts_stand_in_folders_over_rest_in_the_page_and_in_files(api, owner,
     }
     address = f"/api/v1/prompts/{made['id']}"
     assert api.patch(address, {"folder": ""}, format="json").data["folder"] == ""
+
+
+def titles(api, address="/api/v1/prompts"):
+    return [one["title"] for one in api.get(address).data["results"]]
+
+
+@pytest.fixture
+def folder(api):
+    """A folder of reports with one prompt, which the reader has; a prompt in none."""
+    api.post(
+        "/api/v1/prompts", {"title": "주간", "folder": "보고서", "text": "이번 주"}, format="json"
+    )
+    api.post("/api/v1/prompts", {"title": "요약", "text": "요약해 줘"}, format="json")
+    body = {"name": "보고서", "users": ["reader"]}
+    made = api.post("/api/v1/prompts/folders", body, format="json")
+    assert made.status_code == 201, made.json()
+    return made.data
+
+
+def test_who_a_folder_is_shared_with_has_all_that_is_ever_in_it(api, reader, stranger, folder):
+    theirs, others = client(reader), client(stranger)
+    assert titles(theirs) == ["주간"]
+    assert titles(others) == []
+    body = {"title": "월간", "folder": "보고서", "text": "이번 달"}
+    later = api.post("/api/v1/prompts", body, format="json").data
+    assert later["shared"]
+    assert later["audience"] == {"everybody": False, "users": [], "groups": []}
+    assert titles(theirs) == ["월간", "주간"]
+    api.patch(f"/api/v1/prompts/{later['id']}", {"folder": ""}, format="json")
+    assert titles(theirs) == ["주간"]
+    assert theirs.get(f"/api/v1/prompts/{later['id']}").status_code == 404
+
+
+def test_a_folder_of_the_same_name_that_is_somebody_elses_stays_his(api, reader, stranger, folder):
+    theirs = client(stranger)
+    body = {"title": "남의 것", "folder": "보고서", "text": "비밀"}
+    made = theirs.post("/api/v1/prompts", body, format="json").data
+    assert not made["shared"]
+    assert titles(client(reader)) == ["주간"]
+    assert titles(api) == ["요약", "주간"]
+
+
+def test_only_its_owner_changes_a_shared_folder_and_what_is_in_it(api, reader, stranger, folder):
+    address = f"/api/v1/prompts/folders/{folder['id']}"
+    prompt = f"/api/v1/prompts/{api.get('/api/v1/prompts').data['results'][1]['id']}"
+    theirs = client(reader)
+    assert theirs.get(address).data | {"id": ""} == {
+        "id": "",
+        "name": "보고서",
+        "audience": None,
+        "is_own": False,
+        "owner": "owner",
+    }
+    assert theirs.patch(address, {"everybody": True}, format="json").status_code == 404
+    assert theirs.delete(address).status_code == 404
+    assert theirs.get(prompt).status_code == 200
+    assert theirs.patch(prompt, {"text": "x"}, format="json").status_code == 404
+    assert theirs.delete(prompt).status_code == 404
+    assert client(stranger).get(address).status_code == 404
+    assert theirs.get("/api/v1/prompts/export").data["prompts"] == []
+
+
+def test_a_folder_is_shared_with_groups_and_everybody_and_ends_at_once(
+    api, owner, reader, stranger, folder
+):
+    address = f"/api/v1/prompts/folders/{folder['id']}"
+    group = Group.objects.create(name="인사팀")
+    for member in (owner, stranger):
+        member.groups.add(group)
+    changed = api.patch(address, {"groups": ["인사팀"]}, format="json").data
+    assert changed["audience"] == {"everybody": False, "users": [], "groups": ["인사팀"]}
+    assert (titles(client(reader)), titles(client(stranger))) == ([], ["주간"])
+    stranger.groups.remove(group)
+    assert titles(client(stranger)) == []
+    api.patch(address, {"everybody": True}, format="json")
+    assert titles(client(reader)) == titles(client(stranger)) == ["주간"]
+    assert [one["shared"] for one in api.get("/api/v1/prompts").data["results"]] == [False, True]
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    assert titles(client(reader)) == []
+    User.objects.filter(pk=owner.pk).update(is_active=True)
+    assert api.delete(address).status_code == 204
+    assert titles(client(reader)) == []
+    assert titles(api) == ["요약", "주간"]
+    assert not any(one["shared"] for one in api.get("/api/v1/prompts").data["results"])
+
+
+def test_prompts_in_no_folder_cannot_be_shared_as_one(api, reader):
+    refused = api.post("/api/v1/prompts/folders", {"name": "  ", "everybody": True}, format="json")
+    assert refused.status_code == 400
+
+
+def test_a_folder_that_is_shared_twice_is_one(api, reader, stranger, folder):
+    body = {"name": "보고서", "users": ["stranger"]}
+    again = api.post("/api/v1/prompts/folders", body, format="json").data
+    assert again["id"] == folder["id"]
+    assert (titles(client(reader)), titles(client(stranger))) == ([], ["주간"])
+
+
+async def test_open_pages_hear_at_once_that_something_is_shared_no_longer(web, api, reader, folder):
+    key = await asyncio.to_thread(lambda: AuthToken.objects.create(reader)[1])
+    address = f"/api/v1/prompts/folders/{folder['id']}"
+    async with socket(web, key) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(api.delete, address)
+        heard = await hear(ws, "shared.changed")
+        assert heard[-1]["data"] == {}
+        assert await asyncio.to_thread(titles, client(reader)) == []
+
+
+def test_the_page_shares_a_folder_and_stops(owner, reader, stranger):
+    mine, theirs, nobodys = Client(), Client(), Client()
+    for browser, user in ((mine, owner), (theirs, reader), (nobodys, stranger)):
+        browser.force_login(user)
+    mine.post("/prompts/new", {"title": "주간", "folder": "보고 & 서", "text": "이번 주"})
+    address = "/prompts/folder?name=%EB%B3%B4%EA%B3%A0%20%26%20%EC%84%9C"
+    assert address in mine.get("/prompts").content.decode()
+    assert mine.post(address, {"users": ""}).status_code == 200  # nobody is chosen
+    assert "주간" not in theirs.get("/prompts").content.decode()
+    assert mine.post(address, {"users": "reader"}).status_code == 302
+    page = theirs.get("/prompts").content.decode()
+    assert "주간" in page
+    assert address not in page
+    assert "주간" not in nobodys.get("/prompts").content.decode()
+    assert theirs.get(address).status_code == theirs.post(address, {}).status_code == 404
+    Prompt.objects.all().delete()
+    assert address in mine.get("/prompts").content.decode()  # so that it can be ended
+    assert mine.post(address, {"end": "yes"}).status_code == 302
+    assert address not in mine.get("/prompts").content.decode()
 
 
 def test_a_form_makes_an_assistant_and_a_prompt(owner, library):
