@@ -82,6 +82,24 @@ def test_objects_are_kept_in_step(source, bucket):
     }
 
 
+def test_a_dry_run_tells_a_renamed_object_by_its_bytes(source, bucket):
+    bucket.put("규정/휴가.txt", "휴가는")
+    bucket.put("규정/출장.txt", "출장")
+    run(source)
+    bucket.delete("규정/휴가.txt")
+    bucket.delete("규정/출장.txt")
+    bucket.put("규정/2026/휴가 규정.txt", "휴가는")
+    bucket.put("규정/보안.txt", "보안")  # as long as what is gone, with other words
+    told = run(source, dry_run=True)
+    assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
+    assert told.report == {
+        "added": [f"s3://{bucket.name}/규정/보안.txt"],
+        "renamed": [f"s3://{bucket.name}/규정/2026/휴가 규정.txt"],
+        "removed": [f"s3://{bucket.name}/규정/출장.txt"],
+    }
+    assert counts(run(source)) == counts(told)
+
+
 def test_a_bucket_that_is_not_there_deletes_nothing(source, bucket):
     bucket.put("규정/휴가.txt", "휴가")
     run(source)

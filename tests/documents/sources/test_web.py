@@ -138,6 +138,27 @@ def test_a_page_that_is_gone_is_deleted_and_one_with_an_error_is_not(site, make)
     assert SourceEntry.objects.get(error_code="entry_unreadable").uri == f"{site.url}/b"
 
 
+def test_a_dry_run_tells_a_page_that_has_moved_by_its_words(site, make):
+    site.put("/", page("처음", more='<a href="/old">a</a><a href="/gone">b</a>'))
+    site.put("/old", page("하나", title="하나"))
+    site.put("/gone", page("둘", title="둘"))
+    source = make(f"{site.url}/", depth=1)
+    run(source)
+    site.put("/", page("처음", more='<a href="/new/place">a</a><a href="/more">c</a>'))
+    site.put("/new/place", page("하나", title="하나"))
+    site.put("/more", page("셋", title="셋"))
+    for path in ("/old", "/gone"):
+        del site.pages[path]
+    told = run(source, dry_run=True)
+    assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
+    assert told.report == {
+        "added": [f"{site.url}/more"],
+        "renamed": [f"{site.url}/new/place"],
+        "removed": [f"{site.url}/gone"],
+    }
+    assert counts(run(source)) == counts(told)
+
+
 def test_an_unreachable_site_deletes_nothing(site, make):
     site.put("/", page("처음"))
     source = make(f"{site.url}/")
