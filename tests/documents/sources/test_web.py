@@ -139,16 +139,18 @@ def test_a_page_that_is_gone_is_deleted_and_one_with_an_error_is_not(site, make)
 
 
 def test_a_dry_run_tells_a_page_that_has_moved_by_its_words(site, make):
-    site.put("/", page("처음", more='<a href="/old">a</a><a href="/gone">b</a>'))
+    def put_map(*paths):
+        places = "".join(f"<url><loc>{site.url}{path}</loc></url>" for path in paths)
+        site.put("/sitemap.xml", f"<urlset>{places}</urlset>", kind="application/xml")
+
     site.put("/old", page("하나", title="하나"))
     site.put("/gone", page("둘", title="둘"))
-    source = make(f"{site.url}/", depth=1)
+    put_map("/old", "/gone")
+    source = make(f"{site.url}/sitemap.xml")
     run(source)
-    site.put("/", page("처음", more='<a href="/new/place">a</a><a href="/more">c</a>'))
     site.put("/new/place", page("하나", title="하나"))
     site.put("/more", page("셋", title="셋"))
-    for path in ("/old", "/gone"):
-        del site.pages[path]
+    put_map("/new/place", "/more")
     told = run(source, dry_run=True)
     assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
     assert told.report == {

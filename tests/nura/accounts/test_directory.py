@@ -63,7 +63,7 @@ def encrypted(tmp_path, settings):
         yield server
 
 
-def add_user(server, name, account):
+def add_user(server, name, account, guid=b""):
     """A person as Active Directory keeps one."""
     server.add(
         f"cn={name},ou=people",
@@ -73,7 +73,7 @@ def add_user(server, name, account):
         displayName="김하나",
         sAMAccountName=account,
         userPrincipalName=f"{account}.kim@corp.example.com",
-        objectGUID=account.encode().ljust(16, b"\x9f"),
+        objectGUID=guid or account.encode().ljust(16, b"\x9f"),
         userAccountControl="512",
         userPassword=SECRET,
     )
@@ -247,6 +247,29 @@ def test_both_names_of_active_directory_are_one_account_that_outlives_them(activ
     active_directory.set("cn=Kim Hana,ou=people", "sAMAccountName", ["hlee"])
     active_directory.rename("cn=Kim Hana,ou=people", "cn=Lee Hana")
     assert sign_in("hlee")[1] == before
+
+
+@pytest.mark.parametrize(
+    "guid",
+    [
+        *(b"0123456789abcdef", "가나다라마".encode() + b"a", b"*)(cn=*)\\2a\0\0\0\0\0"),
+        *(b"0000-0000-000-00", bytes(16), b"\xff" * 16),
+    ],
+)
+def test_an_id_of_active_directory_names_one_person_whatever_its_bytes_read_as(
+    guid, active_directory
+):
+    add_user(active_directory, "Lee Dul", "dul", guid)
+    _browser, before = sign_in("dul")
+    assert SocialAccount.objects.get(user=before).uid == guid.hex()
+    sign_in("hana")
+    end_removed_accounts()
+    assert list_active() == ["dul", "hana"]
+    active_directory.set("cn=Lee Dul,ou=people", "sAMAccountName", ["renamed"])
+    assert sign_in("renamed")[1] == before
+    active_directory.remove("cn=Lee Dul,ou=people")
+    end_removed_accounts()
+    assert list_active() == ["hana"]
 
 
 def test_groups_within_groups_of_active_directory_count(active_directory):
