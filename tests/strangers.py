@@ -4,11 +4,13 @@ import hashlib
 import itertools
 import re
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from allauth.usersessions.models import UserSession
 from django.apps import apps
 from django.conf import settings
@@ -118,6 +120,10 @@ EXAMPLES = {"model": "nura", "messages": [{"role": "user", "content": "휴가"}]
 """Values of the gateway's fields that no schema tells."""
 
 
+COMMITTED = pytest.mark.django_db(transaction=True)
+"""What a view of the gateway asks of the database in another thread must have been committed."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """One method of one route."""
@@ -177,6 +183,19 @@ def operations() -> list[Operation]:
     """All that the schemas of REST and of the gateway describe."""
     rest = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return [*_operations(rest), *_operations(urls.gateway_api.get_openapi_schema())]
+
+
+def all_of(rows: Iterable[Any]) -> list[Any]:
+    """Parameters: the routes of REST, and those of the gateway, for what leaves the world alone.
+
+    A world takes longer to make than a route to answer.
+    """
+    kinds: dict[str, list[Any]] = {"rest": [], "gateway": []}
+    for row in rows:
+        operation = row[0] if isinstance(row, tuple) else row
+        kinds["gateway" if operation.of_gateway else "rest"].append(row)
+    marks: dict[str, Any] = {"rest": (), "gateway": COMMITTED}
+    return [pytest.param(some, id=kind, marks=marks[kind]) for kind, some in kinds.items() if some]
 
 
 def _operations(schema: Any) -> list[Operation]:

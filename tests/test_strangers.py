@@ -24,7 +24,18 @@ from jobs import connections
 from tests import strangers
 from tests.chats.test_socket import hear, say, socket
 from tests.servers import asgi
-from tests.strangers import FIELDS, SECRET, call, client_of, everything, example, said, with_id
+from tests.strangers import (
+    COMMITTED,
+    FIELDS,
+    SECRET,
+    all_of,
+    call,
+    client_of,
+    everything,
+    example,
+    said,
+    with_id,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -79,10 +90,8 @@ def world(owner):
 
 
 def each(operations):
-    """Parameters; what a view asks of the database in another thread must have been committed."""
-    committed = pytest.mark.django_db(transaction=True)
-    rows = [one if isinstance(one, tuple) else (one,) for one in operations]
-    return [pytest.param(*row, marks=committed if row[0].of_gateway else ()) for row in rows]
+    """Parameters: one a route, for what changes the world."""
+    return [pytest.param(one, marks=COMMITTED if one.of_gateway else ()) for one in operations]
 
 
 def named(value):
@@ -96,73 +105,92 @@ def test_every_route_is_of_a_known_kind():
     assert len(WITH_ID) >= 18
 
 
-@pytest.mark.parametrize("operation", each(WITH_ID), ids=named)
-def test_the_owner_is_served_where_a_stranger_is_not(operation, owner, world):
-    response = call(client_of(owner), operation, world)
-    assert response.status_code < 300 or response.json()["code"] == "document_not_processing"
+def is_served(response):
+    return response.status_code < 300 or response.json()["code"] == "document_not_processing"
 
 
-@pytest.mark.parametrize("operation", each(WITH_ID), ids=named)
-def test_a_stranger_gets_the_404_of_a_made_up_id_and_changes_nothing(operation, stranger, world):
-    client = client_of(stranger)
-    before = everything()
-    foreign = call(client, operation, world)
+@pytest.mark.parametrize("operations", all_of(one for one in WITH_ID if one.method == "get"))
+def test_the_owner_reads_what_a_stranger_does_not(operations, owner, world):
+    client = client_of(owner)
+    refused = [str(one) for one in operations if not is_served(call(client, one, world))]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    "operation", each(one for one in WITH_ID if one.method != "get"), ids=named
+)
+def test_the_owner_changes_what_a_stranger_does_not(operation, owner, world):
+    assert is_served(call(client_of(owner), operation, world))
+
+
+@pytest.mark.parametrize("operations", all_of(WITH_ID))
+def test_a_stranger_gets_the_404_of_a_made_up_id_and_changes_nothing(operations, stranger, world):
+    client, before, leaks = client_of(stranger), everything(), []
+    for operation in operations:
+        foreign = call(client, operation, world)
+        unknown = call(client, operation, strangers.made_up(world))
+        if foreign.status_code != 404 or said(foreign) != said(unknown):
+            leaks.append((str(operation), said(foreign), said(unknown)))
+    assert leaks == []
     assert everything() == before
-    assert foreign.status_code == 404
-    assert said(foreign) == said(call(client, operation, strangers.made_up(world)))
 
 
-@pytest.mark.parametrize(("operation", "field"), each(WITH_ID_IN_BODY), ids=named)
-def test_a_foreign_id_in_a_body_is_a_made_up_one(operation, field, stranger, owner, world):
-    client = client_of(stranger)
-    own = strangers.make_world(stranger) if operation.has_id else world
-    before = everything()
-    thing = FIELDS[field]
-    foreign = call(client, operation, own, with_id(operation, field, world[thing]))
+@pytest.mark.parametrize("rows", all_of(WITH_ID_IN_BODY))
+def test_a_foreign_id_in_a_body_is_a_made_up_one(rows, stranger, world):
+    client, own = client_of(stranger), strangers.make_world(stranger)
+    before, leaks = everything(), []
+    for operation, field in rows:
+        bodies = (with_id(operation, field, key) for key in (world[FIELDS[field]], uuid.uuid4()))
+        foreign, unknown = (call(client, operation, own, body) for body in bodies)
+        if foreign.status_code != 404 or said(foreign) != said(unknown):
+            leaks.append((f"{operation} {field}", said(foreign), said(unknown)))
+    assert leaks == []
     assert everything() == before
-    assert foreign.status_code == 404
-    unknown = with_id(operation, field, uuid.uuid4())
-    assert said(foreign) == said(call(client, operation, own, unknown))
 
 
-@pytest.mark.parametrize(("operation", "field"), each(WITH_ID_IN_BODY), ids=named)
-def test_one_foreign_id_among_own_ones_refuses_them_all(operation, field, stranger, world):
-    if field not in {"document_ids", "library_ids", "tool_ids"}:
-        pytest.skip("names one object")
-    own, thing = strangers.make_world(stranger), FIELDS[field]
-    body = with_id(operation, field, own[thing])
-    body[field].append(str(world[thing]))
+SEVERAL = [row for row in WITH_ID_IN_BODY if row[1] in {"document_ids", "library_ids", "tool_ids"}]
+
+
+@pytest.mark.parametrize("rows", all_of(SEVERAL))
+def test_one_foreign_id_among_own_ones_refuses_them_all(rows, stranger, world):
+    client, own, answers = client_of(stranger), strangers.make_world(stranger), {}
     before = everything()
-    response = call(client_of(stranger), operation, own, body)
-    assert response.status_code == 404
-    assert everything()["tables"] | {"knox.AuthToken": 0} == before["tables"] | {
-        "knox.AuthToken": 0
-    }
+    for operation, field in rows:
+        thing = FIELDS[field]
+        body = with_id(operation, field, own[thing])
+        body[field].append(str(world[thing]))
+        answers[f"{operation} {field}"] = call(client, operation, own, body).status_code
+    assert answers == dict.fromkeys(answers, 404)
+    assert everything()["tables"] == before["tables"]
 
 
-@pytest.mark.parametrize("operation", each(LISTS), ids=named)
-def test_a_list_holds_nothing_of_another_user(operation, stranger, world):
+@pytest.mark.parametrize("operations", all_of(LISTS))
+def test_a_list_holds_nothing_of_another_user(operations, stranger, world):
     client = client_of(stranger)
-    for query in ("", f"?q={SECRET}", "?page_size=1000", "?status=COMPLETED"):
-        response = client.get(operation.url(world) + query)
-        assert response.status_code == 200
-        body = response.content.decode()
-        assert SECRET not in body
-        # a member's id is a number, which may stand anywhere
-        assert not [name for name, key in world.items() if str(key) in body and name != "member"]
-        own = 1 if operation.path.endswith("/me/keys") else 0  # the key that asks
-        listed = response.json()
-        assert (listed.get("count", 0) if isinstance(listed, dict) else len(listed)) == own
+    for operation in operations:
+        for query in ("", f"?q={SECRET}", "?page_size=1000", "?status=COMPLETED"):
+            where = operation.url(world) + query
+            response = client.get(where)
+            assert response.status_code == 200, where
+            body = response.content.decode()
+            assert SECRET not in body, where
+            # a member's id is a number, which may stand anywhere
+            assert not [one for one, key in world.items() if str(key) in body and one != "member"]
+            own = 1 if operation.path.endswith("/me/keys") else 0  # the key that asks
+            listed = response.json()
+            count = listed.get("count", 0) if isinstance(listed, dict) else len(listed)
+            assert count == own, where
 
 
-@pytest.mark.parametrize("operation", each(ALL), ids=named)
-def test_without_a_key_nothing_is_told_and_nothing_changes(operation, world):
-    if operation.public:
-        pytest.skip("open to everybody")
-    before = everything()
-    response = call(client_of(None), operation, world)
-    assert response.status_code in {401, 403}
-    assert said(response) == said(call(client_of(None), operation, strangers.made_up(world)))
+@pytest.mark.parametrize("operations", all_of(one for one in ALL if not one.public))
+def test_without_a_key_nothing_is_told_and_nothing_changes(operations, world):
+    before, leaks = everything(), []
+    for operation in operations:
+        response = call(client_of(None), operation, world)
+        unknown = call(client_of(None), operation, strangers.made_up(world))
+        if response.status_code not in {401, 403} or said(response) != said(unknown):
+            leaks.append((str(operation), said(response), said(unknown)))
+    assert leaks == []
     assert everything() == before
 
 
@@ -268,9 +296,8 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, world):
-    def path(things):
+def test_a_page_of_another_user_is_the_page_that_is_not_there(stranger, world):
+    def path(page, things):
         address = str(page.pattern)
         for name, converter in page.pattern.converters.items():
             kind = "uuid" if "UUID" in type(converter).__name__ else "str"
@@ -280,11 +307,13 @@ def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, wo
     browser = Client()
     browser.force_login(stranger)
     before = everything()
-    for method in (browser.get, browser.post):
-        theirs, nobodys = method(path(world)), method(path(strangers.made_up(world)))
-        assert theirs.status_code == nobodys.status_code
-        assert theirs.status_code in {404, 405}
-        assert SECRET not in theirs.content.decode()
+    for page in pages():
+        for method in (browser.get, browser.post):
+            theirs = method(path(page, world))
+            nobodys = method(path(page, strangers.made_up(world)))
+            assert theirs.status_code == nobodys.status_code, page.name
+            assert theirs.status_code in {404, 405}, page.name
+            assert SECRET not in theirs.content.decode(), page.name
     assert everything() == before
 
 
@@ -298,18 +327,18 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize("path", PLACES)
-def test_a_page_shows_nothing_of_another_user(path, stranger, world):
+def test_a_page_shows_nothing_of_another_user(stranger, world):
     browser = Client()
     browser.force_login(stranger)
-    body = browser.get(path.format(**world)).content.decode()
-    body = body.replace(f'value="{SECRET}"', "")  # the search field repeats what was asked
-    body = body.replace(f"documents={world['document']}", "")  # the way back repeats the address
-    assert SECRET not in body
-    assert str(world["document"]) not in body
+    for path in PLACES:
+        body = browser.get(path.format(**world)).content.decode()
+        body = body.replace(f'value="{SECRET}"', "")  # the search field repeats what was asked
+        body = body.replace(f"documents={world['document']}", "")  # the way back: the address
+        assert SECRET not in body, path
+        assert str(world["document"]) not in body, path
 
 
-@pytest.mark.django_db(transaction=True)
+@COMMITTED
 async def test_a_stranger_gets_no_frame_of_a_foreign_object(transactional_db):
     def prepare():
         users = [User.objects.create_user(name) for name in ("owner", "stranger")]
