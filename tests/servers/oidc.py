@@ -4,6 +4,7 @@ It demands PKCE. What it says of a person, and what it lies about, is set by the
 """
 
 import contextlib
+import functools
 import threading
 import time
 from dataclasses import dataclass, field
@@ -69,6 +70,12 @@ class Code:
         return self.scope
 
 
+@functools.cache
+def make_key() -> RSAKey:
+    """The servers' key; one for all of a process, as to make one takes longer than a test."""
+    return RSAKey.generate_key(2048, {"kid": "one"})
+
+
 @dataclass
 class OidcServer:
     """`person` is who is signed in there; the rest is what the server gets wrong."""
@@ -80,7 +87,7 @@ class OidcServer:
     userinfo: dict[str, Any] = field(default_factory=dict)
     discovery: dict[str, Any] = field(default_factory=dict)
     is_down: bool = False
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
+    key: RSAKey = field(default_factory=make_key)
     signed_with: RSAKey | None = None
     verified: list[str] = field(default_factory=list)
     """The verifiers of PKCE that clients have shown."""
