@@ -19,7 +19,7 @@ from tests.nura.accounts.conftest import PASSWORD
 pytestmark = pytest.mark.django_db
 
 LOCKED_AFTER, LOCKED_SECONDS = 5, 300
-FLOOD = 100
+FLOOD, FEW = 100, 10
 
 
 def by_token(name, password, **extra):
@@ -191,9 +191,17 @@ def test_a_name_that_is_guessed_from_everywhere_has_one_try_at_each_address(mins
 
 
 @pytest.fixture
-def flood(minsu):
-    """So many wrong passwords from our address that it is slowed down."""
-    fail(by_token, [f"name{number}" for number in range(FLOOD)])
+def flood(minsu, monkeypatch):
+    """So many wrong passwords from our address that it is slowed down: fewer than the product's."""
+    rates = {**django_settings.ACCOUNT_RATE_LIMITS, "login_flood": f"{FEW}/5m/ip"}
+    monkeypatch.setattr(django_settings, "ACCOUNT_RATE_LIMITS", rates)
+    fail(by_token, [f"name{number}" for number in range(FEW)])
+
+
+def test_an_address_is_slowed_down_after_a_hundred_wrong_passwords(minsu):
+    fail(by_token, [f"name{number}" for number in range(FLOOD - 1)])
+    assert by_token("minsu", "wrong").status_code == 401
+    told_to_wait(by_token("minsu", "wrong"))
 
 
 @every_way
