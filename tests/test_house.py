@@ -1,6 +1,7 @@
 """The rules of the house, held over the project's own files."""
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -111,8 +112,13 @@ BY_CONVENTION = {"Meta", "Command", "Migration", "Status"}
 """Django's own; `Status` is nested in its model and always named with it."""
 
 
+@functools.cache
+def parse(name: str) -> ast.Module:
+    return ast.parse(text(name))
+
+
 def list_classes(name: str) -> Iterator[str]:
-    return (node.name for node in ast.walk(ast.parse(text(name))) if isinstance(node, ast.ClassDef))
+    return (node.name for node in ast.walk(parse(name)) if isinstance(node, ast.ClassDef))
 
 
 def test_a_class_name_means_one_thing():
@@ -157,7 +163,7 @@ def test_the_product_starts_without_its_optional_libraries(module):
 
 def imports_of(name: str) -> Iterator[tuple[str, bool]]:
     """Top names that a file imports, and whether at its import."""
-    tree = ast.parse(text(name))
+    tree = parse(name)
     inner = {
         id(node)
         for function in ast.walk(tree)

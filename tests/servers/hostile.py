@@ -1,11 +1,20 @@
 """A server that does what none should: it never ends, drips, packs bombs, leads elsewhere."""
 
 import contextlib
+import functools
 import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MEGABYTE = 2**20
+
+
+@functools.cache
+def pack_bomb(megabytes: int) -> bytes:
+    """So much nothing, packed."""
+    packer = zlib.compressobj(9, wbits=31)
+    blank = b" " * MEGABYTE
+    return b"".join([*(packer.compress(blank) for _ in range(megabytes)), packer.flush()])
 
 
 class HostileServer:
@@ -101,10 +110,7 @@ class HostileServer:
             handler.wfile.flush()
 
     def _explode(self, handler):
-        packer = zlib.compressobj(9, wbits=31)
-        blank = b" " * MEGABYTE
-        packed = b"".join(packer.compress(blank) for _ in range(self.bomb_megabytes))
-        packed += packer.flush()
+        packed = pack_bomb(self.bomb_megabytes)
         self._begin(handler, Content_Encoding="gzip", Content_Length=str(len(packed)))
         handler.wfile.write(packed)
         self.sent += len(packed)
