@@ -704,7 +704,8 @@ def hostile():
 def test_a_server_that_never_ends_or_leads_elsewhere_lets_nobody_in(
     way, endpoint, server, keycloak, hostile, monkeypatch
 ):
-    monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.4)
+    if way not in {"bomb", "redirect"}:  # those end by themselves
+        monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.8)
     hostile.leads_to = f"{hostile.url}/elsewhere"
     server.discovery = {endpoint: f"{hostile.url}/{way}"}
     began = time.monotonic()
