@@ -5,7 +5,10 @@ Every pytest-xdist process has its own database.
 
 import contextlib
 import fcntl
+import functools
+import os
 
+import httpcore2
 import hypothesis
 import pytest
 from django.test import TransactionTestCase
@@ -60,15 +63,18 @@ WITH_OWN_PRODUCT = (
         )
     ),
 )
+"""They wait more than they compute: two processes take them one after the other, while the others
+compute."""
 BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL = "browser", "documents", "model"
 PRODUCT = "product"
+OWN_PRODUCTS = "own products 1", "own products 2"
 LOADS_TORCH = tuple(
     f"tests/rag/test_{name}.py" for name in ("embedders", "reranker", "verifier_model")
 )
 TORCH = "torch"
 """Files whose tests load torch in their own process, which takes long: one process does."""
-SHARED = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT
-"""Groups of tests that share a running product."""
+LONG = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT, *OWN_PRODUCTS
+"""Groups of many files: those that share a running product, and those that start others."""
 
 _services = contextlib.ExitStack()
 _started = []
@@ -90,7 +96,7 @@ def pytest_addoption(parser):
     parser.addoption("--whole", action="store_true", help="run whole corpora, not samples of them")
 
 
-EXAMPLES = {"sample": 40, "whole": 300}
+EXAMPLES = {"sample": 25, "whole": 300}
 """How many cases hypothesis makes up for a test."""
 
 
@@ -144,7 +150,9 @@ def _group(nodeid):
     file = nodeid.partition("::")[0]
     if file in LOADS_TORCH:
         return TORCH
-    if file in WITH_OWN_PRODUCT or not nodeid.startswith(("tests/e2e/", "tests/product/")):
+    if file in WITH_OWN_PRODUCT:
+        return OWN_PRODUCTS[WITH_OWN_PRODUCT.index(file) % len(OWN_PRODUCTS)]
+    if not nodeid.startswith(("tests/e2e/", "tests/product/")):
         return file
     if nodeid.startswith("tests/product/"):
         return PRODUCT
@@ -156,11 +164,9 @@ def _group(nodeid):
 def _turn(nodeid):
     """When it comes: what takes longest early, and never only what waits or only what computes."""
     group = _group(nodeid)
-    if group in SHARED:
-        return SHARED.index(group)
-    if group.startswith("tests/documents/"):
-        return len(SHARED)
-    return len(SHARED) + (1 if group in WITH_OWN_PRODUCT else 2)
+    if group in LONG:
+        return LONG.index(group)
+    return len(LONG) + (0 if group.startswith("tests/documents/") else 1)
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +210,23 @@ def django_db_setup(request, django_db_modify_db_settings, django_db_blocker):
 def _quick_flush():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_read_once():
+    """Each client would read all certificates anew, which takes longer than most tests."""
+    read = httpcore2.default_ssl_context
+
+    @functools.cache
+    def read_once(_file, trust_env):
+        return read(_trust_env=trust_env)
+
+    def find(*, _trust_env=True):
+        return read_once(os.environ.get("SSL_CERT_FILE"), _trust_env)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", find)
         yield
 
 
