@@ -316,7 +316,7 @@ def _render_text(
     env: dict[str, Any],
 ) -> str:
     """A text whose markers lead to the sources of its message."""
-    link = rf'<a class="shared-cite" href="#{env["anchor"]}-\1">[\1]</a>'
+    link = rf'<a class="shared-cite" href="#{env["anchor"]}-\1">\1</a>'
     return _MARKER.sub(link, str(escape(tokens[index].content)))
 
 

@@ -254,8 +254,9 @@ const UNCHECKED_MODES = new Set(["document", "clarify"]); // no sentence of ours
 
 /** What the answer rests on, where it looked, and the way to all the rest. */
 export function createHonestLine(message, hooks) {
-  const { mode, status } = message;
-  const badge = mode && status === "COMPLETED" ? createBadge(message, hooks) : null;
+  const { mode, status, label, model } = message;
+  const isOurs = label === "general" && !model; // our own words, of a greeting: nobody's knowledge
+  const badge = mode && status === "COMPLETED" && !isOurs ? createBadge(message, hooks) : null;
   const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
   why.addEventListener("click", () => hooks.explain(message, why));
   return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);

@@ -112,7 +112,7 @@ export class Scope extends EventTarget {
     const files = this.uploads.completed;
     for (const document of files) this.selected.set(document.id, document);
     this.remember(files);
-    this.uploads.clearCompleted();
+    this.uploads.clearEnded();
     if (files.length) this.mode = THESE;
     if (chatDocuments) this.chatDocuments = chatDocuments;
     const own = new Set(this.chatDocuments.map((document) => document.id));

@@ -217,11 +217,12 @@ export class Uploads extends EventTarget {
     }
   }
 
-  /** Files that went with a message leave the list; others stay. */
+  /** What can be asked about by now leaves the list; what failed stays to be read. */
   clearCompleted() {
     this.drop(this.items.filter((item) => item.state === "completed"));
   }
 
+  /** Nothing more comes of these: they leave the list. */
   clearEnded() {
     this.skipped = 0;
     this.drop(this.items.filter((item) => item.state === "completed" || item.state === "failed"));

@@ -382,7 +382,9 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     if said and is_recalling(question):
         return OfflineAnswer(said, AnswerLabel.CONVERSATION)
     if name := find_ready_answer(analysis):
-        return OfflineAnswer(get_reply(name, language), AnswerLabel.GENERAL)
+        lacks = name == "plain_no_documents"
+        label = AnswerLabel.INSUFFICIENT if lacks else AnswerLabel.GENERAL
+        return OfflineAnswer(get_reply(name, language), label)
     standalone = analysis.standalone or question
     found = compose_passages(
         # the words of a follow-up say what is asked now; what it lacks was asked before

@@ -175,7 +175,8 @@ class PassageQuery:
     """What a question asks: its words, and how.
 
     `value`: the kind of value that answers it, `unit` finds figures of the unit asked for (몇 명).
-    `defined`: the letters of a word whose meaning is asked for. `listed`: several items answer it.
+    `defined`: the letters of a word whose meaning is asked for. `listed`: several items answer it,
+    `each`: several values do, one for each thing.
     """
 
     words: tuple[QuestionWord, ...]
@@ -183,6 +184,7 @@ class PassageQuery:
     unit: re.Pattern[str] | None
     defined: str
     listed: bool
+    each: bool
 
 
 def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
@@ -199,6 +201,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
         unit=re.compile(rf"\d\s?{counted[1]}") if counted else None,
         defined=to_letters(defined),
         listed=bool(_PATTERNS["listed"].search(text)),
+        each=bool(_PATTERNS["each"].search(text)),
     )
 
 
@@ -559,14 +562,18 @@ class _Composer:
         return place if best else None
 
     def _value(self, unit: Unit) -> str:
-        """The value that is asked for, as the unit has it: the one amid the asked words."""
-        if self.asked.value is None:
+        """The value that is asked for, as the unit has it: the one amid the asked words.
+
+        Empty where it cannot be told from others: one stands for each of several things, or the
+        asked words stand in the heading alone.
+        """
+        if self.asked.value is None or self.asked.each:
             return ""
         if unit.kind is UnitKind.ROW:
             cell = self._asked_cell(unit)
             return "" if cell is None else unit.cells[cell][:MAX_VALUE_CHARACTERS]
         values = list(self.asked.value.finds.finditer(unit.text))
-        if not values:
+        if not values or (len(values) > 1 and not self._find(unit.text)):
             return ""
         middle = self._middle(unit.text, MAX_VALUE_CHARACTERS)
         start = min((one.start() for one in values), key=lambda at: abs(at - middle))

@@ -1,7 +1,8 @@
 """The pictures in docs/pictures, taken from the running product: `python -m tests.e2e.screenshots`.
 
-Those of the guides are whole windows; docs/pictures/pages has every page once more, each wide and
-on a phone, light and dark, on one sheet, for whoever changes how pages look.
+Those of the README and the guides are whole windows, and committed. docs/pictures/pages has every
+page once more, each wide and on a phone, light and dark, on one sheet, for whoever changes how
+pages look; git leaves those out.
 
 The documents are the samples that come with Nura and a few files of this repository. The answers
 are written here and sent by a stand-in for a language model, which looks up the number of the
@@ -21,7 +22,6 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from nura.accounts.preferences import SECTIONS
 from nura.samples import FOLDER, SAMPLES
 from tests.e2e.chat import answer, ask
 from tests.e2e.chromium import Chromium, program
@@ -33,14 +33,24 @@ PICTURES = ROOT / "docs" / "pictures"
 SIZE = {"width": 1280, "height": 860}
 PHONE = {"width": 375, "height": 740}
 OTHER_PAGES = {
+    "/assistants": "assistants",
+    "/assistants/new": "assistant",
+    "/prompts": "prompts",
+    "/shared": "shared",
     "/accounts/password/change/": "password",
     "/offline": "offline",
     "/nowhere": "missing",
-} | {
-    f"/settings/{name}": f"settings-{name}"
-    for name in (one.route.removeprefix("accounts:") for one in SECTIONS)
 }
+SECTIONS = ".settings-nav a"
 SIGNED_OUT = {"/accounts/login/": "login", "/accounts/password/reset/": "password-reset"}
+ADMINISTRATION = {
+    "": "administration",
+    "queue/": "administration-queue",
+    "models/": "administration-models",
+    "auth/user/": "administration-accounts",
+    "quotas/": "administration-quotas",
+    "documents/library/": "administration-libraries",
+}
 LOOKS = [(SIZE, "light"), (PHONE, "light"), (SIZE, "dark"), (PHONE, "dark")]
 SHEET_SCALE = 0.6
 SHEET_GAP = 12
@@ -54,6 +64,62 @@ OTHERS = {
 }
 """Files of this repository that fill the list of documents, by the names they get."""
 
+
+TEAMS: dict[str, dict[str, Any]] = {
+    "ko": {
+        "person": ("minji", "김민지"),
+        "members": [("junho", "contributor"), ("seoyeon", "reader")],
+        "library": {
+            "name": "통합돌봄 사업",
+            "description": "2027년 통합돌봄 정보시스템 사업의 공고와 지침",
+        },
+        "assistants": [
+            {
+                "name": "입찰 도우미",
+                "description": "공고의 자격과 기한을 항목별로 답합니다",
+                "instructions": "항목별로 짧게 답하고 기한은 날짜로 쓰세요.",
+                "starters": ["입찰 참가 자격은?", "제안서는 언제까지 내나요?"],
+            },
+            {
+                "name": "현장 안내",
+                "description": "설명서에서 점검 순서를 찾아 줍니다",
+                "instructions": "순서대로 번호를 붙여 답하세요.",
+            },
+        ],
+        "prompt": {
+            "title": "주간 보고",
+            "folder": "보고",
+            "text": "{{주제}}의 이번 주 진행 상황을 세 줄로 정리해 줘",
+        },
+    },
+    "en": {
+        "person": ("alex", "Alex Morgan"),
+        "members": [("priya", "contributor"), ("tom", "reader")],
+        "library": {
+            "name": "Field manuals",
+            "description": "Gateways and pumps: commissioning, faults and warranties",
+        },
+        "assistants": [
+            {
+                "name": "Fault finder",
+                "description": "Looks up fault codes and says what to do next",
+                "instructions": "Answer in numbered steps.",
+                "starters": ["What does F-330 mean?", "How long is the warranty?"],
+            },
+            {
+                "name": "Plain words",
+                "description": "Explains clauses so that everybody understands them",
+                "instructions": "Answer in short, plain sentences.",
+            },
+        ],
+        "prompt": {
+            "title": "Weekly report",
+            "folder": "Reports",
+            "text": "Sum up this week's progress on {{topic}} in three lines",
+        },
+    },
+}
+"""Who works with whom, with what they made for one another."""
 
 KOREAN = """
 > 통합돌봄 사업의 입찰 참가 자격과 하도급 제한은?
@@ -124,18 +190,21 @@ def main() -> None:
     answers = {asked: text for scenes in ALL_SCENES for asked, text in scenes.answers.items()}
     with LLMServer() as model, tempfile.TemporaryDirectory() as folder:
         model.default = partial(reply, answers)
-        settings = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+        settings = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "house-model"}
         with Product(Path(folder) / "var", **settings) as product:
             for scenes in ALL_SCENES:
-                person = Person(product, f"minji-{scenes.language}")
+                person = Person(product, TEAMS[scenes.language]["person"][0])
                 upload_documents(person, scenes.language)
                 with open_page(person, scenes.language) as page:
+                    show_name(page, TEAMS[scenes.language]["person"][1])
                     take_pictures(page, person, scenes)
+                    take_pictures_of_the_team(page, person, scenes)
                     take_pictures_of_the_shell(page, scenes)
                     page.context.clear_cookies(name="sessionid")
                     for path, name in SIGNED_OUT.items():
                         page.goto(path)
                         save_sheet(page, f"{name}-{scenes.language}")
+                take_pictures_of_the_administration(product, scenes.language)
 
 
 def reply(answers: dict[str, str], request: Any) -> Stream:
@@ -229,7 +298,8 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
     page.locator("#layouts [data-layout=table]").click()
 
     found = person.api("documents?page_size=100")["results"]
-    page.goto(f"/documents/{next(one['id'] for one in found if one['name'] == scenes.document)}")
+    opened = next(one["id"] for one in found if one["name"] == scenes.document)
+    page.goto(f"/documents/{opened}{'?page=2' if scenes.document.endswith('.pdf') else ''}")
     shown = page.locator("#document-reader .doc-part, #document-reader .textLayer span")
     expect(shown.first).to_be_visible()
     save(page, f"document-{language}")
@@ -238,6 +308,53 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
         page.locator(f"#tab-{tab}").click()
         expect(page.locator(f"#part-{tab}")).to_be_visible()
         save_sheet(page, f"document-{tab}-{language}")
+
+
+def show_name(page: Page, name: str) -> None:
+    """Give the account a name that others read."""
+    page.goto("/settings/profile")
+    page.locator("[name=first_name]").fill(name)
+    page.locator("[name=first_name]").press("Enter")
+    page.wait_for_load_state("networkidle")
+
+
+def take_pictures_of_the_team(page: Page, person: Person, scenes: Scenes) -> None:
+    """A library with its members, assistants, prompts and a chat that is shown to others."""
+    team, language = TEAMS[scenes.language], scenes.language
+    library = person.api("libraries", team["library"])["id"]
+    for name, role in team["members"]:
+        person.product.add_user(name)
+        person.api(f"libraries/{library}/members", {"user": name, "role": role})
+    for one in person.api("documents?page_size=100")["results"]:
+        if one["name"] in {sample.name for sample in SAMPLES}:
+            person.api(f"documents/{one['id']}", {"library_id": library}, "PATCH")
+    for one in team["assistants"]:
+        person.api("assistants", {**one, "library_ids": [library]})
+    person.api("prompts", team["prompt"])
+    chat = person.api("chats")["results"][0]["id"]
+    person.api(f"chats/{chat}/share", {"everybody": True})
+
+    page.goto(f"/documents?library={library}")
+    expect(page.get_by_text(scenes.document).first).to_be_visible()
+    save_sheet(page, f"library-{language}")
+    page.locator("#library-manage").click()
+    expect(page.locator("#member-list li")).to_have_count(len(team["members"]) + 1)
+    save(page, f"library-{language}")
+    save_sheet(page, f"library-members-{language}")
+    page.goto("/assistants")
+    save(page, f"assistants-{language}")
+
+
+def take_pictures_of_the_administration(product: Product, language: str) -> None:
+    """What an administrator sees of all this."""
+    name = f"admin-{language}"
+    product.add_user(name, staff=True)
+    with open_page(Person(product, name), language) as page:
+        for path, picture in ADMINISTRATION.items():
+            page.goto(f"/admin/{path}")
+            save_sheet(page, f"{picture}-{language}")
+        page.goto("/admin/")
+        save(page, f"administration-{language}")
 
 
 def take_pictures_of_the_shell(page: Page, scenes: Scenes) -> None:
@@ -253,7 +370,10 @@ def take_pictures_of_the_shell(page: Page, scenes: Scenes) -> None:
     page.keyboard.press("Control+/")
     expect(page.locator("#shortcuts")).to_be_visible()
     save_sheet(page, f"shortcuts-{language}")
-    for path, name in OTHER_PAGES.items():
+    page.goto("/settings/profile")
+    sections = [one.get_attribute("href") or "" for one in page.locator(SECTIONS).all()]
+    settings = {path: f"settings-{path.rpartition('/')[2]}" for path in sections}
+    for path, name in (OTHER_PAGES | settings).items():
         page.goto(path)
         save_sheet(page, f"{name}-{language}")
 

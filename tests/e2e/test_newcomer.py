@@ -62,6 +62,29 @@ def test_files_that_cannot_be_read_say_why_and_harm_no_other(newcomer):
     assert name.bounding_box()["height"] < 80
 
 
+def test_many_files_leave_the_title_in_sight_and_the_composer_once_they_are_asked(newcomer):
+    failed = [file(f"빈 파일 {number}.txt", "") for number in range(4)]
+    newcomer.set_input_files(
+        "#file-input", [*failed, file("규정.md", "# 규정\n\n연차는 15일이다.")]
+    )
+    done = newcomer.locator('.upload[data-state="completed"]')
+    expect(done).to_have_count(1, timeout=DONE_WITHIN)
+    expect(newcomer.locator('.upload[data-state="failed"]')).to_have_count(4)
+    expect(newcomer.locator(".welcome h2")).to_be_in_viewport(ratio=1)
+    ask(newcomer, "연차는 며칠인가?")
+    answer(newcomer)
+    expect(newcomer.locator(".upload")).to_have_count(0)
+
+
+def test_without_a_model_nothing_is_called_general_knowledge(newcomer):
+    ask(newcomer, "안녕하세요")
+    greeting = answer(newcomer)
+    expect(greeting.locator(".msg-why")).to_be_visible()
+    expect(greeting.locator("[data-label]")).to_have_count(0)
+    ask(newcomer, "연차는 며칠인가?")
+    expect(answer(newcomer, 1).locator("[data-label]")).to_have_text("근거 부족")
+
+
 @pytest.mark.skipif(not LOCKED.exists(), reason=NO_DATA)
 def test_a_locked_pdf_says_what_to_do_in_the_chat_and_in_the_table(newcomer):
     newcomer.set_input_files("#file-input", LOCKED)

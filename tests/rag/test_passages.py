@@ -101,6 +101,17 @@ def test_what_the_asked_thing_is_counted_in_may_be_asked_for_as_an_amount():
     assert ask("주간 돌봄 지원 금액은 얼마인가요?", shown).startswith("**95만 원** [1]")
 
 
+def test_a_value_that_may_be_another_is_not_put_first():
+    shown = "#### 제1조(연차)\n\n1년간 80퍼센트 이상 출근한 직원에게 15일의 유급휴가를 준다."
+    assert ask("연차는 며칠인가요?", shown).startswith("「규정」 · 제1조(연차)\n**1년간 80퍼센트")
+    assert ask("월별 집행 금액은 얼마야?", BUDGET).startswith("「규정」 · 월별 예산")
+    assert ask("3월 집행 금액은 얼마야?", BUDGET).startswith("**1,800만원** [1]")
+
+
+def test_how_the_answer_is_wished_for_need_not_stand_in_a_document():
+    assert "| 3월 |" in ask("월별 예산을 표로 정리해 줘", BUDGET)
+
+
 def test_the_decisive_sentence_is_bold_below_its_place():
     told = ask("이의는 며칠 이내에 신청하나?", LAW)
     assert "「규정」 · 제7조 (등록의 말소)\n**② 말소된 사람은 30일 이내에" in told

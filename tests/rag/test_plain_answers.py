@@ -92,6 +92,13 @@ async def test_everything_else_hears_that_no_model_is_configured_and_whom_to_ask
     assert "관리자" in told or "administrator" in told
 
 
+def test_without_documents_nothing_is_said_to_be_general_knowledge():
+    asked = QuestionAnalysis(QuestionType.SINGLE, "연차는 며칠인가요?", Scope((), ScopeReason.ALL))
+    answer = answer_offline(asked, [], (), whole=False, named=(), notices=(), language="ko")
+    assert answer.label is AnswerLabel.INSUFFICIENT
+    assert "읽을 수 있는 문서가 없습니다" in answer.text
+
+
 def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
     passage = evidence("보증 기간은 산 날부터 2년입니다.")
     asked = QuestionAnalysis(
