@@ -299,9 +299,12 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
 
     found = person.api("documents?page_size=100")["results"]
     opened = next(one["id"] for one in found if one["name"] == scenes.document)
-    page.goto(f"/documents/{opened}{'?page=2' if scenes.document.endswith('.pdf') else ''}")
+    page.goto(f"/documents/{opened}")
     shown = page.locator("#document-reader .doc-part, #document-reader .textLayer span")
     expect(shown.first).to_be_visible()
+    if scenes.document.endswith(".pdf"):  # whose first page is a title
+        page.locator("#document-reader .reader-page").fill("2")
+        page.locator("#document-reader .reader-page").press("Enter")
     save(page, f"document-{language}")
     save_sheet(page, f"document-{language}")
     for tab in ("about", "index"):
