@@ -22,6 +22,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.utils import timezone, translation
 from rest_framework import serializers
 from structlog.contextvars import bound_contextvars
@@ -108,6 +109,14 @@ def find_live_shares(watched: Collection[tuple[User, UUID]]) -> set[tuple[int, U
         for user, ids in wanted.items()
         for pk in ChatShare.objects.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True)
     }
+
+
+def read_release() -> str:
+    """The digest of all static files: a page that shows another one came from another release.
+
+    Empty in development, where files are served as they are.
+    """
+    return getattr(staticfiles_storage, "manifest_hash", "")
 
 
 def _validate(shape: type[serializers.Serializer[Any]], frame: Fields) -> Fields:
@@ -365,7 +374,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             await self._refuse(error.code, frame, error.params)
 
     async def _answer_ping(self, _frame: Fields) -> None:
-        await self._send_text(log.to_json(envelope("pong", {})))
+        await self._send_text(log.to_json(envelope("pong", {"release": read_release()})))
 
     async def _answer_send(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)

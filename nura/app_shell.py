@@ -18,6 +18,7 @@ from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_GET
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+from chats.socket import read_release
 from nura import __version__
 
 
@@ -25,6 +26,11 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[m
     """Rewrites the imports of our script modules too: an old one never loads a new one."""
 
     support_js_module_import_aggregation = True
+
+
+def describe_release(_request: HttpRequest) -> dict[str, str]:
+    """Context processor: `release`, by which an open page sees that a newer one was installed."""
+    return {"release": read_release()}
 
 
 ICON_SIZES = (192, 512)

@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 const TOAST_MS = 5000;
 
 /**
- * Show a note. `onClose` runs once it is gone without the action.
+ * Show a note for `stay` ms. `onClose` runs once it is gone without the action.
  *
  * @param {string} text
  * @param {{action?: {label: string, run: () => void}, kind?: string, stay?: number, onClose?: () => void}} [options]
@@ -30,8 +30,18 @@ export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAS
   }
   node.append(createIconButton("x", t("close"), { on: { click: () => close(false) } }));
   byId("toasts").append(node);
-  const timer = setTimeout(() => close(false), stay);
+  const timer = Number.isFinite(stay) ? setTimeout(() => close(false), stay) : undefined;
   return close;
+}
+
+let isReloadOffered = false;
+
+/** A page that came from another release than now serves may be loaded anew; nobody is made to, and it is said once. */
+export function noteRelease(release) {
+  if (isReloadOffered || release === document.documentElement.dataset.release) return;
+  isReloadOffered = true;
+  const action = { label: t("release.reload"), run: () => location.reload() };
+  showToast(t("release.new"), { action, stay: Infinity });
 }
 
 /**

@@ -1,6 +1,7 @@
 // One live connection for the tab. It only opens, keeps alive and reopens; what frames mean is for others.
 
 import { toAddress } from "./address.js";
+import { noteRelease } from "./notify.js";
 
 const FIRST_WAIT_MS = 400;
 const MAX_WAIT_MS = 15000;
@@ -46,6 +47,7 @@ export class Socket extends EventTarget {
     socket.onopen = () => {
       this.failures = 0;
       this.emit("open");
+      this.ping(); // who answers may be of another release
     };
     socket.onmessage = (event) => this.receive(event.data);
     socket.onclose = (event) => {
@@ -108,7 +110,8 @@ export class Socket extends EventTarget {
     } catch {
       return;
     }
-    if (frame.type !== "pong") this.emit("frame", frame);
+    if (frame.type === "pong") noteRelease(frame.data.release);
+    else this.emit("frame", frame);
   }
 
   emit(type, detail) {

@@ -123,6 +123,7 @@ TEMPLATES = [
                 "csp.context_processors.nonce",
                 "nura.accounts.preferences.describe_preferences",
                 "nura.administration.record.describe_banners",
+                "nura.app_shell.describe_release",
             ]
         },
     }

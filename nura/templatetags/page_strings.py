@@ -14,6 +14,8 @@ register = template.Library()
 EVERYWHERE = {
     "offline": _("The server cannot be reached. Check the connection."),
     "failed": _("That did not work. Please try again."),
+    "release.new": _("A new version has been installed"),
+    "release.reload": _("Reload"),
     "signed_out": _("You have been signed out. Please sign in again."),
     "sign_in": _("Sign in"),
     "close": _("Close"),

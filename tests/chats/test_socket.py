@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.test import Client
 from django.utils import timezone
 from knox.crypto import hash_token
@@ -133,10 +134,25 @@ async def test_the_same_client_id_twice_is_one_run(web, token, answers_worker):
     assert await in_database(Message.objects.count) == 2
 
 
+@pytest.fixture
+def live_release(monkeypatch):
+    """What is served has this digest."""
+    monkeypatch.setattr(staticfiles_storage, "manifest_hash", "1f2e3d", raising=False)
+    return "1f2e3d"
+
+
 async def test_ping_is_answered(web, token):
     async with socket(web, token) as ws:
         await say(ws, "ping")
         assert (await hear(ws, "pong"))[-1]["type"] == "pong"
+
+
+async def test_c98_socket_and_pages_name_the_release_that_serves(web, token, client, live_release):
+    async with socket(web, token) as ws:
+        await say(ws, "ping")
+        assert (await hear(ws, "pong"))[-1]["data"] == {"release": live_release}
+    page = (await in_database(client.get, "/accounts/login/")).content.decode()
+    assert f'data-release="{live_release}"' in page
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The pages as an app: offline page, shortcuts, and how much a first look loads."""
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -60,6 +62,34 @@ def test_a_first_look_at_a_chat_loads_little_and_shows_it_soon(windows, reader, 
     assert sum(received) <= MAX_BYTES, sum(received)
     assert len(asked) <= MAX_REQUESTS, asked
     print(f"{sum(received) / 1000:.0f} kB, {len(asked)} requests, LCP {page.evaluate(LCP):.0f} ms")
+
+
+def test_c98_a_page_of_a_former_release_offers_to_reload_and_what_is_typed_stays(windows, reader):
+    page = windows(reader)
+    heard = []
+
+    def connect(page_side):
+        server_side = page_side.connect_to_server()
+        heard.append([])
+        number = len(heard)
+
+        def pass_on(text):
+            frame = json.loads(text)
+            if frame["type"] == "pong" and number == 1:  # the next release answers this page
+                frame["data"]["release"] = "later"
+            page_side.send(json.dumps(frame))
+            heard[number - 1].append(frame["type"])
+
+        server_side.on_message(pass_on)
+
+    page.route_web_socket("**/ws/chat/", connect)
+    page.goto("/")
+    page.locator("#composer-input").fill("반쯤 쓴 질문")
+    offer = page.locator(".toast", has_text="새 버전이 설치되었습니다")
+    offer.get_by_role("button", name="새로고침").click()
+    wait_until(lambda: page.title() and "pong" in heard[-1] and len(heard) > 1)
+    expect(page.locator("#composer-input")).to_have_value("반쯤 쓴 질문")
+    expect(offer).to_have_count(0)
 
 
 def test_ctrl_slash_lists_the_shortcuts_and_one_of_them_gets_other_keys(page):
