@@ -23,13 +23,6 @@ QUIET_SECONDS = 180
 RECORD_NUMBER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=['\"])")
 """Of an internal error, as its answer names it."""
 LINES_A_FAILURE = 80
-UNLIMITED = {
-    "NURA_LIMIT_QUESTIONS": "0",
-    "NURA_LIMIT_SEARCHES": "0",
-    "NURA_LIMIT_UPLOADS": "0",
-    "NURA_LIMIT_VISITORS": "0",
-    "NURA_RETENTION_DELETED_DAYS": "0",
-}
 
 
 def main() -> int:
@@ -39,9 +32,8 @@ def main() -> int:
     print(f"seed {wanted.seed}, {wanted.minutes:g} minutes, {wanted.people} people, {folder}")
     with LLMServer() as model:
         model.default = make_behaviour(wanted.seed)
-        product = Product(
-            folder, NURA_LLM_BASE_URL=model.url, NURA_LLM_MODEL="stand-in", **UNLIMITED
-        )
+        told = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+        product = Product(folder, limited=True, NURA_RETENTION_DELETED_DAYS="0", **told)
         with product:
             found = _soak(product, model, wanted)
             if found:
