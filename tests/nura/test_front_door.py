@@ -16,7 +16,7 @@ from django.db import models
 from django.test import Client
 from rest_framework.test import APIClient
 
-from chats.models import Category, Chat, Feedback, Message
+from chats.models import Category, Chat, Feedback, Message, ProfileSlot
 from chats.services.turns import open_turn
 from nura import __version__
 from nura.accounts import services
@@ -245,6 +245,11 @@ def test_c90_what_several_devices_make_at_once_is_made_once(web, minsu, settings
     assert (Chat.objects.count(), Message.objects.count()) == (1, 2)
 
     call_at_once(web, minsu, "PATCH", "/api/v1/me/preferences", json={"theme": "dark"})
+
+    kept = {"kind": "fact", "key": "직업", "value": "간호사"}
+    told = call_at_once(web, minsu, "POST", "/api/v1/me/memory", json=kept)
+    assert {one.status_code for one in told} == {201}
+    assert [slot.value for slot in ProfileSlot.objects.all()] == ["간호사"]
 
     answer = open_turn(user=minsu, content="질문").assistant_message
     Message.objects.filter(pk=answer.pk).update(status="COMPLETED")

@@ -24,6 +24,8 @@ UPGRADE = (
     b"GET /ws/chat/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 )
+START_SECONDS = 120
+"""For a process to load the whole product, on a machine that has other things to do."""
 CHUNKED = (
     b"POST /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"2\r\n{}\r\n0\r\n"
@@ -216,7 +218,8 @@ def process(transactional_db):
         )
         try:
             port = listener.getsockname()[1]
-            wait_until(lambda: answers(port))
+            wait_until(lambda: started.poll() is not None or answers(port), START_SECONDS)
+            assert started.poll() is None, "it has ended; what it said stands above"
             yield port, psutil.Process(started.pid)
         finally:
             started.terminate()
@@ -307,6 +310,27 @@ def test_of_connections_that_say_nothing_the_oldest_of_an_address_ends(web, monk
             assert newcomer.recv(100).startswith(b"HTTP/1.1 200")
         assert rest(held[0]) == b""
         assert hears_nothing(held[-1], 0.2)
+
+
+def test_half_sent_heads_that_are_opened_anew_end_one_at_a_time(web, monkeypatch):
+    """Each end makes room for the next that its sender opens; so it is not he who sets the pace."""
+    monkeypatch.setattr(web_process, "MAX_WAITING_CONNECTIONS", 5)
+    monkeypatch.setattr(web_process, "MAX_SURPLUS_CONNECTIONS", 20)
+    monkeypatch.setattr(web_process, "ENDS_APART_SECONDS", 60.0)
+    monkeypatch.setattr(web_process, "_waiting", web_process.WaitingConnections())
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connected(web)) for _ in range(20)]
+        for one in held:
+            one.sendall(LINE)
+        assert rest(held[0]) == b""
+        assert all(hears_nothing(one, 0.02) for one in held[1:])
+        with connected(web) as newcomer:
+            newcomer.sendall(LINE + b"Connection: close\r\n\r\n")
+            assert rest(newcomer).startswith(b"HTTP/1.1 200")
+        for _ in range(3):  # 19 wait: one more is a surplus, and each further one ends one
+            stack.enter_context(connected(web)).sendall(LINE)
+        assert [rest(one) for one in held[1:3]] == [b"", b""]
+        assert all(hears_nothing(one, 0.02) for one in held[3:])
 
 
 def test_connections_at_work_are_none_that_say_nothing(web, monkeypatch, impatient):

@@ -19,6 +19,7 @@ from chats import access
 from chats.models import Message
 from documents.models import Document
 from jobs import connections, limiter
+from nura import limits
 from nura.limits import find_part, read_address
 from tests.servers import asgi
 
@@ -240,6 +241,53 @@ def test_a_flood_of_refusals_costs_little(web, limit):
     assert codes == [429] * 20
     assert time.monotonic() - begun >= 19 * 0.05
     assert connections.sync().info("commandstats")["cmdstat_eval"]["calls"] - commands <= 1
+
+
+def test_beyond_those_that_wait_for_their_refusal_there_is_a_bare_one_at_once(
+    web, limit, monkeypatch
+):
+    monkeypatch.setattr(limits, "MAX_HELD", 2)
+    monkeypatch.setattr(limits, "PACE_SECONDS", 1.0)
+    person = make_person("hasty")
+    one, calm = program(web, person), program(web, make_person("calm"))
+    limit(ask=1)
+    assert [ask(one).status_code for _ in range(2)] == [202, 429]  # the next waits a second
+    headers, body = dict(one.headers), {"content": "안녕하세요"}
+
+    async def flood():
+        begun = time.monotonic()
+
+        async def ask_again(client):
+            told = await client.post("/api/v1/messages?wait=false", json=body)
+            return told, time.monotonic() - begun
+
+        async with httpx.AsyncClient(base_url=web.url, headers=headers, timeout=30) as client:
+            return await asyncio.gather(*(ask_again(client) for _ in range(12)))
+
+    told = asyncio.run(flood())
+    assert {answer.status_code for answer, _ in told} == {429}
+    held = [after for answer, after in told if answer.content]
+    bare = [answer for answer, _ in told if not answer.content]
+    assert 2 <= len(held) < 5  # on a busy machine one comes when a place is free again
+    assert max(held) > 1.5
+    assert min(after for answer, after in told if not answer.content) < min(held)
+    assert {answer.headers["retry-after"] for answer in bare} == {str(limits.CROWDED_SECONDS)}
+    assert {answer.headers["connection"] for answer in bare} == {"close"}
+    assert ask(calm).status_code == 202
+    assert ask(one).json()["code"] == "rate_limited"  # places are given back
+
+
+async def test_beyond_those_that_wait_for_their_refusal_a_socket_is_closed_at_once(
+    web, limit, key, monkeypatch
+):
+    monkeypatch.setattr(limits, "MAX_HELD", 0)
+    limit(sockets=1)
+    protocols = ["nura.v1", f"token.{key}"]
+    async with connect(web.ws_url, subprotocols=protocols):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(web.ws_url, subprotocols=protocols)
+    assert refused.value.response.status_code == 403
+    assert not refused.value.response.body
 
 
 def test_without_redis_requests_go_on(web, limit, settings, monkeypatch):
