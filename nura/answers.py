@@ -6,7 +6,6 @@ At SIGTERM what is under way has `NURA_SHUTDOWN_SECONDS` to end.
 import asyncio
 import os
 import signal
-import socket
 import threading
 from contextlib import suppress
 
@@ -18,7 +17,7 @@ from django.db import connection
 from redis.exceptions import RedisError
 
 from nura.embedded import models
-from nura.health import HEARTBEAT_SECONDS, client, describe_process, heartbeat_key
+from nura.health import HEARTBEAT_SECONDS, leave_sign_of_life, take_sign_of_life_back
 
 logger = structlog.get_logger()
 
@@ -47,19 +46,18 @@ async def serve() -> None:
 
 async def leave_signs_of_life() -> None:
     """Tell `/readyz` and `doctor` that a worker is there, until cancelled."""
-    name = f"{NAME}@{socket.gethostname()}:{os.getpid()}"
     try:
         while True:
-            await asyncio.to_thread(_leave_sign, name)
+            await asyncio.to_thread(_leave_sign)
             await asyncio.sleep(HEARTBEAT_SECONDS / SIGNS_A_LIFE)
     finally:
         with suppress(RedisError):  # then it runs out by itself
-            client().delete(heartbeat_key(NAME))
+            take_sign_of_life_back(NAME)
 
 
-def _leave_sign(name: str) -> None:
+def _leave_sign() -> None:
     try:
-        client().set(heartbeat_key(NAME), describe_process(name), ex=HEARTBEAT_SECONDS)
+        leave_sign_of_life(NAME)
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 

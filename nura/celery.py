@@ -13,7 +13,6 @@ from celery import Celery, signals
 from celery.beat import PersistentScheduler
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from kombu.transport.redis import Channel, QoS
-from redis import Redis
 from redis.exceptions import RedisError
 
 from nura.embedded import spawn
@@ -138,7 +137,7 @@ def _leaving(sender: str, **_: Any) -> None:
     """What does not end in time is handed to another worker. Celery alone would wait for hours."""
     from django.conf import settings
 
-    from nura.health import heartbeat_key
+    from nura.health import take_sign_of_life_back
 
     for leave in _LEAVE:
         timer = threading.Timer(settings.SHUTDOWN_SECONDS, leave)
@@ -146,17 +145,16 @@ def _leaving(sender: str, **_: Any) -> None:
         timer.start()
 
     try:
-        _redis().delete(heartbeat_key(_worker(sender)))
+        take_sign_of_life_back(_worker(sender))
     except RedisError:
         logger.info("redis_unreachable", note="the sign of life will run out by itself")
 
 
 def _sign_of_life(hostname: str) -> None:
-    from nura.health import HEARTBEAT_SECONDS, describe_process, heartbeat_key
+    from nura.health import leave_sign_of_life
 
     try:
-        sign = describe_process(hostname)
-        _redis().set(heartbeat_key(_worker(hostname)), sign, ex=HEARTBEAT_SECONDS)
+        leave_sign_of_life(_worker(hostname))
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 
@@ -164,9 +162,3 @@ def _sign_of_life(hostname: str) -> None:
 def _worker(hostname: str) -> str:
     """`documents@machine`, `documents2@machine` -> `documents`."""
     return hostname.partition("@")[0].rstrip("0123456789")
-
-
-def _redis() -> "Redis":
-    from nura.health import client
-
-    return client()

@@ -6,9 +6,11 @@ What must be written is written: a server that only reads looks well on a full d
 import functools
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,22 +44,56 @@ WRITTEN_BYTES = 64 * 1024
 """Bytes that must find room on the disk; more than a file system keeps in its tables."""
 
 
-def heartbeat_key(worker: str) -> str:
-    """Redis key that a living worker renews."""
-    return f"nura:worker:{worker}"
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A living process: of which kind, where as `host:pid`, and its version."""
+
+    kind: str
+    place: str
+    version: str
 
 
-def describe_process(name: str) -> str:
-    """What its heartbeat says: name and version."""
-    return f"{name} {__version__}"
+def heartbeat_key(kind: str) -> str:
+    """Redis key of a sorted set: processes of one kind by when they count as dead."""
+    return f"nura:processes:{kind}"
 
 
-def read_heartbeats() -> dict[str, tuple[str, str]]:
-    """Name and version of each worker and beat that lives. Raises `RedisError`."""
-    names = (*WORKERS, BEAT)
-    beats = cast("list[bytes | None]", client().mget([heartbeat_key(name) for name in names]))
-    found = {name: beat.decode() for name, beat in zip(names, beats, strict=True) if beat}
-    return {name: (told.partition(" ")[0], told.partition(" ")[2]) for name, told in found.items()}
+def leave_sign_of_life(kind: str) -> None:
+    """Tell all nodes that this process lives, for a while. Raises `RedisError`."""
+    key, now = heartbeat_key(kind), read_clock()
+    with client().pipeline(transaction=False) as pipe:
+        pipe.zadd(key, {_describe_this_process(): now + HEARTBEAT_SECONDS})
+        pipe.zremrangebyscore(key, "-inf", now)
+        pipe.expire(key, HEARTBEAT_SECONDS)
+        pipe.execute()
+
+
+def take_sign_of_life_back(kind: str) -> None:
+    """Tell all nodes that this process ends. Raises `RedisError`."""
+    client().zrem(heartbeat_key(kind), _describe_this_process())
+
+
+def list_processes() -> list[Process]:
+    """The workers and beats of all nodes that live. Raises `RedisError`."""
+    kinds, now = (*WORKERS, BEAT), read_clock()
+    with client().pipeline(transaction=False) as pipe:
+        for kind in kinds:
+            pipe.zrangebyscore(heartbeat_key(kind), f"({now}", "+inf")
+        found = pipe.execute()
+    return [
+        Process(kind, *sign.decode().split(" "))
+        for kind, signs in zip(kinds, found, strict=True)
+        for sign in sorted(signs)
+    ]
+
+
+def read_clock() -> int:
+    """The seconds of Redis, since those of two machines differ. Raises `RedisError`."""
+    return int(cast("tuple[int, int]", client().time())[0])
+
+
+def _describe_this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()} {__version__}"
 
 
 @require_safe
@@ -155,16 +191,14 @@ def check_database() -> bool:
 
 
 def check_redis_and_workers() -> dict[str, bool]:
-    """Redis, and the workers and beat where their heartbeat is at most 15 seconds old."""
-    names = (*WORKERS, BEAT)
+    """Redis, and the workers and beat of which one has told of itself in the last 15 seconds."""
+    kinds = (*WORKERS, BEAT)
     try:
-        keys = [heartbeat_key(name) for name in names]
-        beats = cast("list[bytes | None]", client().mget(keys))
+        living = {process.kind for process in list_processes()}
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
-        return {"redis": False, **dict.fromkeys(names, False)}
-    found = zip(names, (beat is not None for beat in beats), strict=True)
-    return {"redis": True, **dict(found)}
+        return {"redis": False, **dict.fromkeys(kinds, False)}
+    return {"redis": True, **{kind: kind in living for kind in kinds}}
 
 
 @functools.cache

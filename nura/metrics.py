@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -39,6 +40,7 @@ from documents.models import Document
 from documents.sources.services import count_sources
 from jobs import replica
 from jobs.lease import OwnedJob, open_jobs, waiting_jobs
+from nura.health import BEAT, WORKERS, list_processes
 from nura.housekeeping import measure_room
 
 REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
@@ -137,6 +139,21 @@ class QueueCollector(Collector):
         return waiting, held, oldest
 
 
+class ProcessCollector(Collector):
+    """Living workers of all nodes: what the jobs at work are shared out between."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """One family; nothing while Redis is away."""
+        family = GaugeMetricFamily("nura_processes", "living processes", labels=["kind"])
+        try:
+            living = Counts(process.kind for process in list_processes())
+        except RedisError:
+            return
+        for kind in (*WORKERS, BEAT):
+            family.add_metric([kind], living[kind])
+        yield family
+
+
 class CacheCollector(Collector):
     """Questions looked up in the answer cache, by result, since Redis was last emptied."""
 
@@ -220,6 +237,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     rows = CollectorRegistry()
     rows.register(RowCollector())
     rows.register(QueueCollector())
+    rows.register(ProcessCollector())
     rows.register(RoomCollector())
     rows.register(CacheCollector())
     rows.register(ReplicaCollector())

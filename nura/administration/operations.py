@@ -32,7 +32,7 @@ from documents.models import Document, QueueHold
 from nura import __version__
 from nura.administration.record import describe_backup_age, find_last_backup, find_upgrade
 from nura.embedded import models
-from nura.health import BEAT, MODELS, WORKERS, client, read_heartbeats
+from nura.health import BEAT, MODELS, WORKERS, Process, client, list_processes
 from nura.housekeeping import describe_bytes, measure_room
 from rag.errors import NuraError
 
@@ -80,13 +80,14 @@ def _list_parts() -> Iterator[dict[str, str]]:
     """Every process and service, with its version."""
     yield _describe_part("web", __version__)
     try:
-        beats = read_heartbeats()
+        processes = list_processes()
         redis = cast("dict[str, Any]", client().info("server"))["redis_version"]
     except RedisError:
-        beats, redis = {}, ""
-    for name in (*WORKERS, BEAT):
-        host, version = beats.get(name, ("", ""))
-        yield _describe_part(name, version, host=host.partition("@")[2])
+        processes, redis = [], ""
+    for kind in (*WORKERS, BEAT):
+        living = [process for process in processes if process.kind == kind]
+        for process in living or [Process(kind, "", "")]:
+            yield _describe_part(kind, process.version, host=process.place)
     if settings.RAG.needs_models_process:
         there = models.is_answering(settings.RAG.models_socket)
         yield _describe_part(MODELS, __version__ if there else "")

@@ -19,7 +19,7 @@ from documents.audit import Action, AuditEvent, record_event
 from documents.connected.models import ConnectedModel, Connection
 from documents.models import Document, LibraryRole
 from documents.queue import claim_next_document
-from nura import health
+from nura import __version__, health
 from nura.accounts.roles import AccountRole, set_role
 from nura.administration.models import (
     BackupEvent,
@@ -181,10 +181,12 @@ def test_tokens_and_cost_are_told_by_model_group_and_person(in_english, ask, min
 def test_the_overview_says_which_process_is_away(in_english, settings):
     page = to_text(in_english.get("/admin/"))
     assert re.search(r"documents\s+not running", page)
-    health.client().set(health.heartbeat_key("documents"), "documents@here 0.0.9", ex=15)
+    key, soon = health.heartbeat_key("documents"), health.read_clock() + 15
+    health.client().zadd(key, {"here:7 0.0.9": soon, f"there:8 {__version__}": soon})
     page = to_text(in_english.get("/admin/"))
-    health.client().delete(health.heartbeat_key("documents"))
-    assert re.search(r"documents\s+another version\s+0\.0\.9 · here", page)
+    health.client().delete(key)
+    assert re.search(r"documents\s+another version\s+0\.0\.9 · here:7", page)
+    assert re.search(r"documents\s+running\s+\S+ · there:8", page)
     assert re.search(r"PostgreSQL\s+running\s+18", page)
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from documents.models import Document
-from nura import metrics
+from nura import health, metrics
 from nura.accounts import services
 from tests.support import ROOT
 
@@ -59,6 +59,17 @@ def test_the_jobs_that_wait_are_counted_with_the_age_of_the_oldest(client, staff
     assert 'nura_job_oldest_seconds{kind="answers"} 0.0' in text
 
 
+def test_the_processes_of_all_nodes_are_counted(client, staff):
+    key, now = health.heartbeat_key("answers"), health.read_clock()
+    health.client().delete(key)
+    health.client().zadd(key, {"here:1 1": now + 9, "there:1 1": now + 9, "gone:1 1": now - 1})
+    client.force_login(staff)
+    try:
+        assert 'nura_processes{kind="answers"} 2.0' in client.get("/metrics").content.decode()
+    finally:
+        health.client().delete(key)
+
+
 def test_a_key_of_staff_opens_it_too(client, staff):
     key = services.create_key(user=staff)
     response = client.get("/metrics", headers={"Authorization": f"Token {key}"})
@@ -94,7 +105,7 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_there_are(client, sta
     panels = json.loads((MONITORING / "grafana.json").read_text(encoding="utf-8"))["panels"]
     asked = [target["expr"] for panel in panels for target in panel["targets"]]
     asked.append((MONITORING / "alerts.yml").read_text(encoding="utf-8"))
-    names = set(re.findall(r"\bnura_\w+", " ".join(asked)))
+    names = set(re.findall(r"\bnura_(?!replica_)\w+", " ".join(asked)))
     assert len(names) > 10
     assert {re.sub(r"_bucket$", "", name) for name in names} <= given
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.product.client import Client
 from tests.servers.postgres import PostgresServer
-from tests.support import Product, wait_until
+from tests.support import ROOT, Product, wait_until
 
 pytestmark = [
     pytest.mark.product,
@@ -205,6 +205,17 @@ def test_a_replica_that_is_killed_under_its_readers_is_no_error(client, primary,
         for thread in readers:
             thread.join()
     assert failed == []
+
+
+def test_the_alerts_ask_for_what_is_told_of_the_replica(product, staff):
+    request = urllib.request.Request(f"{product.url}/metrics")
+    request.add_header("Authorization", f"Token {staff}")
+    with urllib.request.urlopen(request) as answer:
+        given = set(re.findall(r"# TYPE (\S+)", answer.read().decode()))
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "deploy/monitoring").iterdir()]
+    names = set(re.findall(r"\bnura_replica_\w+", " ".join(files)))
+    assert len(names) == 3
+    assert names <= given
 
 
 def test_doctor_says_how_far_the_replica_is(product):
