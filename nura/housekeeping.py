@@ -15,10 +15,11 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
+from django.db.models import Sum
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from documents.models import Deletion
+from documents.models import Deletion, Document, DocumentVersion
 from nura.health import client
 
 CACHE_KEY, CACHE_SECONDS = "nura:room", 60
@@ -116,7 +117,7 @@ def _measure() -> Room:
         database=database,
         tables=tables[:MAX_TABLES],
         **_measure_redis(),
-        files=_sum_folder(Path(settings.MEDIA_ROOT)),
+        files=_measure_files(),
         cache=_sum_folder(data / "cache"),
         logs=sum(path.stat().st_size for path in data.glob("*.log")),
         disk_free=disk.free,
@@ -140,6 +141,14 @@ def _measure_redis() -> dict[str, int]:
         "redis_keys": keys,
         "run_logs": logs,
     }
+
+
+def _measure_files() -> int:
+    """Bytes of the originals; in a folder, of all that lies there."""
+    if not settings.FILES_URL:
+        return _sum_folder(Path(settings.MEDIA_ROOT))
+    sums = (kind.objects.aggregate(size=Sum("size")) for kind in (Document, DocumentVersion))
+    return sum(found["size"] or 0 for found in sums)
 
 
 def _sum_folder(folder: Path) -> int:

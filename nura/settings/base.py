@@ -318,8 +318,11 @@ STATIC_URL = f"{URL_PREFIX}/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 MEDIA_ROOT = DATA_DIR / "files"
-STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+FILES_URL = env.read_url("NURA_FILES_URL", ("s3",))
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "documents.bucket.BucketStorage", "OPTIONS": {"url": FILES_URL}}
+    if FILES_URL
+    else {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "nura.app_shell.HashedStaticFiles"},
 }
 MAX_UPLOAD_MB = env.read_integer("NURA_MAX_UPLOAD_MB", 200, minimum=1)

@@ -612,6 +612,14 @@ GROUPS = (
                 example="postgresql://nura:password@replica/nura",
             ),
             _S(
+                "NURA_FILES_URL",
+                "A bucket of S3 for all files, where nodes share no folder. Keys, region and the "
+                "address of another server than Amazon's are read as `AWS_ACCESS_KEY_ID`, "
+                "`AWS_SECRET_ACCESS_KEY`, `AWS_DEFAULT_REGION` and `AWS_ENDPOINT_URL_S3`.",
+                default="the folder `files` in the data folder",
+                example="s3://nura/files",
+            ),
+            _S(
                 "REDIS_URL",
                 "Your own Redis.",
                 default="the bundled Redis",

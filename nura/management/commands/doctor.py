@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+import secrets
 import shutil
 import socket
 import ssl
@@ -18,6 +19,8 @@ from urllib.parse import urlsplit
 
 import httpcore2
 from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -99,6 +102,7 @@ def examine_all() -> Iterator[Finding]:
     yield Finding("Nura", State.OK, __version__)
     yield check_user()
     yield check_data_folder()
+    yield from check_bucket()
     yield from check_database()
     yield from check_replica()
     yield from check_redis()
@@ -131,6 +135,19 @@ def check_sources() -> Iterator[Finding]:
         if not Path(folder).is_dir():
             away = f"{folder} in NURA_SOURCE_FOLDERS is not there or cannot be read"
             yield Finding("sources", State.WARN, away)
+
+
+def check_bucket() -> Iterator[Finding]:
+    """Whether the bucket of `NURA_FILES_URL` takes a file, and lets it be deleted."""
+    if not settings.FILES_URL:
+        return
+    try:
+        name = default_storage.save(f"doctor/{secrets.token_hex(8)}", ContentFile(b"ready"))
+        default_storage.delete(name)
+    except OSError as error:
+        yield Finding("bucket", State.FAIL, f"NURA_FILES_URL: {error.strerror}")
+    else:
+        yield Finding("bucket", State.OK, settings.FILES_URL)
 
 
 def check_room() -> Iterator[Finding]:
