@@ -6,10 +6,12 @@ bound their time, and serves fewer requests a second.
 """
 
 import asyncio
+import math
 import os
 import socket
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -42,6 +44,9 @@ ENDS_APART_SECONDS = 0.02
 """... unless another one was ended just now: whoever opens it anew each time is as slow then ..."""
 MAX_SURPLUS_CONNECTIONS = 2048
 """... as long as there are no more than so many."""
+LAST_REQUEST_SECONDS = 1.0
+"""Where the process ends, so long an idle connection may bring one more request: a proxy may have
+sent one already, and asks other nodes from the first refused connection on."""
 LINGER_SECONDS = 2.0
 """Seconds to discard what is still being sent, so that the client reads the response."""
 OVERHEAD = len(b": \r\n")
@@ -117,7 +122,7 @@ class BoundedRequests(HttpToolsProtocol):
         """... and bytes that it was given since it last handed on anything."""
         self._header_count = 0
         self._in_head = True
-        self._refused = False
+        self._refused = self._is_last = False
         self._timer: asyncio.TimerHandle | None = None
         self._body_bytes = 0
         self._body_seconds = self._silent_seconds = 0.0
@@ -134,6 +139,14 @@ class BoundedRequests(HttpToolsProtocol):
         self._stop_timer()
         _waiting.remove(self)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The process ends: answer what is under way, or what comes next, as the last request."""
+        self._is_last = True
+        if self.cycle is None or self.cycle.response_complete:
+            self._close_after(LAST_REQUEST_SECONDS)
+        else:
+            self.cycle.keep_alive = False
 
     @property
     def address(self) -> str:
@@ -182,9 +195,18 @@ class BoundedRequests(HttpToolsProtocol):
         self._stop_timer()
         _waiting.remove(self)
         super().on_headers_complete()
+        if self._is_last and self.cycle is not None:
+            self.cycle.keep_alive = False
         self._body_bytes, self._body_seconds, self._silent_seconds = 0, 0.0, 0.0
         if not (self.parser.should_upgrade() and self._should_upgrade()):
             self._timer = self.loop.call_later(BODY_CHECK_SECONDS, self._check_body)
+
+    def handle_websocket_upgrade(self) -> None:
+        """Open a socket; where the process ends, none: a proxy then asks another node."""
+        if self._is_last:
+            self.transport.close()
+        else:
+            super().handle_websocket_upgrade()
 
     def on_body(self, body: bytes) -> None:
         """Hand on a part of the body."""
@@ -257,12 +279,14 @@ class BoundedRequests(HttpToolsProtocol):
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises `OSError` when the port is taken or the address is not ours."""
+    """A bound socket. Raises `OSError` when the port is taken or the address is not ours.
+
+    It listens once a web process serves it: until then a proxy is refused and asks another node.
+    """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(address)
-    listener.listen(2048)
     return listener
 
 
@@ -283,21 +307,44 @@ def build_server_config() -> uvicorn.Config:
         ws_max_size=MESSAGE_LIMIT,
         ws_ping_interval=20,
         ws_ping_timeout=20,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=math.ceil(settings.SHUTDOWN_SECONDS + SETTLING_SECONDS),
     )
 
 
+SETTLING_SECONDS = 4.0
+"""So long a process that ends waits, besides, for the ends of answers that workers cut off."""
 THREADS, THREADS_OF_ONE = 16, 6
 """Threads of the event loop for short calls to the database, and those of them for one owner."""
 
 
 class WebServer(uvicorn.Server):
-    """Serves with threads that owners take turns at."""
+    """Serves with threads that owners take turns at, and ends without losing a request."""
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until asked to stop."""
         asyncio.get_running_loop().set_default_executor(FairThreads(THREADS, THREADS_OF_ONE))
         await super().serve(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more, and answer all that has come by then."""
+        listeners = [one.dup() for one in sockets or []]
+        for server in self.servers:
+            server.close()
+        for listener in listeners:
+            await self._take_waiting(listener)
+        await super().shutdown(sockets)
+
+    async def _take_waiting(self, listener: socket.socket) -> None:
+        """Connections that nobody has accepted yet: closing the last socket would reset them."""
+        loop = asyncio.get_running_loop()
+        with listener, suppress(BlockingIOError):
+            listener.settimeout(0)
+            while True:
+                connection, _ = listener.accept()
+                await loop.connect_accepted_socket(self._speak, connection)
+
+    def _speak(self) -> asyncio.Protocol:
+        return BoundedRequests(self.config, self.server_state, self.lifespan.state)
 
 
 def main() -> None:

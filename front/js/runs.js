@@ -5,6 +5,7 @@ import { isSignedOut, postJson } from "./api.js";
 
 const TERMINAL = new Set(["run.completed", "run.stopped", "run.error"]);
 const SILENCE_MS = 20000;
+const UNDECIDED = new Set([502, 504]); // a proxy's: whether the question was taken nobody knows, so it is sent again
 const FALLBACK_WAIT_MS = 1500;
 const MAX_FALLBACK_TRIES = 40;
 
@@ -140,7 +141,7 @@ export class Runs extends EventTarget {
       if (this.outbox.has(pending.client_id)) this.follow(answer.run_id, 0, true);
     } catch (error) {
       pending.byHttp = false;
-      if (error.status) this.refuse(pending, { code: error.code, message: error.message });
+      if (error.status && !UNDECIDED.has(error.status)) this.refuse(pending, { code: error.code, message: error.message });
       else setTimeout(() => this.outbox.has(pending.client_id) && this.askByHttp(pending), FALLBACK_WAIT_MS * 2);
     }
   }

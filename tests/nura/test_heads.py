@@ -344,3 +344,61 @@ def test_connections_at_work_are_none_that_say_nothing(web, monkeypatch, impatie
                 assert one.recv(100).startswith(b"HTTP/1.1 200")
         busy.sendall(b"x" * 1000)
         assert busy.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def refuses(port):
+    """Whether nobody listens there."""
+    with contextlib.suppress(ConnectionRefusedError), connected(port):
+        return False
+    return True
+
+
+@pytest.fixture
+def ending(transactional_db):
+    """A process that a test tells to stop."""
+    server = asgi.WebServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_a_process_that_ends_answers_one_more_request_of_an_idle_connection(ending):
+    with connected(ending.port) as idle, connected(ending.port) as fresh:
+        idle.sendall(LINE + b"\r\n")
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200 ")
+        ending.begin_to_stop()
+        wait_until(lambda: refuses(ending.port), 5)
+        for one in (idle, fresh):
+            answer = sent(one, [LINE, b"\r\n"])
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in answer.lower()
+
+
+def test_a_process_that_ends_opens_no_socket_so_that_a_proxy_asks_another_node(ending):
+    with connected(ending.port) as idle:
+        idle.sendall(LINE + b"\r\n")
+        idle.recv(65536)
+        ending.begin_to_stop()
+        wait_until(lambda: refuses(ending.port), 5)
+        assert sent(idle, [UPGRADE, b"\r\n"]) == b""
+
+
+def test_a_process_that_ends_waits_for_idle_connections_only_a_moment(ending):
+    with connected(ending.port) as idle:
+        idle.sendall(LINE + b"\r\n")
+        idle.recv(65536)
+        begun = time.monotonic()
+        ending.stop()
+        assert time.monotonic() - begun < 3
+
+
+def test_a_process_that_ends_answers_whom_it_had_not_accepted_yet(ending):
+    ending.pause(0.6)
+    ending.begin_to_stop()
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(connected(ending.port)) for _ in range(5)]
+        for one in waiting:
+            one.sendall(LINE + b"\r\n")
+        for one in waiting:
+            assert rest(one).startswith(b"HTTP/1.1 200 ")
+    assert refuses(ending.port)

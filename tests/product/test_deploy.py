@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -72,6 +73,9 @@ def make_certificate(folder):
     )
 
 
+NODE = "server 127.0.0.1:8000 fail_timeout=1s;"
+
+
 @contextlib.contextmanager
 def nginx(folder, *, plain, tls, nodes, location="/"):
     """Run nginx with the file of deploy/, whose names, ports and nodes alone are others."""
@@ -83,7 +87,7 @@ def nginx(folder, *, plain, tls, nodes, location="/"):
         ("    listen [::]:443 ssl http2;\n", ""),
         ("listen 80;", f"listen 127.0.0.1:{plain};"),
         ("listen 443 ", f"listen 127.0.0.1:{tls} "),
-        ("server 127.0.0.1:8000;", "".join(f"server 127.0.0.1:{port};" for port in nodes)),
+        (NODE, "".join(NODE.replace("8000", str(port)) for port in nodes)),
         ("location / {", f"location {location} {{"),
     ):
         assert shipped in text, shipped
@@ -386,6 +390,29 @@ def test_caddy_passes_pages_and_words_on(site, visitor, folder, model):
     finally:
         process.terminate()
         process.wait(10)
+
+
+def test_a_container_is_healthy_while_its_process_tells_of_itself(site):
+    product, _, _ = site
+
+    def check(*kind):
+        command = [sys.executable, DEPLOY / "docker" / "healthcheck.py", *kind]
+        own = {"REDIS_URL": product.redis_url, "NURA_PORT": str(product.port)}
+        environment = product.environment() | own
+        return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+    assert [check(), check("answers"), check("documents"), check("beat")] == [0] * 4
+    assert check("nothing") == 1
+
+
+def test_each_container_has_limits_and_time_to_stop():
+    text = (DEPLOY / "docker" / "compose.yaml").read_text(encoding="utf-8")
+    services = yaml.safe_load(text)["services"]
+    del services["migrate"]
+    assert all(one["deploy"]["resources"]["limits"]["memory"] for one in services.values())
+    ours = [one for one in services.values() if one["image"] == "nura"]
+    assert len(ours) == 5
+    assert all(one["stop_grace_period"] == "30s" and one["pids_limit"] for one in ours)
 
 
 @pytest.mark.skipif(SYSTEMD is None, reason="systemd is not installed")

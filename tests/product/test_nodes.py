@@ -1,17 +1,29 @@
-"""Two whole nodes, each with its own data folder, on one Postgres, one Redis and shared files."""
+"""Two whole nodes behind nginx, each with its own data folder, on one Postgres, Redis and folder.
 
-from urllib.parse import quote
+Servers die and nodes are restarted under streams, and nothing that was said or uploaded is lost.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from uuid import uuid4
 
 import pytest
 
 from tests.product.client import Client
+from tests.product.sockets import TERMINAL, Socket, text_of
+from tests.product.test_deploy import NGINX, make_certificate, nginx
 from tests.product.test_streams_faults import WHOLE, WORDS
 from tests.servers.llm import LLMServer, Stream
-from tests.support import Product, wait_until
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+from tests.support import Product, free_port, wait_until
 
 pytestmark = [
     pytest.mark.product,
     pytest.mark.timeout(300),
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
 ]
 RULES = "# 여비 규정\n\n숙박비는 하루 8만 원까지 실비로 지급한다.\n"
 QUESTIONS_A_NODE = 10
@@ -25,32 +37,113 @@ def writer():
 
 
 @pytest.fixture(scope="module")
-def nodes(writer, tmp_path_factory):
-    """Both nodes; the first brings the servers."""
+def postgres(tmp_path_factory):
+    server = PostgresServer.make(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory):
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def nodes(writer, postgres, redis, tmp_path_factory):
+    """Both nodes; the first migrates, and the second's folder of files is the first's."""
     folder = tmp_path_factory.mktemp("nodes")
     settings = {
         "SECRET_KEY": "the same on both nodes, and long enough to be one",
         "NURA_LLM_BASE_URL": writer.url,
         "NURA_LLM_MODEL": "stand-in",
         "NURA_LLM_MAX_TOKENS": "20000",
+        "NURA_TRUSTED_PROXIES": "1",
+        "NURA_SHUTDOWN_SECONDS": "25",  # an answer of these tests takes four
+        "DATABASE_URL": postgres.url,
+        "REDIS_URL": redis.url,
     }
-    with Product(folder / "first", **settings) as first:
-        where = first.database
-        shared = {
-            "DATABASE_URL": f"postgresql://{where['user']}:{where['password']}@/{where['dbname']}"
-            f"?host={quote(where['host'], safe='')}",
-            "REDIS_URL": first.redis_url,
-        }
+    with Product(folder / "first", prepared=False, **settings) as first:
         (folder / "second").mkdir(mode=0o700)
         (folder / "second" / "files").symlink_to(first.data_dir / "files")
-        with Product(folder / "second", prepared=False, **settings, **shared) as second:
+        with Product(folder / "second", prepared=False, **settings) as second:
             yield first, second
+
+
+@pytest.fixture(scope="module")
+def url(nodes, tmp_path_factory):
+    """Where people reach them: nginx, with a certificate that this process trusts."""
+    folder, tls = tmp_path_factory.mktemp("nginx"), free_port()
+    make_certificate(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(folder / "fullchain.pem"))
+        ports = [node.port for node in nodes]
+        with nginx(folder, plain=free_port(), tls=tls, nodes=ports):
+            yield f"https://localhost:{tls}"
 
 
 @pytest.fixture(scope="module")
 def key(nodes):
     """Of somebody who is known on both."""
     return nodes[0].add_user("traveller")
+
+
+@pytest.fixture
+def site(url, key):
+    return Client(url, key)
+
+
+def follow_many(site, count):
+    """Turns whose answers have begun, each with who listens to it."""
+    with ThreadPoolExecutor(10) as threads:
+        turns = list(threads.map(lambda _: site.ask("길게 이야기해 줘"), range(count)))
+    heard = [(turn, site.follow(turn)) for turn in turns]
+    wait_until(lambda: all(len(listener.text) > 50 for _, listener in heard), 60)
+    return heard
+
+
+def check_whole(site, heard):
+    """Each answer was heard and stored whole, once."""
+    wait_until(lambda: all(listener.ended for _, listener in heard), 120)
+    for turn, listener in heard:
+        message = site.message(turn)
+        assert (message["status"], message["content"]) == ("COMPLETED", WHOLE)
+        assert listener.text == WHOLE
+        told = site.call("GET", f"/chats/{turn['chat_id']}/messages")[1]["results"]
+        assert [one["role"] for one in told] == ["user", "assistant"]
+
+
+def ask_as_a_page_does(site):
+    """The events of a question that is sent until it is taken, and followed over new sockets."""
+    question = {"client_id": str(uuid4()), "content": "길게 이야기해 줘"}
+    events = []
+
+    def take(socket):
+        for event in list(socket.heard):
+            if event["run_id"] and event["seq"] == len(events) + 1:
+                events.append(event)
+        return socket.closed.is_set() or (events and events[-1]["type"] in TERMINAL)
+
+    while not (events and events[-1]["type"] in TERMINAL):
+        with suppress(OSError, AssertionError), Socket(site.url, site.token) as socket:
+            if events:
+                socket.say("resume", run_id=events[0]["run_id"], after_seq=len(events))
+            else:
+                socket.say("send", **question)
+            wait_until(partial(take, socket), 60)
+    return events
+
+
+def test_requests_are_shared_out(nodes, site):
+    def count(node):
+        return node.log.count("/api/v1/me")
+
+    before = [count(node) for node in nodes]
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(lambda _: site.call("GET", "/me")[0], range(40))) == {200}
+    shares = [count(node) - old for node, old in zip(nodes, before, strict=True)]
+    assert min(shares) >= 10, shares
 
 
 def test_what_is_uploaded_at_one_node_is_asked_about_and_opened_at_the_other(nodes, key, writer):
@@ -66,7 +159,7 @@ def test_what_is_uploaded_at_one_node_is_asked_about_and_opened_at_the_other(nod
     assert there.call("GET", f"{place}/chunks")[1]["results"][0]["text"].endswith("지급한다.")
 
 
-def test_a_node_that_dies_under_its_streams_loses_nothing_that_was_said(nodes, key, writer):
+def test_a_node_that_dies_under_its_streams_loses_nothing_that_was_said(nodes, key, site, writer):
     writer.default = Stream(WORDS, delay=0.03)
     first, second = nodes
     here, there = Client(first.url, key), Client(second.url, key)
@@ -75,7 +168,7 @@ def test_a_node_that_dies_under_its_streams_loses_nothing_that_was_said(nodes, k
     resting.suspend()  # so that the second takes what it is asked, whoever is faster
     try:
         turns += [there.ask("길게 이야기해 줘") for _ in range(QUESTIONS_A_NODE)]
-        listeners = [here.follow(turn) for turn in turns]
+        listeners = [site.follow(turn) for turn in turns]
         wait_until(lambda: len(listeners[-1].text) > 100, 60)
     finally:
         resting.resume()
@@ -85,7 +178,7 @@ def test_a_node_that_dies_under_its_streams_loses_nothing_that_was_said(nodes, k
     wait_until(lambda: all(one.ended for one in listeners), 120)
     ends = set()
     for turn, listener in zip(turns, listeners, strict=True):
-        message = here.message(turn)
+        message = site.message(turn)
         ends.add(message["status"])
         # what a dead worker had begun to say is not said anew, and what was stored was said
         assert WHOLE.startswith(listener.text)
@@ -97,3 +190,81 @@ def test_a_node_that_dies_under_its_streams_loses_nothing_that_was_said(nodes, k
     assert ends == {"COMPLETED", "INTERRUPTED"}
     second.start()
     assert [there.message(turn) for turn in turns] == [here.message(turn) for turn in turns]
+
+
+@pytest.mark.parametrize("name", ["redis", "postgres"])
+def test_a_server_that_dies_under_the_streams_of_both_nodes_costs_no_character(
+    site, writer, name, request
+):
+    """Redis forgets all that it held."""
+    writer.default = Stream(WORDS, delay=0.06)
+    server = request.getfixturevalue(name)
+    heard = follow_many(site, 2 * QUESTIONS_A_NODE)
+    server.kill()
+    server.start()
+    check_whole(site, heard)
+
+
+class Load:
+    """What people do all the while, by every way there is; each list is of what came of it."""
+
+    def __init__(self, site):
+        self.site = site
+        self.heard, self.waited, self.pages = [], [], []
+        self.documents, self.looks = [], []
+        self.over = threading.Event()
+        self._threads = ThreadPoolExecutor(6)
+
+    def __enter__(self):
+        works = (self.ask, self.ask, self.upload, self.ask_and_wait, self.ask_by_socket, self.look)
+        self._tasks = [self._threads.submit(self._repeat, work) for work in works]
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self._threads.shutdown()
+        for task in self._tasks:
+            task.result()
+
+    def ask(self):
+        turn = self.site.ask("길게 이야기해 줘", client_id=str(uuid4()))
+        self.heard.append((turn, self.site.follow(turn)))
+
+    def upload(self):
+        self.documents.append(self.site.upload(f"{uuid4()}.md", f"# {uuid4()}".encode()))
+
+    def ask_and_wait(self):
+        self.waited.append(self.site.call("POST", "/messages", {"content": "길게 이야기해 줘"}))
+
+    def ask_by_socket(self):
+        self.pages.append(ask_as_a_page_does(self.site))
+
+    def look(self):
+        self.looks.append(self.site.call("GET", "/chats")[0])
+
+    def _repeat(self, work):
+        while not self.over.is_set():
+            work()
+            self.over.wait(0.3)
+
+
+def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site, writer):
+    writer.default = Stream(WORDS, delay=0.03)
+    before = site.call("GET", "/chats")[1]["count"]
+    with Load(site) as load:
+        for node in nodes:
+            count = len(load.heard)
+            wait_until(lambda count=count: len(load.heard) > count + 5, 60)
+            assert node.stop() == 0
+            node.start()
+    check_whole(site, load.heard)
+    assert set(load.looks) == {200}
+    assert {status for status, _ in load.waited} == {201}
+    assert {body["assistant_message"]["content"] for _, body in load.waited} == {WHOLE}
+    assert {text_of(events) for events in load.pages} == {WHOLE}
+    asked = len(load.heard) + len(load.waited) + len(load.pages)
+    assert site.call("GET", "/chats")[1]["count"] == before + asked
+    for document in load.documents:
+        place = f"/documents/{document['id']}"
+        wait_until(lambda place=place: site.call("GET", place)[1]["status"] == "COMPLETED", 60)
+        assert site.call("GET", f"{place}/chunks")[0] == 200

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 from nura import web
 
@@ -26,8 +27,16 @@ class WebServer:
         while not self._server.started:
             deadline.wait(0.02)
 
-    def stop(self):
+    def pause(self, seconds):
+        """Let the process accept and answer nothing for a moment."""
+        loop = self._server.servers[0].get_loop()
+        loop.call_soon_threadsafe(time.sleep, seconds)
+
+    def begin_to_stop(self):
         self._server.should_exit = True
+
+    def stop(self):
+        self.begin_to_stop()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the web server does not end"
         self._socket.close()

@@ -44,11 +44,10 @@ TASKS_PER_CHILD = 200
 
 WORKER_PATIENCE = 8.0
 """Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
-WEB_PATIENCE = 6.0
 MODELS_PATIENCE = 8.0
 FORK_SERVER_PATIENCE = 2.0
 SETTLING_SECONDS = 6.0
-"""So long an answers worker has besides to settle what becomes of runs that it cuts off."""
+"""So long a worker has besides to settle what becomes of what it cuts off, and web to tell it."""
 
 IMPATIENT_AFTER = 0.7
 """Seconds. One Ctrl-C may arrive twice, from the terminal and from `make`; a later one is meant."""
@@ -126,6 +125,7 @@ class Product:
     """All parts of one machine, from the first to the last moment."""
 
     def __init__(self, listener: socket.socket, *, seed: bool) -> None:
+        self._listener = listener
         self._seed = seed
         self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
         self._forks = PartForker() if PartForker.is_possible() else None
@@ -149,9 +149,9 @@ class Product:
         if failed:
             logger.error("start_failed", exc_info=failed)
         self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
+        self._listener.close()  # else connections would wait here that nobody takes any more
         groups = [
-            self._webs,
-            self._workers,
+            [*self._webs, *self._workers],
             self._beat,
             self._models,
             self._fork_servers,
@@ -280,7 +280,7 @@ def list_webs(listener: int) -> list[Part]:
         _launch(name, command, "nura.web:main", {SOCKET_FD: listener})
         for name in _names("web", settings.WEB_WORKERS)
     ]
-    return [Part(one.name, partial(_as_it_is, one), patience=WEB_PATIENCE) for one in launches]
+    return [Part(one.name, partial(_as_it_is, one), patience=_patience()) for one in launches]
 
 
 def list_workers() -> list[Part]:
@@ -295,10 +295,9 @@ def list_workers() -> list[Part]:
         *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
     )
     documents = _launch("documents", command, CELERY_ENTRY)
-    patience = settings.SHUTDOWN_SECONDS + SETTLING_SECONDS
     return [
-        *(Part(one.name, partial(_as_it_is, one), patience=patience) for one in answers),
-        Part("documents", lambda: documents, patience=patience),
+        *(Part(one.name, partial(_as_it_is, one), patience=_patience()) for one in answers),
+        Part("documents", lambda: documents, patience=_patience()),
     ]
 
 
@@ -308,6 +307,10 @@ def describe_beat() -> Part:
     command = (*CELERY, "beat", "--pidfile=", "--schedule", schedule)
     launch = _launch("beat", command, CELERY_ENTRY)
     return Part("beat", lambda: launch, patience=WORKER_PATIENCE)
+
+
+def _patience() -> float:
+    return float(settings.SHUTDOWN_SECONDS) + SETTLING_SECONDS
 
 
 def _names(kind: str, count: int) -> list[str]:
