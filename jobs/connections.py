@@ -7,13 +7,85 @@ to the database is given back at once: nothing is held while tokens arrive.
 import asyncio
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from django.conf import settings
 from django.db import connection
+
+SENTINEL = "redis+sentinel"
+SENTINEL_PORT = 26379
+SENTINEL_SECONDS = 1.0
+"""For one Sentinel to answer; then the next one is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelAddress:
+    """`redis+sentinel://user:password@host1:port,host2/service?db=0`: whom Sentinels watch.
+
+    User and password are those of the servers; `sentinel_password` is that of the Sentinels.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    service: str
+    database: int
+    username: str | None
+    password: str | None
+    sentinel_password: str | None
+
+    @classmethod
+    def read(cls, url: str) -> "SentinelAddress":
+        """The parts of a URL. Raises `ValueError`."""
+        parts = urlsplit(url)
+        people, _, places = parts.netloc.rpartition("@")
+        user, _, password = people.partition(":")
+        query = dict(parse_qsl(parts.query))
+        hosts = (place.partition(":") for place in places.split(",") if place)
+        found = cls(
+            tuple((host, int(port or SENTINEL_PORT)) for host, _, port in hosts),
+            parts.path.strip("/"),
+            int(query.get("db", 0)),
+            unquote(user) or None,
+            unquote(password) or None,
+            query.get("sentinel_password"),
+        )
+        if not (found.hosts and found.service):
+            raise ValueError(f"{SENTINEL}://HOST:PORT,HOST:PORT/SERVICE")
+        return found
+
+
+def open_client(library: Any, url: str, **options: Any) -> Any:
+    """A client of `redis` or `redis.asyncio` for a URL; of Sentinels, for whom they say leads."""
+    if not url.startswith(SENTINEL):
+        return library.Redis.from_url(url, **options)
+    address = SentinelAddress.read(url)
+    seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
+    sentinel = library.sentinel.Sentinel(
+        address.hosts, sentinel_kwargs=seconds | {"password": address.sentinel_password}
+    )
+    return sentinel.master_for(
+        address.service,
+        db=address.database,
+        username=address.username,
+        password=address.password,
+        **options,
+    )
+
+
+class Pools:
+    """What Django's cache calls to have a pool of connections."""
+
+    @staticmethod
+    def from_url(url: str, **options: Any) -> Any:
+        """That of `open_client`."""
+        return open_client(redis, url, **options).connection_pool
+
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
@@ -21,9 +93,8 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary(
 @functools.cache
 def sync() -> Any:
     """The client for threads; gives up after 5 s, since nobody blocks on it by intent."""
-    return redis.Redis.from_url(
-        settings.REDIS_URL, decode_responses=True, socket_timeout=5.0, socket_connect_timeout=2.0
-    )
+    options = {"decode_responses": True, "socket_timeout": 5.0, "socket_connect_timeout": 2.0}
+    return open_client(redis, settings.REDIS_URL, **options)
 
 
 def asynchronous() -> Any:
@@ -31,7 +102,8 @@ def asynchronous() -> Any:
     loop = asyncio.get_running_loop()
     client = _by_loop.get(loop)
     if client is None:
-        client = redis.asyncio.Redis.from_url(
+        client = open_client(
+            redis.asyncio,
             settings.REDIS_URL,
             decode_responses=True,
             socket_timeout=None,

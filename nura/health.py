@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import psycopg
+import redis
 import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -25,6 +26,7 @@ from django.views.decorators.http import require_safe
 from redis import Redis
 from redis.exceptions import RedisError
 
+from jobs.connections import open_client
 from nura import __version__
 from nura.embedded import models
 
@@ -204,7 +206,10 @@ def check_redis_and_workers() -> dict[str, bool]:
 @functools.cache
 def client() -> Redis:
     """The connections of this process, with short time-outs."""
-    return Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    found: Redis = open_client(
+        redis, settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2
+    )
+    return found
 
 
 CONNECT_SECONDS = 5
@@ -238,15 +243,13 @@ def require_database(database: dict[str, Any]) -> None:
 
 def require_redis(url: str) -> None:
     """The same for one URL of a Redis."""
-    client = Redis.from_url(
-        url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS
-    )
     try:
-        client.ping()
-    except RedisError as error:
+        with open_client(
+            redis, url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS
+        ) as client:
+            client.ping()
+    except (RedisError, ValueError) as error:
         raise ImproperlyConfigured(f"REDIS_URL: {_flatten(error)}") from error
-    finally:
-        client.close()
 
 
 def _flatten(error: Exception) -> str:

@@ -111,11 +111,26 @@ def build_models_socket(data_dir: Path) -> str:
 
 def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
+    if redis_url.startswith("redis+sentinel://"):
+        place, _, _ = redis_url.removeprefix("redis+sentinel://").partition("/")
+        people, at, hosts = place.rpartition("@")
+        database = dict(parse_qsl(urlsplit(redis_url).query)).get("db", "0")
+        return ";".join(f"sentinel://{people}{at}{host}/{database}" for host in hosts.split(","))
     if not redis_url.startswith("unix://"):
         return redis_url
     place, _, query = redis_url.removeprefix("unix://").partition("?")
     database = dict(parse_qsl(query)).get("db", "0")
     return f"redis+socket://{place}?virtual_host={database}"
+
+
+def build_celery_options(redis_url: str) -> dict[str, Any]:
+    """What Celery has to know besides, where Sentinels say who leads."""
+    if not redis_url.startswith("redis+sentinel://"):
+        return {}
+    parts = urlsplit(redis_url)
+    password = dict(parse_qsl(parts.query)).get("sentinel_password")
+    sentinels = {"password": password, "socket_timeout": 1.0, "socket_connect_timeout": 1.0}
+    return {"master_name": parts.path.strip("/"), "sentinel_kwargs": sentinels}
 
 
 def build_database_settings(data_dir: Path, url: str, password: str = "") -> dict[str, Any]:

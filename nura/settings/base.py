@@ -36,7 +36,7 @@ SECRET_KEY_FALLBACKS = [*env.read_words("SECRET_KEY_FALLBACKS")]
 SERVICE_PASSWORD = locations.derive_password(SECRET_KEY)  # of the embedded Postgres and Redis
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
 DATABASE_REPLICA_URL = env.read_url("DATABASE_REPLICA_URL", ("postgres", "postgresql"))
-REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))
+REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix", "redis+sentinel"))
 REDIS_URL = REDIS_URL or locations.build_redis_url(DATA_DIR, SERVICE_PASSWORD)
 EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.read_text("REDIS_URL")
@@ -136,7 +136,11 @@ if DATABASE_REPLICA_URL:
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": {"pool_class": "jobs.connections.Pools"},
+    }
 }
 
 # Accounts
@@ -379,6 +383,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "interval_max": 0.2,
     "socket_connect_timeout": 2.0,
     "socket_timeout": 8.0,  # a Redis that hangs must not hold a request, nor a worker for ever
+    **locations.build_celery_options(REDIS_URL),
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # The nameless exchange needs no binding in Redis, so a Redis that forgot everything still routes.

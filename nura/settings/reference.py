@@ -621,7 +621,7 @@ GROUPS = (
             ),
             _S(
                 "REDIS_URL",
-                "Your own Redis.",
+                "Your own Redis; behind Sentinels `redis+sentinel://USER:PASSWORD@HOST,HOST/SERVICE`.",
                 default="the bundled Redis",
                 example="redis://127.0.0.1:6379/0",
             ),

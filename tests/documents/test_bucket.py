@@ -121,6 +121,6 @@ def test_a_document_lives_in_the_bucket_from_its_upload_to_its_deletion(
     assert list_orphans() == ["documents/stray.txt"]
     (finding,) = doctor.check_bucket()
     assert finding.state is doctor.State.OK
-    services.delete_document(document)
+    services.delete_document(document=document)
     files.remove_document_files(document.pk)
     assert list_keys(bucket) == ["here/documents/stray.txt"]

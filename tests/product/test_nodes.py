@@ -17,7 +17,7 @@ from tests.product.test_deploy import NGINX, make_certificate, nginx
 from tests.product.test_streams_faults import WHOLE, WORDS
 from tests.servers.llm import LLMServer, Stream
 from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
+from tests.servers.redis import RedisServer, Sentinel
 from tests.support import Product, free_port, wait_until
 
 pytestmark = [
@@ -51,7 +51,28 @@ def redis(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def nodes(writer, postgres, redis, tmp_path_factory):
+def second_redis(redis, tmp_path_factory):
+    server = RedisServer(tmp_path_factory.mktemp("second-redis"), follows=redis.port)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def sentinel(redis, second_redis):
+    server = Sentinel(redis.port)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def standby(postgres, tmp_path_factory):
+    server = postgres.clone(tmp_path_factory.mktemp("standby"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def nodes(writer, postgres, standby, sentinel, tmp_path_factory):
     """Both nodes; the first migrates, and the second's folder of files is the first's."""
     folder = tmp_path_factory.mktemp("nodes")
     settings = {
@@ -61,8 +82,8 @@ def nodes(writer, postgres, redis, tmp_path_factory):
         "NURA_LLM_MAX_TOKENS": "20000",
         "NURA_TRUSTED_PROXIES": "1",
         "NURA_SHUTDOWN_SECONDS": "25",  # an answer of these tests takes four
-        "DATABASE_URL": postgres.url,
-        "REDIS_URL": redis.url,
+        "DATABASE_URL": f"{postgres.url},{standby.place}&target_session_attrs=read-write",
+        "REDIS_URL": sentinel.url,
     }
     with Product(folder / "first", prepared=False, **settings) as first:
         (folder / "second").mkdir(mode=0o700)
@@ -133,6 +154,14 @@ def ask_as_a_page_does(site):
                 socket.say("send", **question)
             wait_until(partial(take, socket), 60)
     return events
+
+
+def upload_and_read(site):
+    """A document that is uploaded is read, too."""
+    document = site.upload(f"{uuid4()}.md", f"# {uuid4()}".encode())
+    place = f"/documents/{document['id']}"
+    wait_until(lambda: site.call("GET", place)[1]["status"] == "COMPLETED", 60)
+    assert site.call("GET", f"{place}/chunks")[0] == 200
 
 
 def test_requests_are_shared_out(nodes, site):
@@ -268,3 +297,32 @@ def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site,
         place = f"/documents/{document['id']}"
         wait_until(lambda place=place: site.call("GET", place)[1]["status"] == "COMPLETED", 60)
         assert site.call("GET", f"{place}/chunks")[0] == 200
+
+
+def test_a_standby_of_redis_that_takes_over_costs_no_character(
+    site, writer, redis, second_redis, sentinel
+):
+    writer.default = Stream(WORDS, delay=0.06)
+    wait_until(lambda: b"slave0" in redis.tell("INFO", "replication"), 30)
+    heard = follow_many(site, 2 * QUESTIONS_A_NODE)
+    redis.kill()
+    check_whole(site, heard)
+    assert b"role:master" in second_redis.tell("INFO", "replication")
+    check_whole(site, follow_many(site, QUESTIONS_A_NODE))
+    upload_and_read(site)
+
+
+def test_a_standby_of_postgres_that_is_promoted_costs_no_character(site, writer, postgres, standby):
+    """What was committed has reached it, as with any standby that somebody may need."""
+    writer.default = Stream(WORDS, delay=0.06)
+    postgres.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    postgres.execute("SELECT pg_reload_conf()")
+    wait_until(lambda: postgres.execute(SYNCHRONOUS) == "sync", 30)
+    heard = follow_many(site, 2 * QUESTIONS_A_NODE)
+    postgres.kill()
+    standby.execute("SELECT pg_promote()")
+    check_whole(site, heard)
+    upload_and_read(site)
+
+
+SYNCHRONOUS = "SELECT sync_state FROM pg_stat_replication"

@@ -71,9 +71,14 @@ class PostgresServer:
         return other
 
     @property
+    def place(self) -> str:
+        """Its host, as the query of an address has it."""
+        return quote(str(self._socket), safe="")
+
+    @property
     def url(self) -> str:
         """As the product's settings have it."""
-        return f"postgresql://nura@/nura?host={quote(str(self._socket), safe='')}"
+        return f"postgresql://nura@/nura?host={self.place}"
 
     def connect(self, database="nura", user="postgres"):
         """A connection of the superuser's."""

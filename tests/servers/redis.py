@@ -1,7 +1,9 @@
-"""A server of Redis beside the product's own, which keeps nothing over a restart."""
+"""Servers of Redis beside the product's own, which keep nothing over a restart, and a Sentinel."""
 
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 from redis import Redis
@@ -12,12 +14,13 @@ from tests.support import free_port, wait_until
 
 
 class RedisServer:
-    """One server on a port of 127.0.0.1, running from its beginning."""
+    """One server on a port of 127.0.0.1, running from its beginning; maybe another's replica."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, follows: int = 0) -> None:
+        self._options = ["--replicaof", "127.0.0.1", str(follows)] if follows else []
         self._account = spawn.find_service_account(folder)
         self._folder = folder
-        spawn.open_data_folder(folder, self._account)
+        spawn.give_folder(folder, self._account)  # replicas and Sentinels write there
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
@@ -25,14 +28,23 @@ class RedisServer:
 
     def start(self) -> None:
         """Start, and wait until it answers."""
-        program = str(spawn.find_redis(self._account))
-        settings = {"bind": "127.0.0.1", "port": str(self.port), "save": "", "loglevel": "warning"}
+        settings = {"bind": "127.0.0.1", "port": str(self.port), "loglevel": "warning"}
+        settings |= {"save": "", "repl-diskless-sync-delay": "0"}
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        self._start([*options, *self._options])
+
+    def _start(self, options: list[str]) -> None:
+        program = str(spawn.find_redis(self._account))
         launch = spawn.Launch(
             "redis", [program, *options], self._folder, self._account, death_signal=signal.SIGKILL
         )
         self._process = spawn.start_program(launch, subprocess.DEVNULL)
         wait_until(self._answers, 30)
+
+    def tell(self, *words: str) -> object:
+        """What it says to a command."""
+        with Redis.from_url(self.url) as client:
+            return client.execute_command(*words)
 
     def kill(self) -> None:
         """End it at once."""
@@ -46,3 +58,31 @@ class RedisServer:
                 return bool(client.ping())
         except RedisError:
             return False
+
+
+class Sentinel(RedisServer):
+    """Watches a server, and lets its replica lead two seconds after that has gone."""
+
+    SERVICE = "nura"
+
+    def __init__(self, watched: int) -> None:
+        self._watched = watched
+        super().__init__(Path(tempfile.mkdtemp(prefix="nura-sentinel-")))  # it opens it by its path
+        self.url = f"redis+sentinel://127.0.0.1:{self.port}/{self.SERVICE}?db=0"
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        lines = (
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"sentinel monitor {self.SERVICE} 127.0.0.1 {self._watched} 1",
+            f"sentinel down-after-milliseconds {self.SERVICE} 2000",
+            f"sentinel failover-timeout {self.SERVICE} 5000",
+        )
+        spawn.write_private(self._folder / "sentinel.conf", "\n".join(lines), self._account)
+        self._start(["sentinel.conf", "--sentinel"])
+
+    def kill(self) -> None:
+        """End it at once, and leave nothing."""
+        super().kill()
+        shutil.rmtree(self._folder)
