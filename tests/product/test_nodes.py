@@ -102,6 +102,7 @@ def url(nodes, tmp_path_factory):
         ports = [node.port for node in nodes]
         with nginx(folder, plain=free_port(), tls=tls, nodes=ports):
             yield f"https://localhost:{tls}"
+    print((folder / "error.log").read_text())  # of what a failure shows
 
 
 @pytest.fixture(scope="module")
