@@ -44,9 +44,9 @@ ENDS_APART_SECONDS = 0.02
 """... unless another one was ended just now: whoever opens it anew each time is as slow then ..."""
 MAX_SURPLUS_CONNECTIONS = 2048
 """... as long as there are no more than so many."""
-LAST_REQUEST_SECONDS = 1.0
-"""Where the process ends, so long an idle connection may bring one more request: a proxy may have
-sent one already, and asks other nodes from the first refused connection on."""
+IDLE_SECONDS = 5
+"""An idle connection ends after so long, also where the process ends and a proxy holds it: a proxy
+that ends its own sooner, as ours do, never has a request on its way over one that we close."""
 LINGER_SECONDS = 2.0
 """Seconds to discard what is still being sent, so that the client reads the response."""
 OVERHEAD = len(b": \r\n")
@@ -141,12 +141,14 @@ class BoundedRequests(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The process ends: answer what is under way, or what comes next, as the last request."""
+        """The process ends: answer the request under way, or a proxy's next one, as the last."""
         self._is_last = True
-        if self.cycle is None or self.cycle.response_complete:
-            self._close_after(LAST_REQUEST_SECONDS)
-        else:
+        if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
+        elif self.config.proxy_headers:
+            self._close_after(IDLE_SECONDS)
+        else:  # a browser asks again by itself
+            self.transport.close()
 
     @property
     def address(self) -> str:
@@ -307,6 +309,7 @@ def build_server_config() -> uvicorn.Config:
         ws_max_size=MESSAGE_LIMIT,
         ws_ping_interval=20,
         ws_ping_timeout=20,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=math.ceil(settings.SHUTDOWN_SECONDS + SETTLING_SECONDS),
     )
 

@@ -354,8 +354,9 @@ def refuses(port):
 
 
 @pytest.fixture
-def ending(transactional_db):
-    """A process that a test tells to stop."""
+def ending(transactional_db, settings):
+    """A process behind a proxy that a test tells to stop."""
+    settings.TRUSTED_PROXIES = 1
     server = asgi.WebServer()
     server.start()
     yield server
@@ -383,13 +384,22 @@ def test_a_process_that_ends_opens_no_socket_so_that_a_proxy_asks_another_node(e
         assert sent(idle, [UPGRADE, b"\r\n"]) == b""
 
 
-def test_a_process_that_ends_waits_for_idle_connections_only_a_moment(ending):
+def test_a_process_that_ends_leaves_it_to_a_proxy_to_end_idle_connections_first(ending):
     with connected(ending.port) as idle:
+        ending.begin_to_stop()
+        assert hears_nothing(idle, 4)
+        assert rest(idle) == b""
+
+
+def test_a_process_that_ends_without_a_proxy_waits_for_no_idle_connection(web):
+    server = asgi.WebServer()
+    server.start()
+    with connected(server.port) as idle:
         idle.sendall(LINE + b"\r\n")
         idle.recv(65536)
         begun = time.monotonic()
-        ending.stop()
-        assert time.monotonic() - begun < 3
+        server.stop()
+        assert time.monotonic() - begun < 2
 
 
 def test_a_process_that_ends_answers_whom_it_had_not_accepted_yet(ending):
