@@ -21,6 +21,7 @@ from benchmarks import (
     million,
     page,
     passages,
+    people,
     speed,
     wire,
 )
@@ -49,6 +50,7 @@ ALL = {
     "million": million,
     "page": page,
     "passages": passages,
+    "people": people,
     "pdf_tables": pdf_tables,
     "quality": quality,
     "speed": speed,

@@ -22,20 +22,20 @@ def main() -> None:
     with Product() as product:
         stages = {}
         _wait_warm(product)
-        stages["empty"] = _settled(product)
+        stages["empty"] = measure_settled(product)
         person = Person(product, "bench")
         for question in QUESTIONS:
             person.api("messages", {"content": question})
-        stages["after questions"] = _settled(product)
+        stages["after questions"] = measure_settled(product)
         for name in FILES:
             person.upload(FOLDER / name)
         person.wait_for_documents()
         for question in QUESTIONS:
             person.api("messages", {"content": question})
-        stages["after uploads"] = _settled(product)
+        stages["after uploads"] = measure_settled(product)
         boots = [_boot(product) for _ in range(STARTS)]
         _wait_warm(product)
-        stages["started again"] = _settled(product)
+        stages["started again"] = measure_settled(product)
     _report(boots, stages)
 
 
@@ -50,7 +50,7 @@ def _boot(product: Product) -> float:
     return time.perf_counter() - begun
 
 
-def _settled(product: Product) -> dict[str, float]:
+def measure_settled(product: Product) -> dict[str, float]:
     """MB by process, once two looks a few seconds apart agree."""
     before = {"": 0.0}
 
