@@ -300,19 +300,6 @@ def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site,
         assert site.call("GET", f"{place}/chunks")[0] == 200
 
 
-def test_a_standby_of_redis_that_takes_over_costs_no_character(
-    site, writer, redis, second_redis, sentinel
-):
-    writer.default = Stream(WORDS, delay=0.06)
-    wait_until(lambda: b"slave0" in redis.tell("INFO", "replication"), 30)
-    heard = follow_many(site, 2 * QUESTIONS_A_NODE)
-    redis.kill()
-    check_whole(site, heard)
-    assert b"role:master" in second_redis.tell("INFO", "replication")
-    check_whole(site, follow_many(site, QUESTIONS_A_NODE))
-    upload_and_read(site)
-
-
 def test_a_standby_of_postgres_that_is_promoted_costs_no_character(site, writer, postgres, standby):
     """What was committed has reached it, as with any standby that somebody may need."""
     writer.default = Stream(WORDS, delay=0.06)
