@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import (
     access,
+    administration,
     answers,
     compare,
     first_delta,
@@ -36,6 +37,7 @@ from benchmarks.trace import run as trace
 
 ALL = {
     "access": access,
+    "administration": administration,
     "answers": answers,
     "fidelity": fidelity,
     "first_delta": first_delta,

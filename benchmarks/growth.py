@@ -2,7 +2,8 @@
 
 Libraries of 10 thousand, 100 thousand and a million chunks, with 10, a thousand and 100 thousand
 chats. The account has the same documents and chats in each; what it does should take the same time,
-or grow by no more than the depth of an index. What administrators see of everybody stands beside.
+or grow by no more than the depth of an index. What administrators see of everybody is measured by
+`administration`.
 """
 
 import argparse
@@ -85,11 +86,10 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The small account, who owns all the rest, and an administrator."""
+    """The small account, and who owns all the rest."""
 
     asker: Any
     owner: Any
-    admin: Any
 
 
 @contextlib.contextmanager
@@ -100,10 +100,9 @@ def _people(texts: Corpus, chats: int) -> Iterator[Users]:
 
     from chats.models import Chat
 
-    User.objects.filter(username__in=("asker", "admin")).delete()
+    User.objects.filter(username="asker").delete()
     asker = User.objects.create_user("asker", password="!")
-    admin = User.objects.create_superuser("admin", password="!")
-    users = Users(asker, User.objects.get(username="bench"), admin)
+    users = Users(asker, User.objects.get(username="bench"))
     Chat.objects.filter(owner=users.owner).delete()
     add = _make_adder(texts, asker)
     for _ in range(OWN_DOCUMENTS):
@@ -115,9 +114,8 @@ def _people(texts: Corpus, chats: int) -> Iterator[Users]:
     try:
         yield users
     finally:
-        for user in (asker, admin):
-            user.documents.all().delete()
-            user.delete()
+        asker.documents.all().delete()
+        asker.delete()
         Chat.objects.filter(owner=users.owner).delete()
 
 
@@ -186,7 +184,7 @@ def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
 
 
 def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
-    """What is done, by its name: by the small account, by processes, by administrators."""
+    """What is done, by its name: by the small account, by processes."""
     from django.core.files.base import ContentFile
     from django.test import Client
 
@@ -198,17 +196,16 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
     from nura import retention
     from nura.accounts import exports, imports
 
-    clients = {user: Client(SERVER_NAME="localhost") for user in (users.asker, users.admin)}
-    for user, client in clients.items():
-        client.force_login(user)
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(users.asker)
     chat = Chat.objects.filter(owner=users.asker).first()
     document = Document.objects.filter(owner=users.asker).first()
     assert chat is not None
     assert document is not None
     add, added = _make_adder(texts, users.asker), []
 
-    def get(user: Any, path: str) -> None:
-        response = clients[user].get(path, headers={"accept": "text/html,application/json"})
+    def get(path: str) -> None:
+        response = client.get(path, headers={"accept": "text/html,application/json"})
         if response.status_code != 200:
             raise RuntimeError(f"{path}: {response.status_code}")
 
@@ -227,7 +224,7 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
         "index a document of 31 chunks": lambda: added.append(add()),
         "delete a document": delete,
         **{
-            name: functools.partial(get, users.asker, path)
+            name: functools.partial(get, path)
             for name, path in {
                 "first page": "/",
                 "a chat's page": f"/c/{chat.pk}",
@@ -250,18 +247,7 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
         "sweep: exports and imports": lambda: (exports.sweep_exports(), imports.sweep_imports()),
         "sweep: what has run out": retention.purge,
     }
-    admin = {
-        f"admin: {name}": functools.partial(get, users.admin, f"/admin/{path}")
-        for name, path in {
-            "overview": "",
-            "documents": "documents/document/",
-            "chats": "chats/chat/",
-            "messages": "chats/message/",
-            "people": "auth/user/",
-            "libraries": "documents/library/",
-        }.items()
-    }
-    return asker | sweeps | admin
+    return asker | sweeps
 
 
 def _make_search(texts: Corpus, asker: Any) -> Callable[[], object]:

@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
 from django.db import connection as database
 from django.db import transaction
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils.formats import number_format
@@ -35,9 +35,11 @@ from documents.administration import (
     MenuPlace,
     Section,
     admin_page,
+    count_rows,
     render_page,
 )
 from documents.audit import Action, record_event
+from documents.connected.models import ConnectedModel, ModelRole
 from documents.errors import explain_code
 
 ADVICE = {
@@ -116,7 +118,9 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Chat]:
         """With the number of messages."""
         chats: QuerySet[Chat] = super().get_queryset(request)
-        return chats.annotate(count_of_messages=Count("messages")).select_related("owner")
+        return chats.annotate(
+            count_of_messages=count_rows(Message.objects.all(), "chat")
+        ).select_related("owner")
 
     def get_contents(self, row: Chat) -> dict[str, Any]:
         """All messages of all branches, oldest first."""
@@ -161,17 +165,38 @@ class ResultFilter(admin.SimpleListFilter):
         return queryset.filter(pk__in=list_answers(str(self.value())).values("pk"))
 
 
+class ModelFilter(admin.SimpleListFilter):
+    """Answers of one of the models that are connected, or that a link names."""
+
+    title = _("model")
+    parameter_name = "model"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """Those that are connected: which ones all messages name takes reading all of them."""
+        rows = ConnectedModel.objects.filter(role=ModelRole.MAIN).order_by("name", "model")
+        return [(one.slug, one.name or one.model or one.slug) for one in rows]
+
+    def has_output(self) -> bool:
+        """Also where a link alone can choose."""
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Message]) -> QuerySet[Message]:
+        """Narrowed to the chosen model."""
+        if self.value() is None:
+            return queryset
+        return queryset.filter(model=self.value())
+
+
 @admin.register(Message)
 class MessageAdmin(ReadOnly, ContentsAdmin):
     """How messages of all users fared; what they say takes a reason."""
 
     navigation = MenuPlace(Section.QUALITY, "chat_bubble", 50)
     list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
-    list_filter = (ResultFilter, "role", "status", "mode", "label", "model", "created_at")
+    list_filter = (ResultFilter, "role", "status", "mode", "label", ModelFilter, "created_at")
     list_select_related = ("chat__owner",)
     search_fields = ("id", "chat__owner__username")
     ordering = ("-created_at",)
-    show_full_result_count = False
     fields = (
         *("chat", "role", "status", "mode", "label", "usage", "error_code", "advice"),
         *("question_type", "created_at"),
@@ -229,7 +254,6 @@ class FeedbackAdmin(ReadOnly, ContentsAdmin):
     list_select_related = ("user", "message__case")
     search_fields = ("user__username",)
     ordering = ("-updated_at",)
-    show_full_result_count = False
     fields = ("updated_at", "value", "user", "label", "served_by", "has_case")
     readonly_fields = fields
     contents_template = "admin/feedback_contents.html"
@@ -313,7 +337,6 @@ class RunAdmin(ReadOnly, AuditedAdmin):
     list_select_related = ("owner", "message")
     search_fields = ("id", "owner__username")
     ordering = ("-created_at",)
-    show_full_result_count = False
 
     @admin.display(description=_("first word"), ordering="first_word_ms")
     def first_word(self, run: Run) -> str:

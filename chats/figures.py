@@ -7,11 +7,12 @@ nowhere: every number stands for rows that can be listed.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import (
     Aggregate,
     BigIntegerField,
@@ -25,6 +26,7 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, TruncDate
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from chats.models import Message, Run
@@ -86,22 +88,37 @@ class DayOfAnswers:
     results: dict[str, int]
 
 
+COUNTS_BY_DAY = """
+    SELECT span.place, found.role, found.status, found.label, found.count
+      FROM unnest(%s::timestamptz[], %s::timestamptz[])
+           WITH ORDINALITY AS span(begun, ended, place)
+     CROSS JOIN LATERAL (
+           SELECT role, status, label, count(*) AS count
+             FROM chats_message
+            WHERE created_at >= span.begun AND created_at < span.ended
+            GROUP BY role, status, label) AS found
+"""
+"""Each day is a piece of the index; by the day of each row, all of them would be sorted."""
+
+
 def count_days(since: datetime) -> list[DayOfAnswers]:
-    """Questions and results by day, oldest first; days without any are left out."""
-    rows = (
-        Message.objects.filter(created_at__gte=since)
-        .order_by()
-        .annotate(day=TruncDate("created_at"))
-        .values_list("day", "role", "status", "label")
-        .annotate(count=Count("*"))
-    )
+    """Questions and results by day up to today, oldest first; days without any are left out.
+
+    `since` is a midnight here.
+    """
+    first, today = timezone.localdate(since), timezone.localdate()
+    days = [first + timedelta(days=place) for place in range((today - first).days + 2)]
+    bounds = [timezone.make_aware(datetime.combine(day, time.min)) for day in days]
     questions: Counter[date] = Counter()
     results: defaultdict[date, Counter[str]] = defaultdict(Counter)
-    for day, role, status, label, count in rows:
-        if role == Message.Role.USER:
-            questions[day] += count
-        else:
-            results[day][read_result(status, label)] += count
+    with connection.cursor() as cursor:
+        cursor.execute(COUNTS_BY_DAY, [bounds[:-1], bounds[1:]])
+        for place, role, status, label, count in cursor.fetchall():
+            day = days[place - 1]
+            if role == Message.Role.USER:
+                questions[day] += count
+            else:
+                results[day][read_result(status, label)] += count
     return [
         DayOfAnswers(day, questions[day], dict(results[day]))
         for day in sorted({*questions, *results})

@@ -6,8 +6,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
@@ -18,7 +17,14 @@ from unfold.admin import TabularInline
 from unfold.decorators import display
 
 from documents import services, spaces
-from documents.administration import AuditedAdmin, AuditedFormSet, ContentsAdmin, MenuPlace, Section
+from documents.administration import (
+    AuditedAdmin,
+    AuditedFormSet,
+    ContentsAdmin,
+    MenuPlace,
+    Section,
+    count_rows,
+)
 from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
@@ -148,10 +154,8 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EmbeddingSpace]:
         """With the number of vectors."""
-        rows = ChunkEmbedding.objects.filter(space=OuterRef("pk")).order_by()
-        count = rows.values("space").annotate(count=Count("pk")).values("count")
         spaces_: QuerySet[EmbeddingSpace] = super().get_queryset(request)
-        return spaces_.annotate(vectors=Coalesce(Subquery(count, IntegerField()), 0))
+        return spaces_.annotate(vectors=count_rows(ChunkEmbedding.objects.all(), "space"))
 
     @admin.display(description=_("languages"))
     def spoken(self, space: EmbeddingSpace) -> str:
@@ -392,8 +396,8 @@ class LibraryAdmin(AuditedAdmin):
         """With the numbers of documents and members."""
         rows: QuerySet[Library] = super().get_queryset(request)
         return rows.annotate(
-            count_of_documents=Count("documents", distinct=True),
-            count_of_members=Count("members", distinct=True),
+            count_of_documents=count_rows(Document.objects.all(), "library"),
+            count_of_members=count_rows(LibraryMember.objects.all(), "library"),
         )
 
     @admin.display(description=_("documents"), ordering="count_of_documents")

@@ -24,7 +24,8 @@ from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Model, TextChoices
+from django.db.models import Count, IntegerField, Model, OuterRef, QuerySet, Subquery, TextChoices
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -174,12 +175,23 @@ class AuditedFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg] # Djang
         raise NotImplementedError
 
 
+def count_rows(rows: QuerySet[Any], field: str) -> Coalesce:
+    """How many of these rows name a row by that field, for `annotate`: 0 where none does.
+
+    It is counted for the rows of the page that is shown alone, where the list is not ordered by it.
+    """
+    own = rows.filter(**{field: OuterRef("pk")}).order_by().values(field)
+    counted = own.annotate(count_of_rows=Count("pk")).values("count_of_rows")
+    return Coalesce(Subquery(counted, IntegerField()), 0)
+
+
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
     """Writes down additions, changes and deletions, in the transaction that does them."""
 
     changed_as = Action.SETTING_CHANGED
     added_as = Action.SETTING_CHANGED
     deleted_as = Action.DATA_DELETED
+    show_full_result_count = False  # it counts all rows once more
 
     def find_subject(self, row: Any) -> User | None:
         """Whose row it is."""

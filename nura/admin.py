@@ -14,7 +14,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -28,11 +28,12 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
+from chats.models import Chat
 from documents.admin import GroupQuotaInline, UserQuotaInline
-from documents.administration import AuditedAdmin, MenuPlace, Section, list_addresses
+from documents.administration import AuditedAdmin, MenuPlace, Section, count_rows, list_addresses
 from documents.audit import Action, AuditEvent, make_export_response, record_event
 from documents.errors import explain_code
-from documents.models import Deletion, LibraryMember
+from documents.models import Deletion, Document, LibraryMember
 from documents.notices import announce_change
 from documents.secrets import seal_secret
 from nura.accounts import services
@@ -217,8 +218,8 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         """Users with the counts shown in the list."""
         users: QuerySet[User] = super().get_queryset(request)
         return users.select_related("auditor").annotate(
-            count_of_documents=Count("documents", distinct=True),
-            count_of_chats=Count("chats", distinct=True),
+            count_of_documents=count_rows(Document.objects.all(), "owner"),
+            count_of_chats=count_rows(Chat.objects.all(), "owner"),
         )
 
     def find_subject(self, row: User) -> User:
@@ -387,7 +388,9 @@ class GroupAdmin(AuditedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         """With the number of members, which the list shows."""
         rows: QuerySet[Group] = super().get_queryset(request)
-        return rows.select_related("details").annotate(count_of_members=Count("user"))
+        return rows.select_related("details").annotate(
+            count_of_members=count_rows(User.groups.through.objects.all(), "group")
+        )
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """Save; who came and who went is written down, and holds at once."""
@@ -457,7 +460,6 @@ class AuditEventAdmin(AuditedAdmin):
     list_filter = (ActionFilter, "at")
     search_fields = ("actor_name", "subject_name", "target", "address", "request_id")
     date_hierarchy = "at"
-    show_full_result_count = False
     actions_list = ("export",)
     fields = (
         *("at", "what", "actor_name", "actor_id", "subject_name", "subject_id"),
@@ -624,7 +626,6 @@ class DeletionAdmin(AuditedAdmin):
     list_filter = (ErasureFilter, "kind", "deleted_at")
     search_fields = ("key",)
     ordering = ("-deleted_at",)
-    show_full_result_count = False
     fields = (*list_display, "receipt")
     readonly_fields = fields
 

@@ -192,7 +192,10 @@ class Chat(models.Model):
         verbose_name = _("chat")
         verbose_name_plural = _("chats")
         ordering = ("-updated_at", "id")
-        indexes = (models.Index(fields=("owner", "-updated_at")),)
+        indexes = (
+            models.Index(fields=("owner", "-updated_at")),
+            models.Index(fields=("-updated_at",), name="chat_changed"),  # those of everybody
+        )
         constraints = (
             models.UniqueConstraint(
                 fields=("owner", "external_id"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.files.base import ContentFile
 from django.test import Client
 from django.urls import reverse
@@ -14,7 +14,7 @@ from django.utils.html import strip_tags
 from knox.models import AuthToken
 
 from chats.models import Chat, Message, Run
-from documents.models import Document
+from documents.models import Document, Library, LibraryMember
 from documents.services import upload_document
 from nura.accounts import services
 
@@ -55,6 +55,41 @@ def test_every_list_and_its_first_row_open(admin_client, chat):
         row = re.search(rf'href="({address}[^"/?]+/change/)', page.content.decode())
         if row:
             assert admin_client.get(row[1]).status_code == 200, row[1]
+
+
+def read_cells(page, name):
+    """The cells of a column, by the row's place."""
+    found = re.findall(rf'class="[^"]*field-{name}[^"]*"[^>]*>(.*?)</t[dh]>', page, re.DOTALL)
+    return [" ".join(strip_tags(cell).split()) for cell in found]
+
+
+def test_lists_count_what_belongs_to_each_row(admin_client, chat, minsu):
+    Chat.objects.create(owner=minsu, title="빈 대화")
+    library = Library.objects.create(name="규정")
+    for name in ("a.txt", "b.txt"):
+        Document.objects.create(owner=minsu, library=library, name=name, file=name, size=1)
+    LibraryMember.objects.create(library=library, user=minsu, role="reader")
+    group = Group.objects.create(name="인사팀")
+    minsu.groups.add(group)
+
+    def read(address, *names):
+        page = admin_client.get(f"/admin/{address}").content.decode()
+        return [read_cells(page, name) for name in names]
+
+    assert read("chats/chat/?o=3", "message_count") == [["0", "2"]]
+    people = read("auth/user/?q=minsu", "document_count", "chat_count")
+    assert people == [["3"], ["2"]]
+    assert read("documents/library/", "held", "described_members") == [["2"], ["1"]]
+    assert read("auth/group/", "member_count") == [["1"]]
+
+
+def test_messages_are_narrowed_to_a_model_that_is_connected_or_that_a_link_names(
+    admin_client, chat
+):
+    Message.objects.filter(role="assistant").update(model="former")
+    address = "/admin/chats/message/?model="
+    assert len(read_cells(admin_client.get(f"{address}former").content.decode(), "role")) == 1
+    assert not read_cells(admin_client.get(f"{address}another").content.decode(), "role")
 
 
 def test_every_list_can_be_searched(admin_client, chat):
