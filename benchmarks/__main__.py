@@ -23,6 +23,7 @@ from benchmarks import (
     page,
     passages,
     people,
+    search_beside_ingest,
     speed,
     wire,
 )
@@ -55,6 +56,7 @@ ALL = {
     "people": people,
     "pdf_tables": pdf_tables,
     "quality": quality,
+    "search_beside_ingest": search_beside_ingest,
     "speed": speed,
     "starts": starts,
     "streams": streams,

@@ -3,7 +3,8 @@
 The victim searches and asks one after the other, well below her own limits, first alone and then
 beside each hostility; the product runs with its limits as they come. The hostile clients, which
 never wait for `Retry-After`, are a process of their own on the same machine, so their work counts
-against the product, too. Aim: her p95 stays within twice that of the time alone.
+against the product, too. Aim: her p95 stays within twice that of the time alone. It takes four
+minutes; seven, where nothing of hers is ever answered.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from typing import Any
 
 import httpx2
 from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
 
 from benchmarks import corpus, report
 from tests.e2e.people import Person
@@ -31,9 +33,13 @@ ROUNDS = 15
 PACE_SECONDS = 1.2
 """Between the beginnings of two rounds, a search and a question each."""
 WARM_UP = 4
+PATIENCE_SECONDS = 5.0
+UNANSWERED_MS = PATIENCE_SECONDS * 1000
+"""What a search or question counts that was refused, or not answered within that time."""
+MAX_VISIT_SECONDS = 30.0
 AIM_RATIO = 2.0
-REST_SECONDS = 6.0
-"""For what a hostility has left to end, before the next one begins."""
+REST_SECONDS = 5.0
+"""For what a hostility has left to end, before the next one begins, and for itself to end."""
 
 
 def main() -> None:
@@ -56,7 +62,7 @@ def _measure(product: Product, folder: Path) -> dict[str, Any]:
     paths, facts = corpus.write(folder, korean=12, english=4)
     for path in paths:
         victim.upload(path)
-    wait_until(lambda: not victim.api("documents?status=PROCESSING")["count"], 900, step=1.0)
+    wait_until(lambda: not victim.api("documents?status=PROCESSING")["count"], 90, step=0.5)
     questions = [fact.question for fact in facts["ko"]]
     asyncio.run(_visit(product, victim.key, questions, WARM_UP))
     figures: dict[str, Any] = {"alone": _feel(product, victim.key, questions)}
@@ -66,8 +72,7 @@ def _measure(product: Product, folder: Path) -> dict[str, Any]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
             time.sleep(1.0)
             figures[way] = _feel(product, victim.key, questions)
-            attack.terminate()
-            said, _ = attack.communicate()
+            said = _end(attack)
         figures[way]["hostile"] = json.loads(said.splitlines()[-1]) if said.strip() else {}
         print(way, figures[way], file=sys.stderr, flush=True)
         time.sleep(REST_SECONDS)
@@ -75,45 +80,82 @@ def _measure(product: Product, folder: Path) -> dict[str, Any]:
     return figures
 
 
+def _end(attack: "subprocess.Popen[str]") -> str:
+    """What it says at its end."""
+    attack.terminate()
+    try:
+        return attack.communicate(timeout=REST_SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        attack.kill()
+        return attack.communicate()[0]
+
+
 def _feel(product: Product, key: str, questions: list[str]) -> dict[str, Any]:
     searches, words = asyncio.run(_visit(product, key, questions, ROUNDS))
-    return {"search_ms": report.percentiles(searches), "word_ms": report.percentiles(words)}
+    unanswered = [*searches, *words].count(UNANSWERED_MS)
+    felt = {"search_ms": report.percentiles(searches), "word_ms": report.percentiles(words)}
+    return {**felt, "rounds": len(searches), "unanswered": unanswered}
 
 
 async def _visit(
     product: Product, key: str, questions: list[str], rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds of searches, and from questions to their first words."""
+    """Milliseconds of searches, and from questions to their first words.
+
+    Takes no longer than `MAX_VISIT_SECONDS`: there are fewer rounds where each is slow.
+    """
     searches, words = [], []
     headers = {"Authorization": f"Token {key}"}
-    protocols: Any = ["nura.v1", f"token.{key}"]
-    async with (
-        httpx2.AsyncClient(base_url=product.url, headers=headers, timeout=60) as web,
-        connect(product.url.replace("http", "ws") + "/ws/chat/", subprotocols=protocols) as socket,
-    ):
+    last_begins = time.perf_counter() + MAX_VISIT_SECONDS - 2 * PATIENCE_SECONDS
+    async with httpx2.AsyncClient(
+        base_url=product.url, headers=headers, timeout=PATIENCE_SECONDS
+    ) as web:
         for number in range(rounds):
             ends = time.perf_counter() + PACE_SECONDS
             question = questions[number % len(questions)]
-            begun = time.perf_counter()
-            found = await web.post("/api/v1/search", json={"query": question})
-            assert found.status_code == 200, found.text
-            searches.append((time.perf_counter() - begun) * 1000)
-            words.append(await _ask(socket, question))
+            searches.append(await _wait(_search_once(web, question)))
+            words.append(await _wait(_ask(product, key, question)))
             await asyncio.sleep(max(0.0, ends - time.perf_counter()))
+            if time.perf_counter() > last_begins:
+                break
     return searches, words
 
 
-async def _ask(socket: Any, question: str) -> float:
-    begun, first = time.perf_counter(), 0.0
-    await socket.send(json.dumps({"type": "send", "content": question}))
-    async with asyncio.timeout(60):
-        while True:
-            frame = json.loads(await socket.recv())
-            assert frame["type"] not in {"error", "run.error"}, frame
+async def _wait(answer: Awaitable[float]) -> float:
+    """The milliseconds of an answer; one that does not come within our patience took all of it."""
+    with suppress(TimeoutError, httpx2.HTTPError, OSError, WebSocketException, Unanswered):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await answer
+    return UNANSWERED_MS
+
+
+class Unanswered(Exception):
+    """Something else came than what was asked for."""
+
+
+async def _search_once(web: httpx2.AsyncClient, question: str) -> float:
+    begun = time.perf_counter()
+    found = await web.post("/api/v1/search", json={"query": question})
+    if found.status_code != httpx2.codes.OK:
+        raise Unanswered(found.text)
+    return (time.perf_counter() - begun) * 1000
+
+
+async def _ask(product: Product, key: str, question: str) -> float:
+    address = product.url.replace("http", "ws") + "/ws/chat/"
+    protocols: Any = ["nura.v1", f"token.{key}"]
+    async with connect(address, subprotocols=protocols) as socket:
+        begun, first = time.perf_counter(), 0.0
+        await socket.send(json.dumps({"type": "send", "content": question}))
+        async for text in socket:
+            frame = json.loads(text)
+            if frame["type"] in {"error", "run.error"}:
+                raise Unanswered(frame)
             if frame["type"] == "delta" and not first:
                 first = (time.perf_counter() - begun) * 1000
             if frame["type"] == "run.completed":
                 return first
+    raise Unanswered("the socket was closed")
 
 
 # The hostile side
@@ -183,7 +225,9 @@ async def _socket(web: httpx2.AsyncClient, count: Count) -> None:
     address = str(web.base_url).replace("http", "ws").rstrip("/") + "/ws/chat/"
     protocols: Any = ["nura.v1", f"token.{key}"]
     with suppress(Exception):  # refused: tried again
-        async with connect(address, subprotocols=protocols, open_timeout=60) as socket:
+        async with connect(
+            address, subprotocols=protocols, open_timeout=60, close_timeout=1
+        ) as socket:
             count("open")
             async for _frame in socket:
                 pass
