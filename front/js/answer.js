@@ -454,6 +454,7 @@ function createOpener(message, hooks) {
 const MAX_FOLLOW_UPS = 3;
 const MAX_HEADING_CHARACTERS = 30;
 const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
+const TIMES = /\d+\s?(?:년|월|일|분기)/g; // of a title page: nobody asks about “2027년 1월”
 const SAYS_SOMETHING = /\p{L}.*[\p{L}\p{N}]/u;
 
 /** Next questions: those that the light model sees coming, else what stands near the passages of the answer. Null without any. */
@@ -472,6 +473,6 @@ function listNearHeadings(message, hooks) {
   const found = sources
     .filter((one) => one.cited === false)
     .map(heading)
-    .filter((one) => SAYS_SOMETHING.test(one) && one.length <= MAX_HEADING_CHARACTERS && !known.has(one) && !names.has(one));
+    .filter((one) => SAYS_SOMETHING.test(one.replace(TIMES, "")) && one.length <= MAX_HEADING_CHARACTERS && !known.has(one) && !names.has(one));
   return [...new Set(found)].slice(0, MAX_FOLLOW_UPS).map((one) => t("followup.heading", { heading: one }));
 }

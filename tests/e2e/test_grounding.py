@@ -199,6 +199,14 @@ def test_what_an_answer_rests_on_is_said_in_a_word_and_without_percentages(
     assert "%" not in done.inner_text()
 
 
+def test_a_heading_that_is_but_a_date_is_no_next_question(talk, talker, llm):
+    near = [SOURCE | {"cited": False, "section": one} for one in ("2027년 1월", "2027년 계획")]
+    done = show(
+        talk, talker, llm, content="6개월입니다 [1].", sources=[SOURCE, *near], mode="documents"
+    )
+    expect(done.locator(".followup")).to_have_text(["‘2027년 계획’에 대해서는 뭐라고 되어 있어?"])
+
+
 def test_the_sentences_of_a_deleted_document_can_still_be_read(talk, talker, llm):
     sentence = "헤파 필터는 6개월마다 교체합니다."
     span = {"start": 0, "end": len(sentence), "page": None, "text": sentence, "boxes": []}
