@@ -22,7 +22,7 @@ from tests.product.client import Client
 from tests.support import Product, wait_until
 
 SOCKETS, ASKING = 1_000, 300
-MINUTE, MINUTES = 60.0, 3
+MINUTE, MINUTES = 60.0, 2
 TOKENS_PER_SECOND, TOKENS = 30, 60
 UPLOADS_EVERY, STOPS_EVERY = 10, 10
 """Of those who ask, one in so many begins with a file; one in so many answers is stopped."""

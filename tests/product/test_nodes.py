@@ -85,11 +85,15 @@ def nodes(writer, postgres, standby, sentinel, tmp_path_factory):
         "DATABASE_URL": f"{postgres.url},{standby.place}&target_session_attrs=read-write",
         "REDIS_URL": sentinel.url,
     }
-    with Product(folder / "first", prepared=False, **settings) as first:
-        (folder / "second").mkdir(mode=0o700)
-        (folder / "second" / "files").symlink_to(first.data_dir / "files")
-        with Product(folder / "second", prepared=False, **settings) as second:
-            yield first, second
+    for name in ("first", "second"):
+        (folder / name).mkdir(mode=0o700)
+    (folder / "first" / "files").mkdir(mode=0o700)
+    (folder / "second" / "files").symlink_to(folder / "first" / "files")
+    with (
+        Product(folder / "first", prepared=False, **settings) as first,
+        Product(folder / "second", prepared=False, **settings) as second,
+    ):
+        yield first, second
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +302,19 @@ def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site,
         place = f"/documents/{document['id']}"
         wait_until(lambda place=place: site.call("GET", place)[1]["status"] == "COMPLETED", 60)
         assert site.call("GET", f"{place}/chunks")[0] == 200
+
+
+def test_a_standby_of_redis_that_takes_over_costs_no_character(
+    site, writer, redis, second_redis, sentinel
+):
+    writer.default = Stream(WORDS, delay=0.06)
+    wait_until(lambda: "slave0" in redis.tell("INFO", "replication"), 30)
+    heard = follow_many(site, 2 * QUESTIONS_A_NODE)
+    redis.kill()
+    check_whole(site, heard)
+    assert second_redis.tell("INFO", "replication")["role"] == "master"
+    check_whole(site, follow_many(site, QUESTIONS_A_NODE))
+    upload_and_read(site)
 
 
 def test_a_standby_of_postgres_that_is_promoted_costs_no_character(site, writer, postgres, standby):
