@@ -15,6 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from nura import __version__, preparation, schema
+from tests.product.client import Client
 from tests.support import Product, wait_until
 
 pytestmark = pytest.mark.django_db
@@ -108,6 +109,108 @@ def test_c98_migrations_that_were_killed_go_on_where_they_were(tmp_path):
     product.manage("migrate")
     assert product.manage("migrate", "--check", check=False).returncode == 0
     assert 10 < reached[0] < reached[1] < count_all()
+
+
+FORMER_INSTALLATION = """
+from hashlib import sha256
+from django.contrib.auth.models import User
+from django.contrib.postgres.search import SearchVector
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Value
+from django.utils import timezone
+from knox.models import AuthToken
+from nura import schema
+
+executor = MigrationExecutor(connection)
+ours = schema.list_our_apps()
+first = [("documents", "0001_squashed"), ("chats", "0001_squashed")]
+libraries = [node for node in executor.loader.graph.leaf_nodes() if node[0] not in ours]
+executor.migrate([*libraries, *first])
+models = executor.loader.project_state(first).apps
+assert "documents_library" not in connection.introspection.table_names()
+
+user, now = User.objects.create_user("former"), timezone.now()
+def keep(name, text, **fields):
+    return models.get_model("documents", "Document").objects.create(
+        name=name, original_name=name, content_type="text/markdown", owner_id=user.pk,
+        size=len(text.encode()), sha256=sha256(text.encode()).hexdigest(),
+        file=default_storage.save(name, ContentFile(text.encode())), **fields,
+    )
+
+read = "The Kestrel pump is serviced every 40 days."
+done = {"status": "COMPLETED", "stage": "done", "indexed_at": now}
+kept = keep("kestrel.md", read, chunk_count=1, page_count=1, **done)
+models.get_model("documents", "DocumentPage").objects.create(
+    document=kept, number=1, start=0, text=read
+)
+models.get_model("documents", "Chunk").objects.create(
+    document=kept, owner_id=user.pk, index=0, text=read, start=0, end=len(read),
+    lexemes=SearchVector(Value(read), config="simple"),
+)
+keep("heron.md", "The Heron valve is replaced after 700 hours.", status="PROCESSING")
+
+chat = models.get_model("chats", "Chat").objects.create(owner_id=user.pk, title="Pumps")
+models.get_model("chats", "ChatDocument").objects.create(chat=chat, document=kept)
+messages = models.get_model("chats", "Message").objects
+asked = messages.create(
+    chat=chat, role="user", content="When is the pump serviced?", created_at=now
+)
+told = messages.create(
+    chat=chat, role="assistant", parent=asked, content="Every 40 days [1].", mode="documents",
+    label="documents", created_at=now,
+    sources=[
+        {
+            "slot": 1, "document_id": str(kept.pk), "document_name": kept.name, "chunk_id": "1",
+            "page": None, "similarity": 0.8, "content_preview": read, "section": "",
+            "cited": True, "boxes": [], "version": 1, "spans": [],
+        }
+    ],
+)
+models.get_model("chats", "Run").objects.create(message=told, owner_id=user.pk, ended_at=now)
+models.get_model("chats", "Turn").objects.create(
+    chat=chat, message=told, number=1, ts=now, user_text=asked.content,
+    assistant_text=told.content, mode="documents", label="documents", document_ids=[kept.pk],
+)
+print("key", AuthToken.objects.create(user)[1])
+"""
+"""Run by `manage.py shell`: the tables as they first were, and what was in them."""
+
+
+@pytest.mark.product
+@pytest.mark.timeout(300)
+def test_c98_an_installation_of_a_former_schema_goes_on_with_all_that_is_in_it(tmp_path):
+    product = Product(tmp_path / "var", prepared=False)
+    key = product.manage("shell", "-v0", "-c", FORMER_INSTALLATION).stdout.split()[-1]
+    with product:
+        client = Client(product.url, key)
+        wait_until(lambda: not get(client, "documents?status=PROCESSING")["count"], 90)
+        documents = {one["name"]: one for one in get(client, "documents")["results"]}
+        assert {one["status"] for one in documents.values()} == {"COMPLETED"}
+        assert set(documents) == {"kestrel.md", "heron.md"}
+        [kept] = get(client, f"documents/{documents['kestrel.md']['id']}/chunks")["results"]
+        assert kept["text"] == "The Kestrel pump is serviced every 40 days."
+        found = client.call("POST", "/search", {"query": "When is the Heron valve replaced?"})[1]
+        assert "after 700 hours" in found["hits"][0]["text"]
+        [chat] = get(client, "chats")["results"]
+        assert (chat["title"], chat["document_ids"]) == ("Pumps", [documents["kestrel.md"]["id"]])
+        asked, told = get(client, f"chats/{chat['id']}/messages")["results"]
+        assert (asked["content"], told["content"]) == (
+            "When is the pump serviced?",
+            "Every 40 days [1].",
+        )
+        assert told["sources"][0]["document_name"] == "kestrel.md"
+        turn = client.ask("And the Heron valve?", chat_id=chat["id"], topic="all")
+        wait_until(lambda: client.message(turn)["status"] != "STREAMING", 60)
+        assert client.message(turn)["status"] == "COMPLETED"
+
+
+def get(client, path):
+    status, body = client.call("GET", f"/{path}")
+    assert status == 200, body
+    return body
 
 
 def count_all():
