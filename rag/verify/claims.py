@@ -1,7 +1,7 @@
 """What a sentence says: its words, figures, dates and names, and what it affirms and denies.
 
 Dates, and figures with their units, are read however they are written: 1억 2천만 원 is
-120,000,000원, 2024.3.5. is March 5, 2024.
+120,000,000원, 열흘 is 10일, 2024.3.5. is March 5, 2024.
 """
 
 import functools
@@ -108,10 +108,12 @@ _SCALE = (
 )
 _COUNTERS = "가지|번|명|개|차례|달|시간|살|곳|대|사람|배|단계|종류"
 _NUMBER_WORDS = _read_numbers("number_words")
+_DAY_WORDS = _read_numbers("day_words")
 _SCALES = _read_numbers("scales")
 _FIGURE = re.compile(
     rf"(?<![\d.,A-Za-z]){_NUMBER}(?:{_SCALE}(?:[ ]?{_NUMBER}{_SCALE}?)*)?"
     rf"|(?<![가-힣])(?!한\s?[^\s명달시])(?:{_any_of(_NUMBER_WORDS)})(?=\s?(?:{_COUNTERS}))"
+    rf"|(?<![가-힣])(?P<days>{_any_of(_DAY_WORDS)})(?!달)"
     rf"|\b(?:{_any_of(filter(str.isascii, _NUMBER_WORDS))}){_SCALE}?",
     re.IGNORECASE,
 )
@@ -171,11 +173,15 @@ def is_bound_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
 
 
 def _to_figure(text: str, match: re.Match[str]) -> Figure:
-    raw = round(_add_up(_PART.findall(match[0])), 9)
     before = text[max(0, match.start() - _AROUND) : match.start()]
-    unit = _UNIT.match(text, match.end())
-    end = unit.end() if unit else match.end()
-    dimension, factor = _UNITS[unit[1].lower()] if unit else (_SIGNS.get(before[-1:], ""), 1.0)
+    if days := match["days"]:
+        raw, end = _DAY_WORDS[days], match.end()
+        dimension, factor = _UNITS["일"]
+    else:
+        raw = round(_add_up(_PART.findall(match[0])), 9)
+        unit = _UNIT.match(text, match.end())
+        end = unit.end() if unit else match.end()
+        dimension, factor = _UNITS[unit[1].lower()] if unit else (_SIGNS.get(before[-1:], ""), 1.0)
     limit = _BOUND_BEHIND.match(text, end) or _BOUND_BEFORE.search(before)
     bound = _BOUNDS[limit[1].lower()] if limit else ""
     return Figure(round(raw * factor, 9), dimension, raw, bound)

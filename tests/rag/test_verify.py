@@ -115,6 +115,31 @@ def test_korean_numbers_mean_what_they_say(said, meant):
     assert "number" in only(wrong[:-1] + " [1].", told).reasons
 
 
+@pytest.mark.parametrize(
+    ("said", "meant", "wrong"),
+    [("열흘", "10일", "3일"), ("3일", "사흘", "나흘"), ("보름", "15일", "열흘")],
+)
+def test_days_in_korean_words_are_numbers_of_days(said, meant, wrong):
+    told = f"휴가 신청은 {said} 전까지 총무과에 한다."
+    assert (
+        only(f"휴가 신청은 {meant} 전까지 총무과에 합니다 [1].", told).verdict is Verdict.SUPPORTED
+    )
+    assert "number" in only(f"휴가 신청은 {wrong} 전까지 총무과에 합니다 [1].", told).reasons
+
+
+def test_a_full_moon_is_no_number_of_days():
+    told = "축제는 보름달이 뜨는 날 시청 앞에서 연다."
+    assert (
+        only("축제는 시청 앞에서 보름달이 뜨는 날 엽니다 [1].", told).verdict is Verdict.SUPPORTED
+    )
+    assert (
+        "number"
+        not in only(
+            "보름달이 뜨는 날 시청 앞에서 축제를 엽니다 [1].", "축제는 시청 앞에서 연다."
+        ).reasons
+    )
+
+
 @pytest.mark.parametrize("said", ["2024. 3. 4.(월)", "2024년 3월 4일 (월)", "Monday, 4 March 2024"])
 def test_a_day_of_the_week_is_one_however_it_is_written(said):
     told = f"회의 meeting: {said}, 2층 대회의실."
