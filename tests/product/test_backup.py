@@ -7,7 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from nura.backup.vault import Vault
 from tests.product.client import Client
@@ -229,3 +231,47 @@ row = Connection(name="한 모델", base_url="http://127.0.0.1:1/v1")
 row.set_key("sk-sealed")
 row.save()
 """
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The settings of an installation whose files are in a bucket, and the bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    keys = {
+        "AWS_ENDPOINT_URL_S3": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="files")
+    yield {"NURA_FILES_URL": "s3://files/here", **keys}, boto3.resource("s3").Bucket("files")
+    server.stop()
+
+
+def test_files_of_a_bucket_are_kept_and_come_back(bucket, tmp_path):
+    settings, place = bucket
+    kept = str(tmp_path / "backups")
+    with Product(tmp_path / "var", **settings) as product:
+        client = Client(product.url, product.create_user("owner"))
+        document = client.upload("조례.md", LAW.encode())
+        wait_until(
+            lambda: client.call("GET", f"/documents/{document['id']}")[1]["status"] == "COMPLETED",
+            120,
+            step=0.2,
+        )
+        assert "세 명" in answer(client, QUESTION)["content"]
+        product.manage("backup", kept)
+    names = {one.key for one in place.objects.all()}
+    assert names
+    place.objects.all().delete()
+    assert run(product, "verify").returncode == 1
+    restored = Product(tmp_path / "restored", **settings)
+    restored.manage("restore", kept)
+    assert {one.key for one in place.objects.all()} == names
+    assert "Nothing is wrong" in restored.manage("verify").stdout
+    (name,) = (one for one in names if "/original-" in one)
+    assert place.Object(name).get()["Body"].read() == LAW.encode()
