@@ -160,7 +160,7 @@ asked = messages.create(
 )
 told = messages.create(
     chat=chat, role="assistant", parent=asked, content="Every 40 days [1].", mode="documents",
-    label="documents", created_at=now,
+    label="documents", created_at=timezone.now(),
     sources=[
         {
             "slot": 1, "document_id": str(kept.pk), "document_name": kept.name, "chunk_id": "1",
