@@ -192,7 +192,8 @@ class IndexDraft:
         statements = (COPY_PAGES, COPY_CHUNKS, COPY_TERMS, COPY_EMBEDDINGS)
         spools = (self._pages, self._chunks, self._terms, self._vectors)
         for statement, spool in zip(statements, spools, strict=True):
-            with cursor.copy(statement) as copy:
+            # Django lets psycopg's own errors out of `copy`, which nobody takes for an outage
+            with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
                 for block in spool.blocks():
                     copy.write(block)
 

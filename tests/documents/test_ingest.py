@@ -24,6 +24,7 @@ from jobs.lease import Heartbeat, LeaseLostError, renew_lease
 from rag.errors import EmbedderFailed
 from rag.types import Page
 from tests.documents.conftest import TEXT, stored_files, upload
+from tests.documents.test_store import cut_connections
 from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -179,6 +180,16 @@ def test_a_database_that_goes_away_is_tried_again(document, tiny_engine, monkeyp
     monkeypatch.setattr(ingest.connection, "close", lambda: None)  # the test's own transaction
     run(document)
     assert (document.status, document.attempts) == ("PROCESSING", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_cut_while_rows_are_copied_is_an_outage(owner):
+    with index.IndexDraft(upload(owner)) as draft, connection.cursor() as cursor:
+        draft.add_page(Page(1, "제1조 휴가는 15일이다."), 0)
+        cut_connections()
+        with pytest.raises(OperationalError):
+            draft.copy(cursor)
+    connection.close()
 
 
 def test_c95_a_disk_that_fills_up_ends_the_document_with_that_reason_and_the_next_one_works(
