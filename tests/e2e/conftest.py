@@ -34,9 +34,10 @@ def chromium():
     """The system's Chromium, without a window."""
     executable = program()
     if executable is None:
-        pytest.skip("no Chromium on this machine: install the package chromium")
+        pytest.skip("no Chromium on this machine: install the package chromium-headless-shell")
     with sync_playwright() as playwright:
-        browser = Chromium(playwright, executable)
+        # the windows of one context compile scripts and read fonts once
+        browser = Chromium(playwright, executable, "--process-per-site")
         yield browser
         browser.close()
 
