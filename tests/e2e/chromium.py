@@ -88,6 +88,8 @@ def processes() -> list[psutil.Process]:
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
+            if words[0].endswith("/sh"):  # the script that started one
+                continue
             if "--remote-debugging-pipe" in words and "--type=" not in " ".join(words):
                 found.append(process)
     return found
