@@ -36,10 +36,9 @@ def program() -> str | None:
 class Chromium:
     """A browser that is started when it is needed, and anew when it had to be ended."""
 
-    def __init__(self, playwright: Playwright, executable: str, *options: str) -> None:
+    def __init__(self, playwright: Playwright, executable: str) -> None:
         self._playwright = playwright
         self._executable = executable
-        self._options = options
         self._browser: Browser | None = None
 
     def new_context(self, **options: Any) -> BrowserContext:
@@ -77,8 +76,7 @@ class Chromium:
     def _launch(self) -> Browser:
         as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
         without = f"--disable-features={','.join((*PLAYWRIGHTS, *IDLE_PAGES))}"
-        usual = [*as_root, "--disable-gpu", "--disable-dev-shm-usage", without]
-        options = [*usual, *self._options]
+        options = [*as_root, "--disable-gpu", "--disable-dev-shm-usage", without]
         return self._playwright.chromium.launch(executable_path=self._executable, args=options)
 
 

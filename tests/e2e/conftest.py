@@ -36,8 +36,7 @@ def chromium():
     if executable is None:
         pytest.skip("no Chromium on this machine: install the package chromium-headless-shell")
     with sync_playwright() as playwright:
-        # the windows of one context compile scripts and read fonts once
-        browser = Chromium(playwright, executable, "--process-per-site")
+        browser = Chromium(playwright, executable)
         yield browser
         browser.close()
 
