@@ -31,8 +31,8 @@ AIMS = {
     "requests": 25,
     "lcp_ms": 800,
     "script_ms": 150,
-    "frames over 17 ms": 0,
-    "frames over 34 ms": 0,
+    "streaming frames over 17 ms": 0,
+    "streaming frames over 34 ms": 0,
 }
 LATE_MS = (17, 34)
 LONG_TASK_MS = 50
@@ -252,10 +252,9 @@ def _report(figures: dict[str, Any]) -> None:
     rows: list[list[object]] = []
     for name, value in figures.items():
         parts = value if isinstance(value, dict) else {"": value}
-        rows += [
-            [f"{name} {part}".strip(), one, AIMS.get(part or name, "")]
-            for part, one in parts.items()
-        ]
+        for part, one in parts.items():
+            label = f"{name} {part}".strip()
+            rows.append([label, one, AIMS.get(label, "")])
     report.table(f"The page of a chat with {MESSAGES} messages", ["", "measured", "aim"], rows)
 
 
