@@ -7,8 +7,7 @@ the overview. Lists should stay about flat.
 
 import functools
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import report
@@ -96,7 +95,7 @@ def main() -> None:
         call_command("collectstatic", interactive=False, verbosity=0)
         for chats in SIZES:
             _stock(chats)
-            figures[str(chats)] = _measure(_list_ways())
+            figures[str(chats)] = report.time_in_turns(_list_ways(), rounds=ROUNDS, warming=WARMING)
     report.write("administration", {"aim_ms": AIM_MS, "ms": figures})
     report.table(
         "Median in ms by chats of the installation",
@@ -136,18 +135,6 @@ def _list_ways() -> dict[str, Callable[[], object]]:
             raise RuntimeError(f"{path}: {response.status_code}")
 
     return {name: functools.partial(get, path) for name, path in PAGES.items()}
-
-
-def _measure(ways: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
-    """Milliseconds of each page, which take turns, so that what else runs meets all of them."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(WARMING + ROUNDS):
-        for name, run in ways.items():
-            begun = time.perf_counter()
-            run()
-            if number >= WARMING:
-                times[name].append(1000 * (time.perf_counter() - begun))
-    return {name: report.percentiles(values) for name, values in times.items()}
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ import functools
 import itertools
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,9 @@ def main() -> None:
         for size in wanted.sizes:
             stock.stocked(texts, size)
             with _people(texts, SIZES[size]) as users:
-                figures[str(size)] = _measure(_list_ways(texts, users))
+                figures[str(size)] = report.time_in_turns(
+                    _list_ways(texts, users), rounds=ROUNDS, warming=WARMING
+                )
             print(f"{size:,} chunks, {SIZES[size]:,} chats: {figures[str(size)]}", flush=True)
     report.write("growth", {"chats": {size: SIZES[int(size)] for size in figures}, "ms": figures})
     rows = {
@@ -268,18 +269,6 @@ def _make_search(texts: Corpus, asker: Any) -> Callable[[], object]:
         return engine.search(next(questions).text, Scope(ids, ScopeReason.ALL), ScopedStore(ids))
 
     return search
-
-
-def _measure(ways: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
-    """Milliseconds of each way, which take turns, so that what else runs meets all of them."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(WARMING + ROUNDS):
-        for name, run in ways.items():
-            begun = time.perf_counter()
-            run()
-            if number >= WARMING:
-                times[name].append(1000 * (time.perf_counter() - begun))
-    return {name: report.percentiles(values) for name, values in times.items()}
 
 
 if __name__ == "__main__":

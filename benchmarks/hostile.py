@@ -38,6 +38,8 @@ UNANSWERED_MS = PATIENCE_SECONDS * 1000
 """What a search or question counts that was refused, or not answered within that time."""
 MAX_VISIT_SECONDS = 30.0
 AIM_RATIO = 2.0
+BEGIN_SECONDS = 1.0
+"""For a hostility to be under way."""
 REST_SECONDS = 5.0
 """For what a hostility has left to end, before the next one begins, and for itself to end."""
 
@@ -70,7 +72,7 @@ def _measure(product: Product, folder: Path) -> dict[str, Any]:
         hostile = product.add_user(f"hostile-{way}")
         command = [sys.executable, "-m", "benchmarks.hostile", way, product.url, hostile]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
-            time.sleep(1.0)
+            time.sleep(BEGIN_SECONDS)
             figures[way] = _feel(product, victim.key, questions)
             said = _end(attack)
         figures[way]["hostile"] = json.loads(said.splitlines()[-1]) if said.strip() else {}

@@ -6,7 +6,8 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -53,6 +54,20 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for row in (columns, ["-" * width for width in widths], *cells):
         first, *others = zip(row, widths, strict=True)
         print(first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others), sep="  ")
+
+
+def time_in_turns(
+    ways: Mapping[str, Callable[[], object]], *, rounds: int, warming: int
+) -> dict[str, dict[str, float]]:
+    """Milliseconds of each way, which take turns, so that what else runs meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(warming + rounds):
+        for name, run in ways.items():
+            begun = time.perf_counter()
+            run()
+            if number >= warming:
+                times[name].append(1000 * (time.perf_counter() - begun))
+    return {name: percentiles(values) for name, values in times.items()}
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:

@@ -39,7 +39,7 @@ from documents.administration import (
     render_page,
 )
 from documents.audit import Action, record_event
-from documents.connected.models import ConnectedModel, ModelRole
+from documents.connected.choice import list_main_models
 from documents.errors import explain_code
 
 ADVICE = {
@@ -166,15 +166,14 @@ class ResultFilter(admin.SimpleListFilter):
 
 
 class ModelFilter(admin.SimpleListFilter):
-    """Answers of one of the models that are connected, or that a link names."""
+    """Answers of one of the models that are offered, or that a link names."""
 
     title = _("model")
     parameter_name = "model"
 
     def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
-        """Those that are connected: which ones all messages name takes reading all of them."""
-        rows = ConnectedModel.objects.filter(role=ModelRole.MAIN).order_by("name", "model")
-        return [(one.slug, one.name or one.model or one.slug) for one in rows]
+        """Those that are offered: which ones all messages name takes reading all of them."""
+        return [(one.id, one.name) for one in list_main_models()]
 
     def has_output(self) -> bool:
         """Also where a link alone can choose."""

@@ -134,6 +134,8 @@ class NoticeListener(LoopTask):
     def __init__(self) -> None:
         self.pages: defaultdict[int, set[ChatSocket]] = defaultdict(set)
         self.is_listening = asyncio.Event()
+        self._for_everybody: set[str] = set()
+        """Frames for all pages that wait for their moment."""
 
     async def work(self) -> None:
         """Listen until the connection breaks; what is sent meanwhile is lost."""
@@ -151,9 +153,23 @@ class NoticeListener(LoopTask):
 
     def _hand_out(self, message: str) -> None:
         user_id, kind, encoded = message.split(" ", 2)
-        told = [int(user_id)] if int(user_id) != notices.EVERYBODY else [*self.pages]
-        frame = log.to_frame(kind, encoded)
-        for page in chain.from_iterable(self.pages.get(pk, ()) for pk in told):
+        if int(user_id) == notices.EVERYBODY:
+            self._tell_everybody_soon(log.to_frame(kind, encoded))
+        elif pages := self.pages.get(int(user_id)):
+            frame = log.to_frame(kind, encoded)
+            for page in pages:
+                page.tell(frame)
+
+    def _tell_everybody_soon(self, frame: str) -> None:
+        """Once for many in a row: a list of people changes the rights of a thousand."""
+        if frame not in self._for_everybody:
+            self._for_everybody.add(frame)
+            loop = asyncio.get_running_loop()
+            loop.call_later(LOOKS_APART_SECONDS, self._tell_everybody, frame)
+
+    def _tell_everybody(self, frame: str) -> None:
+        self._for_everybody.discard(frame)
+        for page in chain.from_iterable(self.pages.values()):
             page.tell(frame)
 
     async def add(self, page: "ChatSocket") -> None:

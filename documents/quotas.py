@@ -147,6 +147,11 @@ def count_bytes(document: Document) -> int:
     return _count_figures(Document.objects.filter(pk=document.pk)).bytes
 
 
+def count_all_bytes() -> int:
+    """What all documents take with their versions."""
+    return _count_figures(Document.objects.all()).bytes
+
+
 def _count_figures(rows: QuerySet[Document]) -> KeptFigures:
     found = rows.aggregate(count=Count("pk"), size=Coalesce(Sum("size"), 0))
     versions = DocumentVersion.objects.filter(document__in=rows, state__in=KEPT_STATES)

@@ -39,6 +39,12 @@ class SentinelAddress:
     password: str | None
     sentinel_password: str | None
 
+    @property
+    def sentinel_options(self) -> dict[str, Any]:
+        """How the Sentinels themselves are spoken to."""
+        seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
+        return {"password": self.sentinel_password, **seconds}
+
     @classmethod
     def read(cls, url: str) -> "SentinelAddress":
         """The parts of a URL. Raises `ValueError`."""
@@ -65,10 +71,7 @@ def open_client(library: Any, url: str, **options: Any) -> Any:
     if not url.startswith(SENTINEL):
         return library.Redis.from_url(url, **options)
     address = SentinelAddress.read(url)
-    seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
-    sentinel = library.sentinel.Sentinel(
-        address.hosts, sentinel_kwargs=seconds | {"password": address.sentinel_password}
-    )
+    sentinel = library.sentinel.Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options)
     return sentinel.master_for(
         address.service,
         db=address.database,

@@ -15,11 +15,11 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Sum
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from documents.models import Deletion, Document, DocumentVersion
+from documents.models import Deletion
+from documents.quotas import count_all_bytes
 from nura.health import client
 
 CACHE_KEY, CACHE_SECONDS = "nura:room", 60
@@ -147,8 +147,7 @@ def _measure_files() -> int:
     """Bytes of the originals; in a folder, of all that lies there."""
     if not settings.FILES_URL:
         return _sum_folder(Path(settings.MEDIA_ROOT))
-    sums = (kind.objects.aggregate(size=Sum("size")) for kind in (Document, DocumentVersion))
-    return sum(found["size"] or 0 for found in sums)
+    return count_all_bytes()
 
 
 def _sum_folder(folder: Path) -> int:

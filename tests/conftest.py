@@ -96,7 +96,7 @@ def pytest_addoption(parser):
     parser.addoption("--whole", action="store_true", help="run whole corpora, not samples of them")
 
 
-EXAMPLES = {"sample": 25, "whole": 300}
+EXAMPLES = {"sample": 40, "whole": 300}
 """How many cases hypothesis makes up for a test."""
 
 

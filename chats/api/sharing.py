@@ -447,23 +447,28 @@ class AssistantSerializer(serializers.Serializer[Any]):
         return _represent([assistant], self.context)[0]
 
 
-class PromptViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Prompt]
+class PreparedViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Any]
 ):
-    """Prompts: one's own and those that others share."""
+    """What people prepare: one's own, and what others share."""
 
-    queryset = Prompt.objects.none()
-    serializer_class = PromptSerializer
+    queryset: Any
     change_scope = KeyScope.ASK
     lookup_value_converter = "uuid"
 
-    def get_queryset(self) -> QuerySet[Prompt]:
+    def get_queryset(self) -> Any:
         """Those that may be used; to change, one's own."""
-        user, rows = get_user(self.request), Prompt.objects
+        user, rows = get_user(self.request), self.queryset.all()
         is_change = self.action in {"partial_update", "destroy"}
         found = rows.owned_by(user) if is_change else rows.visible_to(user)
-        shown = found.with_folder_shares().select_related("owner")
-        return shown.prefetch_related("users", "groups")
+        return found.select_related("owner").prefetch_related("users", "groups")
+
+
+class PromptViewSet(PreparedViewSet):
+    """Prompts: one's own and those that others share."""
+
+    queryset = Prompt.objects.with_folder_shares()
+    serializer_class = PromptSerializer
 
     @extend_schema(request=PromptRequest, responses={201: PromptSerializer})
     def create(self, request: Request) -> Response:
@@ -505,22 +510,11 @@ class PromptViewSet(
         return Response({"count": services.import_prompts(owner=get_user(request), prompts=found)})
 
 
-class FolderViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[FolderShare]
-):
+class FolderViewSet(PreparedViewSet):
     """Folders of prompts that are shared: one's own and those of others."""
 
-    queryset = FolderShare.objects.none()
+    queryset = FolderShare.objects.all()
     serializer_class = FolderSerializer
-    change_scope = KeyScope.ASK
-    lookup_value_converter = "uuid"
-
-    def get_queryset(self) -> QuerySet[FolderShare]:
-        """Those whose prompts may be used; to change, one's own."""
-        user, rows = get_user(self.request), FolderShare.objects
-        is_change = self.action in {"partial_update", "destroy"}
-        found = rows.owned_by(user) if is_change else rows.visible_to(user)
-        return found.select_related("owner").prefetch_related("users", "groups")
 
     @extend_schema(request=FolderRequest, responses={201: FolderSerializer})
     def create(self, request: Request) -> Response:
@@ -547,22 +541,11 @@ class FolderViewSet(
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class AssistantViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Assistant]
-):
+class AssistantViewSet(PreparedViewSet):
     """Assistants: one's own and those that others share."""
 
-    queryset = Assistant.objects.none()
+    queryset = Assistant.objects.defer("picture")
     serializer_class = AssistantSerializer
-    change_scope = KeyScope.ASK
-    lookup_value_converter = "uuid"
-
-    def get_queryset(self) -> QuerySet[Assistant]:
-        """Those that may be asked; to change, one's own."""
-        user, rows = get_user(self.request), Assistant.objects
-        is_change = self.action in {"partial_update", "destroy"}
-        found = rows.owned_by(user) if is_change else rows.visible_to(user)
-        return found.defer("picture").select_related("owner").prefetch_related("users", "groups")
 
     @extend_schema(request=AssistantRequest, responses={201: AssistantSerializer})
     def create(self, request: Request) -> Response:

@@ -123,8 +123,18 @@ def save_prompt(
 
     Whoever has its folder has it from now on, and whoever has that of before no longer.
     """
-    announce_shared()
-    return _save(prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience)
+    was_shown = prompt is not None and _is_shown(prompt)
+    row = _save(prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience)
+    if was_shown or _is_shown(row):
+        announce_shared()
+    return row
+
+
+def _is_shown(row: Assistant | Prompt | FolderShare) -> bool:
+    """Whether others have it as it is stored, by itself or with its folder."""
+    if row.is_shared or not isinstance(row, Prompt):
+        return row.is_shared
+    return Prompt.objects.with_folder_shares().get(pk=row.pk).is_in_shared_folder
 
 
 Prepared = TypeVar("Prepared", Assistant, Prompt)
@@ -153,8 +163,9 @@ def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> No
     """
     if row.is_shared:
         record_event(Action.DATA_DELETED, actor=actor, subject=actor, target=row)
+    if _is_shown(row):
+        announce_shared()
     row.delete()
-    announce_shared()
 
 
 # Folders of prompts that are shown
@@ -274,7 +285,9 @@ def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> in
         if (title, text) not in known
     ]
     Prompt.objects.bulk_create(rows)
-    announce_shared()
+    folders = {row.folder for row in rows}
+    if FolderShare.objects.owned_by(owner).filter(name__in=folders).exists():
+        announce_shared()
     return len(rows)
 
 

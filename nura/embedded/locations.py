@@ -6,10 +6,12 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import psycopg
 from psycopg_pool.base import AttemptWithBackoff
+
+from jobs.connections import SENTINEL, SentinelAddress
 
 SOCKET_PATH_LIMIT = 90
 """A Unix socket's path may have 107 bytes; Postgres appends its own file name."""
@@ -111,11 +113,12 @@ def build_models_socket(data_dir: Path) -> str:
 
 def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
-    if redis_url.startswith("redis+sentinel://"):
-        place, _, _ = redis_url.removeprefix("redis+sentinel://").partition("/")
-        people, at, hosts = place.rpartition("@")
-        database = dict(parse_qsl(urlsplit(redis_url).query)).get("db", "0")
-        return ";".join(f"sentinel://{people}{at}{host}/{database}" for host in hosts.split(","))
+    if redis_url.startswith(SENTINEL):
+        address = SentinelAddress.read(redis_url)
+        user, password = (quote(one or "", safe="") for one in (address.username, address.password))
+        people = f"{user}:{password}@" if user or password else ""
+        places = (f"{host}:{port}" for host, port in address.hosts)
+        return ";".join(f"sentinel://{people}{place}/{address.database}" for place in places)
     if not redis_url.startswith("unix://"):
         return redis_url
     place, _, query = redis_url.removeprefix("unix://").partition("?")
@@ -125,12 +128,10 @@ def to_celery_url(redis_url: str) -> str:
 
 def build_celery_options(redis_url: str) -> dict[str, Any]:
     """What Celery has to know besides, where Sentinels say who leads."""
-    if not redis_url.startswith("redis+sentinel://"):
+    if not redis_url.startswith(SENTINEL):
         return {}
-    parts = urlsplit(redis_url)
-    password = dict(parse_qsl(parts.query)).get("sentinel_password")
-    sentinels = {"password": password, "socket_timeout": 1.0, "socket_connect_timeout": 1.0}
-    return {"master_name": parts.path.strip("/"), "sentinel_kwargs": sentinels}
+    address = SentinelAddress.read(redis_url)
+    return {"master_name": address.service, "sentinel_kwargs": address.sentinel_options}
 
 
 def build_database_settings(data_dir: Path, url: str, password: str = "") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from chats.services import assistants
 from chats.services.turns import open_turn
 from documents.libraries import add_member, create_library, remove_member
 from documents.models import Document, LibraryMember, LibraryRole
+from documents.notices import announce_shared
 from rag.config import Endpoint
 from tests.chats.conftest import client, make_document
 from tests.chats.talking import LEAVE, TRAVEL, Talk, add_document, documents_of
@@ -390,6 +391,49 @@ async def test_open_pages_hear_at_once_that_something_is_shared_no_longer(web, a
         heard = await hear(ws, "shared.changed")
         assert heard[-1]["data"] == {}
         assert await asyncio.to_thread(titles, client(reader)) == []
+
+
+async def test_many_changes_in_a_row_are_few_notices(web, reader):
+    key = await asyncio.to_thread(lambda: AuthToken.objects.create(reader)[1])
+
+    def announce(times):
+        for _ in range(times):
+            announce_shared()
+
+    async with socket(web, key) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(announce, 100)
+        frames = await hear(ws, "shared.changed")
+        await asyncio.to_thread(announce, 1)
+        frames += await hear(ws, "shared.changed")
+        await say(ws, "ping")
+        frames += await hear(ws, "pong")
+    assert 2 <= [one["type"] for one in frames].count("shared.changed") < 10
+
+
+def test_only_what_others_have_is_told_of(api, reader, folder, monkeypatch):
+    told = []
+    monkeypatch.setattr("chats.services.assistants.announce_shared", lambda: told.append(1))
+
+    def does_tell(ask, *arguments):
+        told.clear()
+        assert ask(*arguments).status_code < 300
+        return bool(told)
+
+    def post(path, **body):
+        return api.post(f"/api/v1/prompts{path}", body, format="json")
+
+    assert not does_tell(lambda: post("", title="가", text="글"))
+    assert does_tell(lambda: post("", title="나", text="글", folder="보고서"))
+    rows = api.get("/api/v1/prompts").data["results"]
+    kept = {one["title"]: f"/api/v1/prompts/{one['id']}" for one in rows}
+    assert does_tell(lambda: api.patch(kept["나"], {"folder": ""}, format="json"))
+    assert not does_tell(lambda: api.patch(kept["나"], {"title": "다"}, format="json"))
+    assert not does_tell(lambda: api.delete(kept["나"]))
+    assert not does_tell(lambda: post("/import", prompts=[{"title": "라", "text": "글"}]))
+    wanted = [{"title": "마", "text": "글", "folder": "보고서"}]
+    assert does_tell(lambda: post("/import", prompts=wanted))
 
 
 def test_the_page_shares_a_folder_and_stops(owner, reader, stranger):

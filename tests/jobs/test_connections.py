@@ -23,7 +23,10 @@ def test_an_address_without_hosts_or_service_is_none(url):
 
 
 def test_celery_gets_the_same_in_its_own_words():
-    assert to_celery_url(URL) == "sentinel://nura:a%40b@one:26380/2;sentinel://nura:a%40b@two/2"
+    one, two = to_celery_url(URL).split(";")
+    assert one == "sentinel://nura:a%40b@one:26380/2"
+    assert two == "sentinel://nura:a%40b@two:26379/2"
+    assert to_celery_url("redis+sentinel://one/main") == "sentinel://one:26379/0"
     options = build_celery_options(URL)
     assert options["master_name"] == "main"
     assert options["sentinel_kwargs"]["password"] == "c"
