@@ -170,7 +170,7 @@ function becomeChat(id, title) {
   chatId = id;
   composer.openChat(id);
   localStorage.removeItem("nura.draft.new");
-  composer.taken();
+  composer.keep();
   history.replaceState(null, "", toAddress(`/c/${id}`));
   byId("chat-current").value = id;
   byId("context-open").hidden = false;

@@ -21,6 +21,7 @@ export class Composer extends EventTarget {
     this.limit = limit;
     this.blockers = blockers;
     this.busy = false;
+    this.sent = null;
     this.queued = null;
     this.openChat(chatId);
     this.restore();
@@ -32,6 +33,7 @@ export class Composer extends EventTarget {
       if (this.busy && !this.input.value.trim()) this.dispatchEvent(new Event("stop"));
       else this.submit();
     });
+    addEventListener("pagehide", () => this.keep());
     byId("queue-cancel").addEventListener("click", () => this.unqueue());
     this.show();
   }
@@ -51,7 +53,7 @@ export class Composer extends EventTarget {
 
   typed() {
     clearTimeout(this.saving);
-    this.saving = setTimeout(() => this.save(this.input.value), 150);
+    this.saving = setTimeout(() => this.keep(), 150);
     this.say("");
     this.grow();
     this.show();
@@ -72,8 +74,10 @@ export class Composer extends EventTarget {
     this.input.focus();
   }
 
-  save(text) {
+  /** Keep over a reload what the server does not have: what is being sent, what waits, what is written. */
+  keep() {
     clearTimeout(this.saving);
+    const text = joinLines(this.sent, this.queued, this.input.value);
     if (text) localStorage.setItem(this.draftKey, text);
     else localStorage.removeItem(this.draftKey);
   }
@@ -95,10 +99,11 @@ export class Composer extends EventTarget {
     const text = this.input.value.trim();
     if (!text || text.length > this.limit) return;
     if (this.queued !== null) return;
+    this.input.value = "";
+    this.grow();
     if (this.blockers()) {
       this.queued = text;
-      this.input.value = "";
-      this.grow();
+      this.keep();
       this.show();
       return;
     }
@@ -106,9 +111,8 @@ export class Composer extends EventTarget {
   }
 
   dispatch(text) {
-    this.save(text);
-    this.input.value = "";
-    this.grow();
+    this.sent = text;
+    this.keep();
     this.show();
     this.dispatchEvent(new CustomEvent("send", { detail: text }));
   }
@@ -124,20 +128,22 @@ export class Composer extends EventTarget {
   }
 
   unqueue() {
-    const text = this.queued ?? "";
+    const text = this.queued;
     this.queued = null;
-    this.put(this.input.value ? `${text}\n${this.input.value}` : text);
+    this.put(joinLines(text, this.input.value));
     this.show();
   }
 
   /** The server has the question. */
   taken() {
-    this.save(this.input.value);
+    this.sent = null;
+    this.keep();
   }
 
   /** The server did not take it: give it back with the reason. */
   refused(text, reason) {
-    this.put(this.input.value ? `${text}\n${this.input.value}` : text);
+    this.sent = null;
+    this.put(joinLines(text, this.input.value));
     this.say(reason);
   }
 
@@ -172,6 +178,8 @@ export class Composer extends EventTarget {
     }
   }
 }
+
+const joinLines = (...texts) => texts.filter(Boolean).join("\n");
 
 const NOT_IN_NAMES = /[\p{Cc}\\/:*?"<>|#[\]]+/gu;
 

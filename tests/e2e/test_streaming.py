@@ -109,10 +109,27 @@ def test_a_question_written_meanwhile_is_sent_after_the_answer(talk, llm):
     wait_for_text(talk, 50)
     ask(talk, "둘째")
     expect(talk.locator("#queue")).to_contain_text("둘째")
+    talk.keyboard.type("셋째")
     asked.set()
     answer(talk, 1)
     expect(talk.locator("#queue")).to_be_hidden()
     expect(talk.locator(".msg-question .bubble")).to_have_text(["첫째", "둘째"])
+    expect(talk.locator("#composer-input")).to_have_value("셋째")
+
+
+def test_what_waits_and_what_is_written_outlive_a_reload(talk, llm):
+    asked = threading.Event()
+    llm.default = Stream(WORDS[:25], hold=asked)
+    ask(talk, "첫째")
+    wait_for_text(talk, 50)
+    ask(talk, "둘째")
+    expect(talk.locator("#queue")).to_contain_text("둘째")
+    talk.keyboard.type("셋째")
+    talk.reload()
+    expect(talk.locator("#composer-input")).to_have_value("둘째\n셋째")
+    asked.set()
+    answer(talk)
+    expect(talk.locator(".msg-question .bubble")).to_have_text(["첫째"])
 
 
 def test_a_model_that_refuses_leaves_a_sentence_and_a_way_on(talk, llm):
