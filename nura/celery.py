@@ -45,9 +45,18 @@ class _Deliveries(QoS):
     restore_at_shutdown = False
 
     def ack(self, delivery_tag: str) -> None:
-        """Acknowledge a message if its connection is still open."""
+        """Acknowledge a message if its connection is still open. Raises `RedisError`.
+
+        A message that Redis does not hear of gives its place up all the same: a worker holds only
+        as many as it has processes, and would wait for ever for the next one. Redis gives the old
+        one out again some day, to a worker that finds nothing to do.
+        """
         if self.channel.connection is not None:
-            super().ack(delivery_tag)
+            try:
+                super().ack(delivery_tag)
+            except RedisError:
+                super(QoS, self).ack(delivery_tag)  # here, without a word to Redis
+                raise
 
 
 Channel.QoS = _Deliveries

@@ -8,6 +8,7 @@ from celery.contrib.testing.worker import start_worker
 from django.db import connections
 from kombu import Producer
 from redis import Redis
+from redis.exceptions import RedisError
 
 from documents import queue, services
 from documents.models import Document
@@ -105,6 +106,23 @@ def test_a_task_that_outlives_its_connection_to_the_broker_ends_quietly(settings
         message = queue.get(timeout=5)
         connection.collect()
         message.ack()
+
+
+def test_a_message_whose_end_redis_does_not_hear_of_keeps_no_other_waiting(settings):
+    from nura.celery import app
+
+    with app.connection_for_read(transport_options={"socket_timeout": 0.2}) as connection:
+        queue = connection.SimpleQueue("unheard")
+        queue.put("message")
+        message = queue.get(timeout=5)
+        message.channel.basic_qos(0, 1)
+        assert not message.channel.qos.can_consume()
+        redis = Redis.from_url(settings.REDIS_URL)
+        redis.client_pause(60_000, all=False)
+        with pytest.raises(RedisError):
+            message.ack()
+        redis.client_unpause()
+        assert message.channel.qos.can_consume()
 
 
 def test_the_reaper_is_a_task_that_beat_can_send(settings):
