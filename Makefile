@@ -47,6 +47,7 @@ test-all: test
 
 check: check-front check-python
 
+# `makemigrations` also runs all system checks.
 check-python: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))
 	$(BIN)/ruff check $(wildcard $(CODE))
@@ -54,7 +55,6 @@ check-python: setup-dev
 	$(BIN)/lint-imports
 	$(BIN)/djlint --check --lint --quiet templates
 	$(MANAGE) makemigrations --check --dry-run
-	$(MANAGE) check
 
 # What a browser loads is built by node and kept in static/nura/built: only those who change front/ need node.
 NPM := $(shell node -e 'const [a, b] = process.versions.node.split("."); process.exit(Number(a * 100 + +b < 2019))' 2>/dev/null \
