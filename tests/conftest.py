@@ -6,6 +6,7 @@ Every pytest-xdist process has its own database.
 import contextlib
 import fcntl
 import functools
+import gc
 import os
 
 import httpcore2
@@ -115,6 +116,17 @@ def pytest_collection_finish(session):
         return
     if any(not item.nodeid.startswith(LIGHT) for item in session.items):
         _start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays to the end: nobody needs to look for garbage in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
