@@ -112,7 +112,7 @@ def _wait_for_last_event(key: str) -> RunEvent:
         found = redis.xread({key: seen}, block=max(1, int(min(left, STEP_SECONDS) * 1000)))
         for seen, fields in found[0][1] if found else ():
             ends_at = time.monotonic() + SILENT_SECONDS
-            event = log.from_entry(seen, fields)
+            event = log.from_entry(log.to_seq(seen), fields)
             if event.terminal:
                 redis.delete(key)
                 return event

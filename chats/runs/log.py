@@ -52,21 +52,23 @@ NO_IDS = '"chat_id": null, "run_id": null, "seq": null'
 class RunEvent:
     """One event of a run; `seq` counts from 1 without a gap.
 
-    It holds its data as JSON: most events are handed on without being looked into.
+    It holds its data as JSON: most events are handed on without being looked into. `repaired` is
+    the `seq` from which on the log was completed from the database; 0 for what a writer wrote.
     """
 
-    __slots__ = ("encoded", "seq", "type")
+    __slots__ = ("encoded", "repaired", "seq", "type")
 
-    def __init__(self, seq: int, kind: str, data: Any) -> None:
+    def __init__(self, seq: int, kind: str, data: Any, repaired: int = 0) -> None:
         self.seq = seq
         self.type = kind
         self.encoded = to_json(data)
+        self.repaired = repaired
 
     @classmethod
-    def stored(cls, seq: int, kind: str, encoded: str) -> Self:
+    def stored(cls, seq: int, kind: str, encoded: str, repaired: int = 0) -> Self:
         """An event whose data is JSON already."""
         event = cls.__new__(cls)
-        event.seq, event.type, event.encoded = seq, kind, encoded
+        event.seq, event.type, event.encoded, event.repaired = seq, kind, encoded, repaired
         return event
 
     @property
@@ -120,12 +122,19 @@ def to_text_json(text: str) -> str:
 
 def to_entry(event: RunEvent) -> dict[str, str]:
     """The event as fields of a stream entry."""
-    return {"type": event.type, "data": event.encoded}
+    fields = {"type": event.type, "data": event.encoded}
+    return fields | {"repaired": str(event.repaired)} if event.repaired else fields
 
 
-def from_entry(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
-    """The event of a stream entry."""
-    return RunEvent.stored(int(entry_id.partition("-")[0]), fields["type"], fields["data"])
+def from_entry(seq: int, fields: Mapping[str, str]) -> RunEvent:
+    """The event of a stream entry, whose id begins with `seq`."""
+    repaired = int(fields.get("repaired", 0))
+    return RunEvent.stored(seq, fields["type"], fields["data"], repaired)
+
+
+def to_seq(entry_id: str) -> int:
+    """The `seq` that a stream entry's id begins with."""
+    return int(entry_id.partition("-")[0])
 
 
 def to_frame(kind: str, encoded: str, ids: str = NO_IDS) -> str:
@@ -169,7 +178,8 @@ def close_logs(run_ids: Collection[UUID]) -> None:
 
 def load_events(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
-    return [from_entry(*entry) for entry in connections.sync().xrange(log_key(run_id))]
+    rows = connections.sync().xrange(log_key(run_id))
+    return [from_entry(to_seq(entry_id), fields) for entry_id, fields in rows]
 
 
 def fence_log(run_id: UUID) -> list[RunEvent]:
@@ -205,7 +215,8 @@ def repair_log(
     """Complete the log of a run that has ended in the database: missing text, then the last event.
 
     Does nothing when the last event is there. Whoever comes second loses quietly: the entries are
-    the same.
+    the same. A reader who has heard more than the log still holds (a standby took over that had not
+    got everything yet) tells by `RunEvent.repaired` that these numbers mean other text.
     """
     events = load_events(run_id)
     if events and events[-1].terminal:
@@ -217,7 +228,8 @@ def repair_log(
     missing.append((terminal_type, terminal))
     first = events[-1].seq + 1 if events else 1
     try:
-        append_events(run_id, [RunEvent(first + i, *event) for i, event in enumerate(missing)])
+        events = [RunEvent(first + i, *event, first) for i, event in enumerate(missing)]
+        append_events(run_id, events)
     except ResponseError:
         logger.info("run_log_repaired_elsewhere", run_id=str(run_id))
 

@@ -9,9 +9,10 @@ import asyncio
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -170,7 +171,7 @@ class Relay(LoopTask):
             if key == self._door:
                 self._knocked = entries[-1][0]
                 continue
-            found = [(int(entry_id.partition("-")[0]), fields) for entry_id, fields in entries]
+            found = [(log.to_seq(entry_id), fields) for entry_id, fields in entries]
             for follower in self._followers.get(key, ()):
                 follower.take(found, wanted[key])
         return len(asked)
@@ -214,10 +215,40 @@ async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEven
     with follow_log(log.log_key(run_id), after_seq) as follower:
         while True:
             entry = await follower.next(IDLE_SECONDS)
-            event = entry and RunEvent.stored(entry[0], entry[1]["type"], entry[1]["data"])
+            event = entry and log.from_entry(*entry)
             yield event
             if event is not None and event.terminal:
                 return
+
+
+@dataclass
+class Heard:
+    """What a reader has had of a run: up to which `seq`, and how many characters of the answer.
+
+    `characters` is None for one who came back: what he has is not known here.
+    """
+
+    seq: int
+    characters: int | None
+    repaired: int = 0
+    """From this `seq` on, what he had was the log's completion."""
+
+    def note(self, event: RunEvent) -> None:
+        """The event was handed to him."""
+        self.seq = event.seq
+        if event.repaired == event.seq:
+            self.repaired = event.seq
+        if event.type == log.REPLACE:
+            self.characters = len(event.data["text"])
+        elif event.type == log.DELTA and self.characters is not None:
+            self.characters += len(event.data["text"])
+
+    def goes_on_with(self, event: RunEvent) -> bool:
+        """Whether the log has lost nothing of what he had before this event.
+
+        Where it has, its completion bears numbers of what was lost.
+        """
+        return event.repaired in {0, event.seq, self.repaired}
 
 
 async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
@@ -225,18 +256,24 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent
 
     None: nothing happened for a while (time for a sign of life).
     """
-    last = after_seq
-    async for event in read_events(run_id, after_seq):
-        if event is not None:
-            last = event.seq
-            yield event
-            continue
-        ended, rest = await _find_end(run_id, last)
-        if rest is not None:
-            yield rest
-        if ended:
-            return
-        yield None
+    heard, is_lost = Heard(after_seq, None if after_seq else 0), False
+    with follow_log(log.log_key(run_id), after_seq) as follower:
+        while True:
+            entry = await follower.next(IDLE_SECONDS)
+            event = entry and log.from_entry(*entry)
+            if event is not None and not is_lost and heard.goes_on_with(event):
+                heard.note(event)
+                yield event
+                if event.terminal:
+                    return
+                continue
+            is_lost = is_lost or event is not None
+            ended, rest = await _find_end(run_id, heard, is_lost=is_lost)
+            for one in rest:
+                yield one
+            if ended:
+                return
+            yield None
 
 
 async def wait_for_end(run_id: UUID) -> bool:
@@ -250,28 +287,41 @@ async def wait_for_end(run_id: UUID) -> bool:
     return True
 
 
-async def _find_end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
+async def _find_end(
+    run_id: UUID, heard: Heard, *, is_lost: bool
+) -> tuple[bool, Sequence[RunEvent]]:
     """Whether a run whose log goes on no further has ended; what is still to be heard."""
     try:
-        return await in_database(_load_end, run_id, last)
+        return await in_database(_load_end, run_id, heard, is_lost)
     except DatabaseError as error:
         logger.warning("run_state_unknown", run_id=str(run_id), error=str(error)[:200])
-        return False, None
+        return False, ()
 
 
-def _load_end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
+def _load_end(run_id: UUID, heard: Heard, is_lost: bool) -> tuple[bool, Sequence[RunEvent]]:
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     if run.message.status == Message.Status.STREAMING:
-        return False, None
+        return False, ()
     try:
-        if _has_heard_the_end(run_id, last):
-            return True, None
+        if _has_come_back_after_the_end(run_id, heard):
+            return True, ()
         finish_log(run_id)
-        if log.load_events(run_id)[-1].seq > last:
-            return False, None  # the reader finds it in the log
+        if not is_lost and log.load_events(run_id)[-1].seq > heard.seq:
+            return False, ()  # the reader finds it in the log
     except RedisError as error:
         logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
-    return True, RunEvent(last + 1, *terminal_event(run))
+    return True, _make_rest(run, heard)
+
+
+def _make_rest(run: Run, heard: Heard) -> list[RunEvent]:
+    """What a reader lacks of an ended run whose log he cannot be given any more."""
+    content, rest = run.message.content, []
+    if heard.characters is None or heard.characters > len(content):
+        rest = [(log.REPLACE, {"text": content})]
+    elif heard.characters < len(content):
+        rest = [(log.DELTA, {"text": content[heard.characters :]})]
+    rest.append(terminal_event(run))
+    return [RunEvent(heard.seq + number, *event) for number, event in enumerate(rest, 1)]
 
 
 def finish_log(run_id: UUID) -> None:
@@ -289,9 +339,11 @@ def finish_log(run_id: UUID) -> None:
     )
 
 
-def _has_heard_the_end(run_id: UUID, last: int) -> bool:
+def _has_come_back_after_the_end(run_id: UUID, heard: Heard) -> bool:
     events = log.load_events(run_id)
-    return bool(events) and events[-1].terminal and events[-1].seq == last
+    if heard.characters is not None or not events:
+        return False
+    return events[-1].terminal and not events[-1].repaired and events[-1].seq == heard.seq
 
 
 class Framer:

@@ -204,7 +204,7 @@ class RunWriter:
     async def stored(self) -> list[RunEvent]:
         """The events in the log."""
         rows = await connections.asynchronous().xrange(self.key)
-        return [log.from_entry(*entry) for entry in rows]
+        return [log.from_entry(log.to_seq(entry_id), fields) for entry_id, fields in rows]
 
 
 def _storable(text: str) -> str:

@@ -7,7 +7,9 @@ import pytest
 
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
+from chats.services.turns import open_turn
 from jobs import connections
+from tests.chats import turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,3 +126,79 @@ async def test_a_log_that_was_emptied_and_written_again_is_read_on():
     await asyncio.to_thread(connections.sync().flushdb)
     await write(run_id, deltas(1, 4) + end(5))
     assert [event.seq async for event in reading if event] == [4, 5]
+
+
+WORDS = ["하나 ", "둘 ", "셋 ", "넷"]
+
+
+@pytest.fixture
+def turn(owner):
+    """A run whose log holds all of its answer but the last word, and its end not yet."""
+    turn = open_turn(user=owner, content="질문")
+    run_id = turn.run.pk
+    if not log.load_events(run_id):
+        log.append_events(run_id, [RunEvent(1, "run.started", {})])
+    said = [RunEvent(seq, "delta", {"text": word}) for seq, word in enumerate(WORDS[:-1], 2)]
+    log.append_events(run_id, said)
+    return turn
+
+
+def lose_last_entries(run_id, count):
+    """As when a standby of Redis takes over that had not got them yet."""
+    key, last = log.log_key(run_id), log.load_events(run_id)[-1].seq
+    redis = connections.sync()
+    redis.xdel(key, *(f"{last - number}-0" for number in range(count)))
+    redis.execute_command("XSETID", key, f"{last - count}-0")
+
+
+async def follow(run_id, heard, after_seq=0):
+    async for event in reader.follow_run(run_id, after_seq):
+        if event is not None:
+            heard.append(event)
+
+
+async def hear(heard, count):
+    async with asyncio.timeout(10):
+        while len(heard) < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_who_heard_more_than_the_log_still_holds_gets_the_rest_once(turn, lost):
+    """The completion of the log bears numbers of what he had: it would end him without the rest."""
+    run_id, heard = turn.run.pk, []
+    following = asyncio.create_task(follow(run_id, heard))
+    await hear(heard, len(WORDS))
+    lose_last_entries(run_id, lost)
+    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    await asyncio.to_thread(reader.finish_log, run_id)
+    async with asyncio.timeout(10):
+        await following
+    assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+    assert "".join(event.data["text"] for event in heard if event.type == "delta") == "".join(WORDS)
+    assert heard[-1].type == "run.completed"
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_who_comes_back_after_a_loss_reads_the_whole_answer(turn, lost):
+    run_id, heard = turn.run.pk, []
+    last = log.load_events(run_id)[-1].seq
+    lose_last_entries(run_id, lost)
+    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    await asyncio.to_thread(reader.finish_log, run_id)
+    async with asyncio.timeout(10):
+        await follow(run_id, heard, last)
+    assert [event.seq for event in heard] == list(range(last + 1, last + 1 + len(heard)))
+    known = [RunEvent(last, "delta", {"text": "".join(WORDS[:-1])})]
+    assert log.join_text(known + heard) == "".join(WORDS)
+    assert heard[-1].type == "run.completed"
+
+
+async def test_who_comes_after_a_loss_reads_the_completed_log(turn):
+    run_id, heard = turn.run.pk, []
+    lose_last_entries(run_id, 2)
+    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    async with asyncio.timeout(10):
+        await follow(run_id, heard)
+    assert heard == log.load_events(run_id)
+    assert log.join_text(heard) == "".join(WORDS)
