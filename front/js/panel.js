@@ -234,6 +234,7 @@ export class Panel extends EventTarget {
       const isShown = name === this.tab;
       tab.setAttribute("aria-selected", String(isShown));
       tab.tabIndex = isShown ? 0 : -1;
+      if (isShown) bringIntoRow(this.tabs, tab);
     }
     this.drawChips();
   }
@@ -245,7 +246,7 @@ export class Panel extends EventTarget {
     const isAlone = (one) => isSeveral && list.filter((other) => other.document_id === one.document_id).length === 1;
     this.chips.replaceChildren(...list.map((one) => this.createChip(one, isAlone(one))));
     const shown = this.chips.querySelector("[aria-current]");
-    if (shown) this.chips.scrollTo({ left: shown.offsetLeft - this.chips.clientWidth / 3, behavior: "instant" });
+    if (shown) bringIntoRow(this.chips, shown);
   }
 
   /** `isAlone`: no other passage of its document is shown beside it, but some of others are. */
@@ -389,4 +390,9 @@ function locateInSnapshot(source, text) {
 function cutMiddle(text) {
   if (text.length <= MAX_CHIP_CHARACTERS) return text;
   return `${text.slice(0, MAX_CHIP_CHARACTERS - 9)}…${text.slice(-8)}`;
+}
+
+/** Scrolls `row`, and nothing around it, so that `item` stands a third from its left, as far as it can be scrolled. */
+function bringIntoRow(row, item) {
+  row.scrollTo({ left: item.offsetLeft - row.clientWidth / 3, behavior: "instant" });
 }
