@@ -16,11 +16,15 @@ export class ContextView {
     this.panel = panel;
     this.hooks = hooks;
     this.root = el("div", { class: "trace context" });
+    this.parts = el("div", { class: "context-parts" });
+    this.all = el("a", { class: "button context-all" }, createIcon("list", "icon-s"), t("context.all"));
     this.chatId = null;
+    this.shown = "";
   }
 
   async open(chatId, opener) {
     this.chatId = chatId;
+    this.shown = "";
     this.root.replaceChildren(el("div", { class: "skeleton" }));
     this.panel.openPart(t("context"), this.root, opener);
     await this.refresh();
@@ -41,7 +45,13 @@ export class ContextView {
     return `/chats/${this.chatId}/context${branch ? `?message_id=${branch}` : ""}`;
   }
 
+  /** Leaves in place what is as it was: it may be under a finger. */
   draw(found) {
+    this.all.href = toAddress(`/c/${this.chatId}/turns`);
+    if (this.all.parentNode !== this.root) this.root.replaceChildren(this.parts, this.all);
+    const shown = JSON.stringify(found);
+    if (shown === this.shown) return;
+    this.shown = shown;
     const parts = [
       this.createDocuments(found.documents),
       createProfile(found.profile),
@@ -50,8 +60,7 @@ export class ContextView {
       this.createTurns(t("context.recalled"), t("context.recalled.more"), found.recalled),
     ].filter(Boolean);
     if (!parts.length) parts.push(el("p", { class: "trace-rest", text: t("context.none") }));
-    const all = el("a", { class: "button context-all", href: toAddress(`/c/${this.chatId}/turns`) }, createIcon("list", "icon-s"), t("context.all"));
-    this.root.replaceChildren(...parts, all);
+    this.parts.replaceChildren(...parts);
   }
 
   createDocuments(documents) {
