@@ -91,8 +91,9 @@ MINUTES ?= 60
 soak: setup-dev
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PEOPLE),--people $(PEOPLE)) $(if $(PAUSE),--pause $(PAUSE))
 
+# Sized for half an hour; QUICK=1 takes small sizes, for five minutes.
 bench: setup-bench
-	@exec $(BIN)/python -m benchmarks
+	@exec $(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 # The pictures of the README and the guides, from a running product with a scripted model.
 screenshots: setup-dev

@@ -1,83 +1,91 @@
-"""Run the named benchmarks, or all of them, each on its own product in a temporary folder.
+"""Run the named benchmarks, or all but the long ones, one after the other.
+
+Each runs in a process of its own, most of them on a product of their own in a temporary folder.
+Figures are kept in benchmarks/results, those of a quick run in var/quick-results. A benchmark that
+fails does not keep the others from running; the exit status is 1 then.
 
 `compare BEFORE [AFTER]` names what has become worse instead.
 """
 
 import argparse
+import os
 import subprocess
 import sys
+import tempfile
+import time
 
-from benchmarks import (
-    access,
-    administration,
-    answers,
-    compare,
-    first_delta,
-    first_token,
-    footprint,
-    growth,
-    hostile,
-    ingest_queue,
-    llm_parsing,
-    million,
-    page,
-    passages,
-    people,
-    search_beside_ingest,
-    speed,
-    wire,
-)
-from benchmarks.fidelity import run as fidelity
-from benchmarks.grounding import run as grounding
-from benchmarks.ingest import run as ingest
-from benchmarks.pdf_tables import run as pdf_tables
-from benchmarks.quality import run as quality
-from benchmarks.streams import run as streams
-from benchmarks.streams import starts
-from benchmarks.trace import run as trace
+from benchmarks import compare, report
 
-ALL = {
-    "access": access,
-    "administration": administration,
-    "answers": answers,
-    "fidelity": fidelity,
-    "first_delta": first_delta,
-    "first_token": first_token,
-    "footprint": footprint,
-    "grounding": grounding,
-    "growth": growth,
-    "hostile": hostile,
-    "ingest": ingest,
-    "ingest_queue": ingest_queue,
-    "llm_parsing": llm_parsing,
-    "million": million,
-    "page": page,
-    "passages": passages,
-    "people": people,
-    "pdf_tables": pdf_tables,
-    "quality": quality,
-    "search_beside_ingest": search_beside_ingest,
-    "speed": speed,
-    "starts": starts,
-    "streams": streams,
-    "trace": trace,
-    "wire": wire,
+MODULES = {
+    "access": "benchmarks.access",
+    "administration": "benchmarks.administration",
+    "answers": "benchmarks.answers",
+    "fidelity": "benchmarks.fidelity.run",
+    "first_delta": "benchmarks.first_delta",
+    "first_token": "benchmarks.first_token",
+    "footprint": "benchmarks.footprint",
+    "grounding": "benchmarks.grounding.run",
+    "growth": "benchmarks.growth",
+    "hostile": "benchmarks.hostile",
+    "ingest": "benchmarks.ingest.run",
+    "ingest_queue": "benchmarks.ingest_queue",
+    "llm_parsing": "benchmarks.llm_parsing",
+    "million": "benchmarks.million",
+    "page": "benchmarks.page",
+    "passages": "benchmarks.passages",
+    "people": "benchmarks.people",
+    "pdf_tables": "benchmarks.pdf_tables.run",
+    "quality": "benchmarks.quality.run",
+    "search_beside_ingest": "benchmarks.search_beside_ingest",
+    "speed": "benchmarks.speed",
+    "starts": "benchmarks.streams.starts",
+    "streams": "benchmarks.streams.run",
+    "trace": "benchmarks.trace.run",
+    "wire": "benchmarks.wire",
 }
+LONG = ("access", "growth", "million", "quality", "speed")
+"""They make installations of up to a million chunks, or ask thousands of questions."""
 
 
 def main() -> None:
+    """Run what the command line asks for."""
     if sys.argv[1:2] == ["compare"]:
         sys.exit(compare.main(sys.argv[2:]))
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(ALL)}; none means all")
-    names = parser.parse_args().names
-    if unknown := set(names) - set(ALL):
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    listed = f"of {', '.join(MODULES)}"
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{listed}; {', '.join(LONG)} only by name"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: whether all runs, and rough figures"
+    )
+    wanted = parser.parse_args()
+    if unknown := set(wanted.names) - set(MODULES):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
-    if len(names) == 1:
-        ALL[names[0]].main()
-        return
-    for name in names or ALL:  # each in a process of its own: some set up Django in another folder
-        subprocess.run([sys.executable, "-m", "benchmarks", name], check=True)
+    names = wanted.names or [name for name in MODULES if name not in LONG]
+    with tempfile.TemporaryDirectory(prefix="nura-benchmarks-") as place:
+        took = {name: run_benchmark(name, place, quick=wanted.quick) for name in names}
+    failed = [name for name, (status, _) in took.items() if status]
+    rows = [[name, f"{seconds:.0f}", status or ""] for name, (status, seconds) in took.items()]
+    whole = sum(seconds for _, seconds in took.values())
+    report.table("Benchmarks", ["", "seconds", "failed"], [*rows, ["all", f"{whole:.0f}", ""]])
+    sys.exit(1 if failed else 0)
+
+
+def run_benchmark(name: str, place: str, *, quick: bool) -> tuple[int, float]:
+    """Exit status and seconds of one, in a process of its own: some set up Django.
+
+    The products of a run begin with copies of one prepared folder, which is made in `place`.
+    """
+    begun = time.monotonic()
+    command = [sys.executable, "-m", MODULES[name]]
+    told = {**os.environ, report.QUICK_VARIABLE: "01"[quick], "NURA_TEST_DATA_DIR": place}
+    status = subprocess.run(command, env=told, check=False).returncode
+    return status, time.monotonic() - begun
 
 
 if __name__ == "__main__":

@@ -24,17 +24,18 @@ from benchmarks import report
 from benchmarks.scale import bulk, stock
 from tests.quality import sets
 
-USERS, GROUPS, LIBRARIES = 10_000, 1_000, 5_000
+USERS, GROUPS, LIBRARIES = report.choose_size((10_000, 1_000, 5_000), quick=(500, 60, 200))
 DOCUMENTS_A_LIBRARY = 6
 CHUNKS_A_DOCUMENT = 30
-WIDE = 200
+WIDE = report.choose_size(200, quick=20)
 """Libraries of the account that has many."""
 OWN = WIDE * DOCUMENTS_A_LIBRARY
 """Documents of each of the three accounts that are compared."""
+DOCUMENTS = report.choose_size(33_400, quick=2_000)
 CHATS_A_USER = 20
-TEMPLATES = 3_000
+TEMPLATES = report.choose_size(3_000, quick=300)
 """Chunks of real sentences, of which all others are copies."""
-ROUNDS, REQUESTS, QUESTIONS = 200, 150, 60
+ROUNDS, REQUESTS, QUESTIONS = report.choose_size((200, 150, 60), quick=(10, 10, 5))
 AIM = {"gate_adds_ms": 3.0, "list_p95_ms": 100.0}
 FOLDER = Path(__file__).parents[1] / "var" / "bench-access"
 
@@ -99,7 +100,7 @@ def _stock() -> None:
 
     from documents.models import Chunk
 
-    stock.use_database("access")
+    stock.use_database(f"access_{LIBRARIES}")
     call_command("migrate", verbosity=0)
     if Chunk.objects.exists():
         return
@@ -171,7 +172,7 @@ def _add_documents() -> None:
         count = OWN if number == WIDE else DOCUMENTS_A_LIBRARY
         places += [(others[number], by_number[number])] * count
     places += [(owner, None)] * OWN
-    places += [(user, None) for user in others[: max(0, 33_400 - len(places))]]
+    places += [(user, None) for user in others[: max(0, DOCUMENTS - len(places))]]
     random.Random(3).shuffle(places)
     rows = [
         bulk.make_document(
@@ -339,15 +340,9 @@ class SpeaksNothing(stock.KnowsAll):
 
 def _measure(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds of each way, which take turns, so that what else runs meets all of them."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + WARMING):
-        for name, run in ways.items():
-            begun = time.perf_counter()
-            run()
-            if number >= WARMING:
-                times[name].append(1000 * (time.perf_counter() - begun))
-    print({name: report.percentiles(values) for name, values in times.items()}, flush=True)
-    return {name: report.percentiles(values) for name, values in times.items()}
+    figures = report.time_in_turns(ways, rounds=rounds, warming=WARMING)
+    print(figures, flush=True)
+    return figures
 
 
 WARMING = 5

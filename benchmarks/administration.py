@@ -1,8 +1,8 @@
-"""What administrators see of everybody: the overview and the lists, in installations of two sizes.
+"""What administrators see of everybody: the overview and the lists, in three installations.
 
-A thousand and 100,000 chats of a question and an answer each, by a thousand people in fifty groups,
-in equal parts over the last 180 days: of the larger one, 100,000 messages are of the ninety days of
-the overview. Lists should stay about flat.
+Ten, a thousand and 100,000 chats of a question and an answer each, by a thousand people in fifty
+groups, in equal parts over the last 180 days: of the largest, 100,000 messages are of the ninety
+days of the overview. Lists should stay about flat.
 """
 
 import functools
@@ -13,11 +13,11 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.scale import stock
 
-SIZES = (1_000, 100_000)
+SIZES = report.choose_size((10, 1_000, 100_000), quick=(10, 1_000))
 """Chats."""
 PEOPLE, GROUPS, DAYS = 1_000, 50, 180
 AIM_MS = 300
-ROUNDS, WARMING = 15, 3
+ROUNDS, WARMING = report.choose_size((15, 3), quick=(3, 1))
 FOLDER = Path(__file__).parents[1] / "var" / "bench-administration"
 PAGES = {
     "overview of 7 days": "",

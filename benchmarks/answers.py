@@ -27,6 +27,8 @@ SET = DATA / "answers"
 MODEL = "stand-in"
 NO_FACTS = "문서에서 찾지 못했습니다."
 INGEST_SECONDS = 900
+LINES = report.choose_size(None, quick=8)
+"""Of the set, conversations all; None: all of them."""
 LEAST_LINE = 6
 """Letters of a line of a prompt from which on one can tell where it comes from."""
 NO_PASSAGE = 40
@@ -138,7 +140,7 @@ def _chunks(client: Client, document_id: str) -> dict[str, str]:
 
 def _ask_all(client: Client, library: Library, model: LLMServer | None) -> Iterator[Asked]:
     texts = {} if model else dict(_all_chunks(client, library))
-    for row in (SET / "questions.jsonl").read_text(encoding="utf-8").splitlines():
+    for row in (SET / "questions.jsonl").read_text(encoding="utf-8").splitlines()[:LINES]:
         line = json.loads(row)
         chat, before = None, ""
         own = frozenset(library.ids[path] for path in line.get("documents", library.ids))
@@ -287,3 +289,7 @@ def _shared(before: str, after: str) -> int:
 
 def _letters(text: str) -> str:
     return _NOT_LETTERS.sub("", unicodedata.normalize("NFKC", text))
+
+
+if __name__ == "__main__":
+    main()

@@ -14,8 +14,9 @@ from benchmarks import corpus, report
 from tests.e2e.people import Person
 from tests.support import Product, wait_until
 
-LEAST_CHUNKS = 1_000
-QUESTIONS = {"ko": 120, "en": 80}
+LIBRARY = report.choose_size({"korean": 26, "english": 12}, quick={"korean": 2, "english": 1})
+LEAST_CHUNKS = report.choose_size(1_000, quick=20)
+QUESTIONS = report.choose_size({"ko": 120, "en": 80}, quick={"ko": 6, "en": 4})
 WARM_UP = 6
 PACE = 0.25
 """Seconds between questions at the least: a socket that asks faster is held to be a machine."""
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def _fill(person: Person, folder: Path) -> dict[str, list[corpus.Fact]]:
-    paths, facts = corpus.write(folder, korean=26, english=12)
+    paths, facts = corpus.write(folder, **LIBRARY)
     for path in paths:
         person.upload(path)
     wait_until(lambda: not person.api("documents?status=PROCESSING")["count"], 900, step=1.0)

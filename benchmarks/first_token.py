@@ -20,7 +20,8 @@ from benchmarks.streams import run as streams
 from tests.e2e.people import Person
 from tests.support import Product, wait_until
 
-QUESTIONS = 120
+LIBRARY = report.choose_size({"korean": 26, "english": 12}, quick={"korean": 2, "english": 1})
+QUESTIONS = report.choose_size(120, quick=15)
 WARM_UP = 6
 PACE = 0.1
 """Seconds between questions: nobody asks again at once."""
@@ -52,7 +53,7 @@ def _model() -> Iterator[int]:
 
 
 def _documents(person: Person, folder: Path) -> tuple[list[str], int]:
-    paths, facts = corpus.write(folder, korean=26, english=12)
+    paths, facts = corpus.write(folder, **LIBRARY)
     for path in paths:
         person.upload(path)
     wait_until(lambda: not person.api("documents?status=PROCESSING")["count"], 900, step=1.0)

@@ -10,7 +10,7 @@ from nura.samples import FOLDER
 from tests.e2e.people import Person
 from tests.support import Product, name_part, wait_until
 
-STARTS = 3
+STARTS = report.choose_size(3, quick=1)
 AIM = {"boot_s": 15.0, "empty_mb": 900, "used_mb": 1500}
 FILES = ("care-system-notice.pdf", "gateway-note.docx")
 """One in each language: only then is all loaded that ever will be."""

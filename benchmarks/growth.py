@@ -2,11 +2,10 @@
 
 Libraries of 10 thousand, 100 thousand and a million chunks, with 10, a thousand and 100 thousand
 chats. The account has the same documents and chats in each; what it does should take the same time,
-or grow by no more than the depth of an index. What administrators see of everybody is measured by
-`administration`.
+or grow by no more than the depth of an index. The largest is the one before ten times over, without
+vectors of the copies. What administrators see of many chats is measured by `administration`, too.
 """
 
-import argparse
 import contextlib
 import functools
 import itertools
@@ -19,14 +18,18 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from benchmarks import report
-from benchmarks.scale import bulk, corpus, stock
+from benchmarks.scale import bulk, corpus, plot, stock
 from benchmarks.scale.corpus import Corpus
 from tests.quality import sets
 
-SIZES = {10_000: 10, 100_000: 1_000, 1_000_000: 100_000}
+SIZES = report.choose_size(
+    {10_000: 10, 100_000: 1_000, 1_000_000: 100_000}, quick={500: 10, 5_000: 100}
+)
 """Chunks, and chats of all others."""
+TIMES = 10
+"""The largest is made of the one before it."""
 OWN_DOCUMENTS, OWN_CHATS = 30, 10
-ROUNDS, WARMING = 20, 3
+ROUNDS, WARMING = report.choose_size((20, 3), quick=(3, 1))
 FOLDER = Path(__file__).parents[1] / "var" / "bench"
 
 COPY_CHATS = """
@@ -51,9 +54,6 @@ def main() -> None:
     if not sets.available():
         print("\ngrowth: left out, as the data it is made from does not lie beside the project")
         return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=int, nargs="*", choices=SIZES, default=list(SIZES))
-    wanted, _ = parser.parse_known_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     FOLDER.mkdir(parents=True, exist_ok=True)
     from django.core.management import call_command
@@ -63,14 +63,18 @@ def main() -> None:
     with stock.postgres(FOLDER, with_redis=True):
         logging.disable(logging.ERROR)  # a line for each request
         call_command("collectstatic", interactive=False, verbosity=0)
-        for size in wanted.sizes:
-            stock.stocked(texts, size)
-            with _people(texts, SIZES[size]) as users:
+        for size, chats in SIZES.items():
+            if size == max(SIZES):
+                stock.multiplied(texts, size // TIMES, TIMES)
+            else:
+                stock.stocked(texts, size)
+            with _people(texts, chats) as users:
                 figures[str(size)] = report.time_in_turns(
                     _list_ways(texts, users), rounds=ROUNDS, warming=WARMING
                 )
-            print(f"{size:,} chunks, {SIZES[size]:,} chats: {figures[str(size)]}", flush=True)
-    report.write("growth", {"chats": {size: SIZES[int(size)] for size in figures}, "ms": figures})
+            print(f"{size:,} chunks, {chats:,} chats: {figures[str(size)]}", flush=True)
+    report.write("growth", {"chats": {str(size): SIZES[size] for size in SIZES}, "ms": figures})
+    plot.draw_growth(figures, report.RESULTS / "growth.svg")
     rows = {
         name: [found[name]["p50"] for found in figures.values()]
         for name in next(iter(figures.values()))
@@ -91,6 +95,7 @@ class Users:
 
     asker: Any
     owner: Any
+    admin: Any
 
 
 @contextlib.contextmanager
@@ -101,11 +106,12 @@ def _people(texts: Corpus, chats: int) -> Iterator[Users]:
 
     from chats.models import Chat
 
-    User.objects.filter(username="asker").delete()
+    User.objects.filter(username__in=("asker", "admin")).delete()
     asker = User.objects.create_user("asker", password="!")
-    users = Users(asker, User.objects.get(username="bench"))
+    admin = User.objects.create_superuser("admin", password="!")
+    users = Users(asker, User.objects.get(username="bench"), admin)
     Chat.objects.filter(owner=users.owner).delete()
-    add = _make_adder(texts, asker)
+    add = make_adder(texts, asker)
     for _ in range(OWN_DOCUMENTS):
         add()
     _add_chats(asker, OWN_CHATS)
@@ -117,6 +123,7 @@ def _people(texts: Corpus, chats: int) -> Iterator[Users]:
     finally:
         asker.documents.all().delete()
         asker.delete()
+        admin.delete()
         Chat.objects.filter(owner=users.owner).delete()
 
 
@@ -149,7 +156,7 @@ def _add_chats(owner: Any, count: int) -> None:
         cursor.execute(COPY_MESSAGES, {"chat": chat.pk, "owner": owner.pk})
 
 
-def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
+def make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
     """Adds a further document of thirty chunks, as a worker does when it was read and embedded."""
     from documents import index, queue, spaces
     from rag.types import Box, IndexedChunk, Page, TextChunk
@@ -187,6 +194,7 @@ def _make_adder(texts: Corpus, owner: Any) -> Callable[[], UUID]:
 def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
     """What is done, by its name: by the small account, by processes."""
     from django.core.files.base import ContentFile
+    from django.core.management import call_command
     from django.test import Client
 
     from chats.models import Chat
@@ -197,16 +205,17 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
     from nura import retention
     from nura.accounts import exports, imports
 
-    client = Client(SERVER_NAME="localhost")
+    client, admin = Client(SERVER_NAME="localhost"), Client(SERVER_NAME="localhost")
     client.force_login(users.asker)
+    admin.force_login(users.admin)
     chat = Chat.objects.filter(owner=users.asker).first()
     document = Document.objects.filter(owner=users.asker).first()
     assert chat is not None
     assert document is not None
-    add, added = _make_adder(texts, users.asker), []
+    add, added = make_adder(texts, users.asker), []
 
-    def get(path: str) -> None:
-        response = client.get(path, headers={"accept": "text/html,application/json"})
+    def get(path: str, asking: Client = client) -> None:
+        response = asking.get(path, headers={"accept": "text/html,application/json"})
         if response.status_code != 200:
             raise RuntimeError(f"{path}: {response.status_code}")
 
@@ -239,6 +248,12 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
             }.items()
         },
     }
+    others = {
+        "administration: overview": lambda: get("/admin/", admin),
+        "administration: documents": lambda: get("/admin/documents/document/", admin),
+        "administration: chats": lambda: get("/admin/chats/chat/", admin),
+        "migrate, nothing to do": lambda: call_command("migrate", verbosity=0),
+    }
     sweeps = {
         "sweep: ingests": ingest.reap_ingests,
         "sweep: runs": worker.reap_runs,
@@ -248,7 +263,7 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
         "sweep: exports and imports": lambda: (exports.sweep_exports(), imports.sweep_imports()),
         "sweep: what has run out": retention.purge,
     }
-    return asker | sweeps
+    return asker | others | sweeps
 
 
 def _make_search(texts: Corpus, asker: Any) -> Callable[[], object]:

@@ -1,27 +1,35 @@
 """A thousand small files of one user: time a file, how the pages feel meanwhile, who else waits.
 
-The sentences are Korean, of which the model that comes along makes no vectors: the figures are
-those of everything around it.
+Then Korean PDFs by one documents process and by two. All text is Korean, of which the model that
+comes along makes no vectors: the figures are those of everything around it.
 """
 
 import http.client
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Self
 
 import psutil
 
 from benchmarks import report
+from benchmarks.footprint import measure_settled
+from benchmarks.ingest import pdfs
 from tests.product.client import Client
 from tests.support import PARTS, Product, wait_until
 
-FILES = 1_000
+FILES = report.choose_size(1_000, quick=40)
 UPLOADERS = 4
-OTHERS = 5
+OTHERS = report.choose_size(5, quick=2)
 """Files that the second user uploads one after the other while the first one's wait."""
+PDFS, PAGES = report.choose_size((12, 60), quick=(2, 5))
+"""Files that one and two processes read, and pages of each at the least."""
+WORKERS = (1, 2)
+AIM = {"newcomer_seconds": 3.0, "two_workers_times_faster": 1.8}
 LOOKS_EVERY = 0.5
 PATIENCE = 5.0
 """Seconds a file, at the most."""
@@ -34,13 +42,54 @@ def main() -> None:
         first = Client(product.url, product.create_user("first"))
         second = Client(product.url, product.create_user("second"))
         _ended(second, "warm.md")
+        memory = [measure_settled(product)["documents"]]
         spent = _cpu(product)
         figures = _measured(first, second)
         after = _cpu(product)
+        memory.append(measure_settled(product)["documents"])
     each = {name: round((after[name] - spent[name]) * 1000 / FILES, 1) for name in after}
     figures["cpu_milliseconds_a_file"] = each
-    report.write("ingest_queue", figures)
+    figures["documents_memory_mb"] = dict(zip(("before", "after"), memory, strict=True))
     report.table(f"{FILES} files of one user", ("figure", "value"), list(figures.items()))
+    figures["pdfs"] = _measure_workers() if pdfs.available() else {}
+    report.write("ingest_queue", {"aim": AIM, **figures})
+
+
+def _measure_workers() -> dict[str, dict[str, float]]:
+    """Pages a second of the whole product, without text recognition, by documents processes."""
+    found = {}
+    with tempfile.TemporaryDirectory() as place:
+        paths = [
+            pdfs.long(pdfs.korean(), PAGES + number, Path(place) / f"{number}.pdf")
+            for number in range(PDFS)
+        ]
+        pages = sum(PAGES + number for number in range(PDFS))
+        for workers in WORKERS:
+            with Product(NURA_DOCUMENT_WORKERS=str(workers), NURA_OCR_PAGES="0") as product:
+                found[f"{workers} at a time"] = _read_pdfs(product, paths, pages)
+    report.table(
+        f"{PDFS} Korean PDFs of {pages} pages (aim: two {AIM['two_workers_times_faster']} x one)",
+        ("documents", *next(iter(found.values()))),
+        [(name, *one.values()) for name, one in found.items()],
+    )
+    return found
+
+
+def _read_pdfs(product: Product, paths: list[Path], pages: int) -> dict[str, float]:
+    client = Client(product.url, product.create_user("reader"))
+    _ended(client, "warm.md")
+    spent, begun = _cpu(product), time.perf_counter()
+    for path in paths:
+        client.upload(path.name, path.read_bytes())
+    wait_until(lambda: not _left(client)[0], len(paths) * 60, 0.1)
+    took, after = time.perf_counter() - begun, _cpu(product)
+    cpu = {name: after[name] - spent[name] for name in after}
+    return {
+        "pages_per_second": round(pages / took, 1),
+        "cpu_ms_a_page": round(1000 * sum(cpu.values()) / pages, 1),
+        "cpu_ms_a_page_documents": round(1000 * cpu["documents"] / pages, 1),
+        "cores_busy": round(sum(cpu.values()) / took, 2),
+    }
 
 
 def _measured(first: Client, second: Client) -> dict[str, object]:

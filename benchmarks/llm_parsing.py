@@ -30,13 +30,13 @@ STREAMS = 100
 MANY = 500
 """Streams at once that the adapter is to bear; the other ways of reading would fall behind."""
 TOKENS_PER_SECOND = 30
-TOKENS = 60
-ROUNDS = 3
+TOKENS = report.choose_size(60, quick=10)
+ROUNDS = report.choose_size(3, quick=1)
 WORD = "숙박비 "
 OPTIONS = GenerationOptions(max_tokens=1000)
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
-CALLS, CALL_ROUNDS = 40, 7
+CALLS, CALL_ROUNDS = report.choose_size((40, 7), quick=(5, 1))
 """Short calls one after the other, by turns with the other way."""
 WAIT_SECONDS = 1.0
 """For a first word, where a server is silent."""

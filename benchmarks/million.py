@@ -15,10 +15,10 @@ from uuid import UUID
 from benchmarks import report
 from benchmarks.scale import corpus, stock
 from benchmarks.scale.corpus import Question
-from benchmarks.speed import Nura, _figures, _timed
+from benchmarks.speed import Nura, _figures
 from tests.quality import sets
 
-SIZE = 1_000_000
+SIZE = report.choose_size(1_000_000, quick=20_000)
 SCOPES = ("5 documents", "100 documents", "a library", "all")
 AIMS = {
     "5 documents": (8, 16),
@@ -27,9 +27,9 @@ AIMS = {
     "all": (60, 120),
 }
 """p50 and p95 in ms."""
-QUESTIONS = 50
+QUESTIONS = report.choose_size(50, quick=5)
 """Of each language and scope."""
-RECALLED = 30
+RECALLED = report.choose_size(30, quick=5)
 """Of each language."""
 WARMING = 6
 BEST = 10
@@ -92,7 +92,7 @@ def _time_searches(
     for number, question in enumerate(_list_asked(questions, QUESTIONS + WARMING // 2)):
         for name in SCOPES:
             scope = _choose_scope(name, documents, chance)
-            took = _timed(lambda scope=scope: nura.search(question, scope))  # noqa: B023
+            took = report.time_once(lambda scope=scope: nura.search(question, scope))  # noqa: B023
             if number < WARMING:
                 continue
             case = name, question.language

@@ -21,9 +21,9 @@ from tests.e2e.people import Person
 from tests.servers.llm import LLMServer, Stream
 from tests.support import Product, wait_until
 
-MESSAGES = 200
-OPENINGS = 7
-TOKENS = 10_000
+MESSAGES = report.choose_size(200, quick=60)
+OPENINGS = report.choose_size(7, quick=1)
+TOKENS = report.choose_size(10_000, quick=300)
 TOKENS_A_SECOND = 200
 SIZE = {"width": 1280, "height": 800}
 AIMS = {

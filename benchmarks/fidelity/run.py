@@ -29,3 +29,7 @@ def main() -> None:
 def _mean(found: dict[str, dict[str, float]], key: str) -> str:
     values = [one[key] for one in found.values() if key in one]
     return f"{mean(values):.3f}" if values else "-"
+
+
+if __name__ == "__main__":
+    main()

@@ -14,9 +14,9 @@ from tests.quality.hand import check
 
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""
-MOST = 150
+MOST = report.choose_size(150, quick=10)
 """Cases of a corpus and a half."""
-SENTENCES, ROUNDS = 8, 20
+SENTENCES, ROUNDS = 8, report.choose_size(20, quick=5)
 """Of the answers that are timed: a usual answer, on four passages."""
 
 Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
@@ -134,3 +134,7 @@ def _cell(found: object) -> str:
     if not isinstance(found, dict):
         return "-"
     return f"{found['share']:.1%} of {found['cases']}"
+
+
+if __name__ == "__main__":
+    main()

@@ -19,10 +19,14 @@ from typing import Any
 from benchmarks import report
 from benchmarks.ingest import pdfs, product, rival
 
-ROUNDS = 3
+ROUNDS = report.choose_size(3, quick=1)
 AIM = {"pages_per_second": 300, "times_faster": 20, "share_in_model": 0.9, "long_seconds": 2.0}
-LONG = (50, 1_000)
-ANSWERABLE_PAGES = 100
+FILES = report.choose_size(None, quick=1)
+"""Of each language, the first; None: all."""
+EMBEDDED_ROUNDS = 1
+"""The model's own time hardly changes, and takes a minute and a half a round."""
+LONG = report.choose_size((50, 1_000), quick=(10, 50))
+ANSWERABLE_PAGES = report.choose_size(100, quick=10)
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def reading(language: str) -> dict[str, Any]:
     Text recognition counts apart: a scanned page takes a second, and the rival leaves it out.
     """
     os.sched_setaffinity(0, {0})  # what is started from here on, too: readers and Postgres
-    files = pdfs.korean() if language == "korean" else pdfs.english()
+    files = (pdfs.korean() if language == "korean" else pdfs.english())[:FILES]
     count = sum(map(pdfs.pages, files))
     ours: list[float] = []
     recognised: list[float] = []
@@ -99,13 +103,13 @@ def _stages(owner: Any, files: list[Path]) -> dict[str, float]:
 
 def embedding() -> dict[str, Any]:
     """With the model that comes along, which here embeds everything: its share of the time."""
-    files = [*pdfs.korean(), *pdfs.english()]
+    files = [*pdfs.english(), *pdfs.korean()][:FILES]
     model = product.Timed()
     shares, ours, theirs = [], [], []
     with product.running(model) as owner, tempfile.TemporaryDirectory() as folder:
         straight = rival.Straight(Path(folder), model.embed_passages)
         product.ingested(owner, files[0])
-        for _ in range(ROUNDS):
+        for _ in range(EMBEDDED_ROUNDS):
             model.seconds = 0.0
             ours.append(sum(product.ingested(owner, path) for path in files))
             shares.append(model.seconds / ours[-1])

@@ -28,6 +28,9 @@ from benchmarks.pdf_tables.truth import (
     measure_order,
 )
 
+PAGES = report.choose_size(None, quick=4)
+"""Of each kind; None: all."""
+
 
 def main() -> None:
     """Measure all readers there are, and keep the figures."""
@@ -36,7 +39,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pages = [*load_real_pages(), *make_table_pages(folder), *make_column_pages(folder)]
+        kinds = load_real_pages(), make_table_pages(folder), make_column_pages(folder)
+        pages = [page for kind in kinds for page in kind[:PAGES]]
         figures = {name: measure(reader, pages) for name, reader in available().items()}
         ends = line_ends.measure(folder)
     columns = sorted({key for found in figures.values() for key in found})

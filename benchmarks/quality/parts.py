@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks import report
 from benchmarks.quality import particles, product
 from benchmarks.quality.product import Indexed, Library, Way
 from benchmarks.quality.stand_in import CorpusEmbedder
@@ -15,8 +16,8 @@ from tests.quality.baselines import Bm25, Dense, Rankings
 from tests.quality.measures import Mean
 from tests.quality.sets import Asked, QuestionSet
 
-SAMPLE = 1200
-FOR_WAYS = 400
+SAMPLE = report.choose_size(1200, quick=40)
+FOR_WAYS = report.choose_size(400, quick=20)
 """Questions on which the strategies are compared; the first of the sample."""
 
 USUAL = Way("auto")

@@ -107,3 +107,7 @@ def _set(one: Measured) -> dict[str, Any]:
 
 def _of(measured: Iterable[Measured], names: Sequence[str]) -> list[Measured]:
     return [one for one in measured if one.made.name in names]
+
+
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import report
 from benchmarks.local_models import with_local_models
 from rag import tokenize
 from rag.factory import Engine
@@ -31,13 +32,13 @@ SETS = {
 }
 ASKED = {"ko": ("korquad1_dev", "ko_strategyqa"), "en": ("xquad_en", "clapnq_dev")}
 HALF_CHARACTERS = 200
-HALVES = 12_000
+HALVES = report.choose_size(12_000, quick=1_000)
 """Of each language."""
-EMBEDDED = 3_000
+EMBEDDED = report.choose_size(3_000, quick=300)
 NOISE = 0.25
 """Length of what is added to the mixture of two unit vectors."""
 CHUNKS_A_DOCUMENT = 31
-QUESTIONS = 250
+QUESTIONS = report.choose_size(250, quick=30)
 """Of each language."""
 
 

@@ -3,9 +3,10 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from benchmarks.scale import bulk
@@ -88,6 +89,67 @@ def stocked(corpus: Corpus, size: int) -> list[UUID]:
     return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
 
 
+def multiplied(corpus: Corpus, size: int, times: int) -> list[UUID]:
+    """The documents of a library of that many chunks, its documents `times` over; as `stocked`.
+
+    The copies have new names, words in the lexical index, and no vectors: making a graph of a
+    million takes longer than everything that is done without.
+    """
+    from django.db import connection
+
+    from documents.models import Chunk, Document
+
+    stocked(corpus, size)
+    name = str(connection.settings_dict["NAME"])
+    use_database(f"multiplied_{size * times}", name, copy_of=name)
+    with connection.cursor() as cursor:
+        if Chunk.objects.count() < size * times:
+            cursor.execute("SET session_replication_role = replica")  # no check of keys
+            cursor.execute("SET synchronous_commit = off")
+            cursor.execute(BUILDING)
+            cursor.execute("DROP INDEX chunk_lexemes")
+            for table, changed in COPIED.items():
+                _copy_rows(cursor, table, changed, times - 1)
+            cursor.execute(bulk.LEXICAL_INDEX)
+            cursor.execute(
+                "SELECT setval(pg_get_serial_sequence('documents_chunk', 'id'), max(id))"
+                " FROM documents_chunk"
+            )
+            cursor.execute("SET session_replication_role = origin")
+        cursor.execute("VACUUM (ANALYZE)")
+    return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
+
+
+COPIED_DOCUMENT = "md5({0}::text || number)::uuid"
+COPIED = {
+    "documents_document": {
+        "id": COPIED_DOCUMENT.format("id"),
+        "sha256": "encode(sha256((id::text || number)::bytea), 'hex')",
+    },
+    "documents_chunk": {
+        "id": "id + number * 100000000",
+        "document_id": COPIED_DOCUMENT.format("document_id"),
+    },
+    "documents_chunkterms": {
+        "chunk_id": "chunk_id + number * 100000000",
+        "document_id": COPIED_DOCUMENT.format("document_id"),
+    },
+}
+"""What is another value in a copy, by table."""
+COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
+
+
+def _copy_rows(cursor: Any, table: str, changed: Mapping[str, str], times: int) -> None:
+    cursor.execute(COLUMNS, [table])
+    columns = [row[0] for row in cursor.fetchall()]
+    into = ", ".join(f'"{name}"' for name in columns)
+    values = ", ".join(changed.get(name, f'"{name}"') for name in columns)
+    cursor.execute(
+        f"INSERT INTO {table} ({into})"
+        f" SELECT {values} FROM {table} CROSS JOIN generate_series(1, {times:d}) AS number"
+    )
+
+
 def stored(corpus: Corpus, size: int) -> Stored:
     """The same chunks for the rivals."""
     from documents.models import Chunk
@@ -104,8 +166,11 @@ def _switch(size: int) -> None:
     use_database(f"speed_{size}", hashlib.sha256(rows).hexdigest()[:8])
 
 
-def use_database(kind: str, state: str = "0") -> None:
-    """Go on in the database of this kind and state, made if need be; others of it are dropped."""
+def use_database(kind: str, state: str = "0", *, copy_of: str = "template1") -> str:
+    """Go on in the database of this kind and state, made if need be; others of it are dropped.
+
+    Its name.
+    """
     from django.conf import settings
     from django.db import connection
 
@@ -120,8 +185,9 @@ def use_database(kind: str, state: str = "0") -> None:
         for old in {*there} - {name}:
             plain.execute(f'DROP DATABASE "{old}"')
         if name not in there:
-            plain.execute(f'CREATE DATABASE "{name}"')
+            plain.execute(f'CREATE DATABASE "{name}" TEMPLATE "{copy_of}"')
     connection.settings_dict["NAME"] = name
+    return name
 
 
 def _has_large_indexes() -> bool:

@@ -23,11 +23,11 @@ from benchmarks.streams.heard import Told
 from tests.e2e.people import Person
 from tests.support import Product, name_part, wait_until
 
-STREAMS = (50, 200, 500)
+STREAMS = report.choose_size((50, 200, 500), quick=(10,))
 TOKENS_PER_SECOND = 30
 STARTS_PER_SECOND = 8
-SETTLE_SECONDS = 5.0
-WINDOW_SECONDS = 40.0
+SETTLE_SECONDS = report.choose_size(5.0, quick=1.0)
+WINDOW_SECONDS = report.choose_size(40.0, quick=4.0)
 PAGES_PER_SECOND = 4.0
 PAGES = ("/", "/api/v1/chats")
 AIM = {"added_gap_p99_ms": 60, "page_p99_ms": 100, "faults": 0}

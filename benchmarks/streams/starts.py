@@ -59,12 +59,15 @@ class Start:
     bystander: bool = False
 
 
-STARTS = (
-    Start("one by one", 60, 1, -1, 200, 3),
-    Start("100 in an instant", 100, 100, 0, 200, 3),
-    Start("100 over 10 s", 100, 100, 10, 200, 3),
-    Start("100 streams of 20 tokens/s", 100, 100, 5, 20, 200),
-    Start("500 by 20 people over 10 s", 500, 20, 10, 20, 50, ("socket",), bystander=True),
+STARTS = report.choose_size(
+    (
+        Start("one by one", 60, 1, -1, 200, 3),
+        Start("100 in an instant", 100, 100, 0, 200, 3),
+        Start("100 over 10 s", 100, 100, 10, 200, 3),
+        Start("100 streams of 20 tokens/s", 100, 100, 5, 20, 200),
+        Start("500 by 20 people over 10 s", 500, 20, 10, 20, 50, ("socket",), bystander=True),
+    ),
+    quick=(Start("one by one", 5, 1, -1, 200, 3), Start("10 in an instant", 10, 10, 0, 200, 3)),
 )
 AIM = {
     "cpu_ms_answer": {"v1": 18, "socket": 50},

@@ -20,8 +20,8 @@ from tests.e2e.people import Person
 from tests.product.sockets import TERMINAL, Socket
 from tests.support import ROOT, Product, name_part, wait_until
 
-TIMES = 3
-REST_SECONDS = 10.0
+TIMES = report.choose_size(3, quick=1)
+REST_SECONDS = report.choose_size(10.0, quick=1.0)
 """Longer than anything that runs at rest waits before it does so again."""
 SETTLE_SECONDS = 3.0
 FILES = ("care-system-notice.pdf", "ventilator-manual.md")

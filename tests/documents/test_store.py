@@ -8,7 +8,7 @@ from django.db import connection
 from rank_bm25 import BM25Okapi
 
 from documents import spaces
-from documents.models import Document, EmbeddingSpace
+from documents.models import ChunkTerms, Document, EmbeddingSpace
 from documents.search import bm25, database
 from documents.search import store as searching
 from documents.search.store import ScopedStore
@@ -18,6 +18,7 @@ from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf, compute_term_weig
 from rag.types import Box, IndexedChunk, Kind, Page
 from rag.types import TextChunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row, store_rows
+from tests.support import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -370,3 +371,36 @@ def test_nothing_runs_beside_a_transaction_which_alone_sees_its_rows(owner):
     document = index(owner, ["연차 휴가"])
     wait = store(document).run_beside(lambda: Document.objects.filter(pk=document.pk).exists())
     assert wait()
+
+
+def test_the_keys_that_shards_need_change_no_search_no_upload_and_no_deletion(owner):
+    script = (ROOT / "deploy" / "citus" / "distribute.sql").read_text(encoding="utf-8")
+    keys = script.partition("BEGIN;\n")[2].partition("\\if")[0]
+    kept, gone = index(owner, ["연차 휴가 규정", "출장 여비"]), index(owner, ["연차 수당"])
+
+    def search(*documents):
+        found = store(*documents)
+        near = found.find_similar(TinyEmbedder().embed_query("출장 여비"), 3)
+        return [
+            [(hit.passage.key, hit.score) for hit in hits]
+            for hits in (found.find_by_terms({"연차": 1}, 3), near)
+        ]
+
+    before = search(kept, gone)
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(keys)
+        cursor.execute(
+            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'p' AND conrelid::regclass::text LIKE 'documents_chunk%'"
+        )
+        assert dict(cursor.fetchall()) == {
+            "documents_chunk": "PRIMARY KEY (document_id, id)",
+            "documents_chunkterms": "PRIMARY KEY (document_id, chunk_id)",
+            "documents_chunkembedding": "PRIMARY KEY (document_id, id)",
+        }
+    assert search(kept, gone) == before
+    added = index(owner, ["연차 촉진"])
+    gone.delete()
+    assert len(search(kept, added)[0]) == 2
+    assert not ChunkTerms.objects.filter(document_id=gone.pk).exists()
