@@ -32,6 +32,7 @@ MODULES = {
     "llm_parsing": "benchmarks.llm_parsing",
     "million": "benchmarks.million",
     "page": "benchmarks.page",
+    "partitions": "benchmarks.partitions",
     "passages": "benchmarks.passages",
     "people": "benchmarks.people",
     "pdf_tables": "benchmarks.pdf_tables.run",
@@ -43,7 +44,7 @@ MODULES = {
     "trace": "benchmarks.trace.run",
     "wire": "benchmarks.wire",
 }
-LONG = ("access", "growth", "million", "quality", "speed")
+LONG = ("access", "growth", "million", "partitions", "quality", "speed")
 """They make installations of up to a million chunks, or ask thousands of questions."""
 
 

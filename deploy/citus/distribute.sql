@@ -2,7 +2,7 @@
 --
 -- Tried: everything but the calls of Citus itself, on the PostgreSQL 18 that Nura brings. Not tried: Citus. No cluster was at
 -- hand, so try it on a copy first, with `manage.py verify` and a search before and after. docs/notes/scale.md tells
--- how an installation grows without.
+-- what shards are measured to cost, and up to which size an installation is better off without them.
 --
 -- Before: coordinator and workers have Citus, pgvector and the same collation, and know each other (citus_add_node); Nura is
 -- stopped; there is a backup (`manage.py backup`).
@@ -13,8 +13,7 @@
 -- searches by. All passages, words and vectors of a document lie on one worker, and searches within a few documents ask only
 -- the workers that hold them. To keep a whole library on one worker, its id would have to stand in the three tables.
 --
--- Everything else (accounts, chats, runs, the documents' own rows) stays on the coordinator: it is small, and in Redis' company
--- what the pages wait for.
+-- Accounts, chats and runs stay on the coordinator: they are small. The documents' own rows are copied to every worker.
 
 BEGIN;
 
