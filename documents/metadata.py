@@ -7,7 +7,7 @@ said by people. Labels are the names that a question may use: issuers, projects,
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
@@ -142,13 +142,20 @@ def _clean_text(text: str) -> str:
     return unicodedata.normalize("NFC", kept)
 
 
-NAMED_DOCUMENTS = """
+NAMED = """
+    SELECT field, value, name, document_id FROM (
+        SELECT * FROM documents_documentlabel WHERE name = ANY(%s::text[]) LIMIT %s) AS found
+     ORDER BY document_id, id
+"""
+NAMED_INSIDE = """
     WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
         SELECT field, value, name, document_id, id FROM documents_documentlabel
          WHERE name = ANY(%s::text[]))
     SELECT field, value, name, document_id FROM found
      WHERE document_id = ANY(%s::uuid[]) ORDER BY document_id, id
 """
+MAX_NAMESAKES = 500
+"""Labels that are looked through here; of more of them the database is told the scope."""
 
 
 def rewrite_labels(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:
@@ -170,11 +177,18 @@ def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, 
     return found
 
 
-def find_named_documents(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
-    """Documents among these that carry one of the names, as `filters.to_name_key` writes them."""
+def find_named_documents(document_ids: Collection[UUID], names: Sequence[str]) -> list[Named]:
+    """Documents among these that carry one of the names, as `filters.to_name_key` writes them.
+
+    `document_ids` is asked whether it holds a document: a set or the like, where there are many.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(NAMED_DOCUMENTS, (list(names), to_uuid_array(document_ids)))
-        return [Named(*row) for row in cursor.fetchall()]
+        cursor.execute(NAMED, (list(names), MAX_NAMESAKES + 1))
+        found = [Named(*row) for row in cursor.fetchall()]
+        if len(found) > MAX_NAMESAKES:
+            cursor.execute(NAMED_INSIDE, (list(names), to_uuid_array(document_ids)))
+            found = [Named(*row) for row in cursor.fetchall()]
+    return [named for named in found if named.document_id in document_ids]
 
 
 def _list_name_texts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

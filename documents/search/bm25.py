@@ -198,8 +198,7 @@ POSTINGS = """
            LATERAL (SELECT array_send(array_agg(id)) AS keys,
                            array_send(array_agg(term_count)) AS lengths
                       FROM (SELECT id, term_count FROM documents_chunk
-                             WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
-                               AND lexemes @@ term.quoted::tsquery
+                             WHERE {within} lexemes @@ term.quoted::tsquery
                              LIMIT %(most)s) AS holding) held
      ORDER BY term.place
 """
@@ -271,7 +270,9 @@ def find_best_chunks(
     facts = search.facts
     if facts.chunks <= WALKED_CHUNKS + WALKED_SHARE * facts.everywhere:
         return compare_exactly(search, terms, limit)
-    return _find_by_rare_terms(search, terms, limit)
+    return search.find_inside(
+        lambda searched, most: _find_by_rare_terms(searched, terms, most), limit
+    )
 
 
 def compare_exactly(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
@@ -338,7 +339,7 @@ def _fetch_marks(
 def _find_by_rare_terms(
     search: SearchTransaction, terms: Mapping[str, float], limit: int
 ) -> list[Hit]:
-    """By the lexical index, the rarest terms first.
+    """By the lexical index, those terms first that are rarest for what they weigh.
 
     A chunk that holds none of the terms that were looked up can reach at most what the others
     weigh; once that is below what the best reach, nobody looks for it (Turtle and Flood 1995,
@@ -349,10 +350,11 @@ def _find_by_rare_terms(
     """
     counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
-    order = np.argsort(frequencies, kind="stable")
-    everywhere = frequencies[order] * (search.facts.everywhere / size)
-    most = int(np.count_nonzero(everywhere <= MAX_POSTINGS))
     weights = _Weights.of(counts, frequencies.tolist(), size)
+    alone = frequencies * (search.facts.everywhere / size) <= MAX_POSTINGS
+    most = int(np.count_nonzero(alone))
+    dearness = np.where(alone, frequencies / np.maximum(weights.score, 1e-9), frequencies)
+    order = np.lexsort((dearness, ~alone))
     found, asked, bar = _Postings.none(), 0, 0.0
     expected = EXPECTED_SHARE * float(weights.score.sum())
     while (wanted := min(most, _count_needed(weights.score[order], bar or expected))) > asked:
@@ -447,7 +449,8 @@ class _Postings:
 
 def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
     """With what the lexical index names for further terms."""
-    rows = search.rows(POSTINGS, asked=list(asked), most=MAX_POSTINGS) if asked else []
+    statement = POSTINGS.format(within="" if search.facts.whole else database.WITHIN)
+    rows = search.rows(statement, asked=list(asked), most=MAX_POSTINGS) if asked else []
     keys = [parse_numbers(row[0], ">i8") for row in rows]
     lengths = [parse_numbers(row[1], ">i4") for row in rows]
     return _Postings(

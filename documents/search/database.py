@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, LiteralString, TypeVar
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from jobs import replica
 from rag.errors import RetrievalFailed
-from rag.types import Box, Kind, Passage
+from rag.types import Box, Hit, Kind, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class ScopeFacts:
     """Chunks in the scope and everywhere, and the active space.
 
     Everywhere by an estimate; in scopes of more than `COUNTED_DOCUMENTS` so are those of the scope.
-    They are asked once a store, which lives as long as one question.
+    `whole`: it is such a scope, and next to nothing lies outside of it. They are asked once a
+    store, which lives as long as one question.
     """
 
     chunks: int
     everywhere: int
     space: SearchedSpace | None
+    whole: bool = False
 
 
 class SearchScope:
@@ -49,6 +51,8 @@ class SearchScope:
         self.members = dict.fromkeys(document_ids)
         self.documents = list(self.members)
         self.facts: ScopeFacts | None = None
+        self.lock = threading.Lock()
+        """Both legs ask for the facts at once: one of them does, the other one waits."""
         self._uuid_array = ""
 
     @property
@@ -58,11 +62,12 @@ class SearchScope:
         return self._uuid_array
 
     def sample_documents(self, most: int) -> list[UUID]:
-        """At most that many by chance, the same ones each time."""
+        """At most that many by chance, one of each stretch, the same ones each time."""
         if len(self.documents) <= most:
             return self.documents
-        chance = random.Random(len(self.documents))  # noqa: S311 - a sample
-        return chance.sample(self.documents, most)
+        step = len(self.documents) / most
+        chance = random.Random(len(self.documents)).random  # noqa: S311 - a sample
+        return [self.documents[int((number + chance()) * step)] for number in range(most)]
 
 
 def to_uuid_array(ids: Collection[UUID]) -> str:
@@ -70,12 +75,22 @@ def to_uuid_array(ids: Collection[UUID]) -> str:
     return "{" + ",".join([one.hex for one in ids]) + "}"
 
 
-COUNTED_DOCUMENTS = 2_000
+COUNTED_DOCUMENTS = 500
 """Of larger scopes so many are counted, and the rest is taken to be like them.
 
 Looking up each of tens of thousands takes longer than the search, and only the choice of a way and
 the weights of words hang on it.
 """
+
+
+WHOLE_SHARE = 0.98
+"""Scopes of that share of all documents are searched as if there were no others.
+
+What is found outside is left out then. Sending and hashing tens of thousands of ids with every
+statement takes longer than what they keep away, and so few do not change what words weigh.
+"""
+SPARED = 4
+"""For so many hits one more is asked for there, in place of what is left out."""
 
 
 STATEMENT_TIMEOUT = "10s"
@@ -91,11 +106,14 @@ FACTS = """
               FROM documents_document document
               JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id),
            (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_chunk'::regclass),
+           (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_document'::regclass),
            space.id, space.dimensions
       FROM (VALUES (1)) AS always LEFT JOIN documents_embeddingspace space ON space.active
 """
 
 
+WITHIN = "(document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE AND"
+"""Rows of the scope: looked at one by one, which an index of documents would take longer for."""
 _ARRAY_HEADER = 20
 """Bytes before the first element of an array of one dimension; an empty one has fewer."""
 
@@ -113,9 +131,24 @@ class SearchTransaction:
 
     def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement; the scope's ids are its parameter `documents`."""
-        return _fetch_rows(
-            self.cursor, statement, {"documents": self.scope.uuid_array, **parameters}
-        )
+        if "%(documents)s" in statement:
+            parameters["documents"] = self.scope.uuid_array
+        return _fetch_rows(self.cursor, statement, parameters)
+
+    def find_inside(
+        self, find: Callable[["SearchTransaction", int], list[Hit]], limit: int
+    ) -> list[Hit]:
+        """What `find` finds of the scope; it asks `facts.whole` whether the ids are needed.
+
+        Without them first, where the scope is all but the whole. What lies outside falls out, and
+        if too little is left, the ids are needed after all.
+        """
+        if self.facts.whole:
+            found = find(self, limit + limit // SPARED)
+            inside = [hit for hit in found if hit.passage.document_id in self.scope.members]
+            if len(inside) >= limit or len(inside) == len(found):
+                return inside[:limit]
+        return find(replace(self, facts=replace(self.facts, whole=False)), limit)
 
     def settle(self, statement: LiteralString, **parameters: Any) -> None:
         """Make a setting for the rest of the transaction, without waiting for it."""
@@ -155,7 +188,8 @@ def open_search(scope: SearchScope, server: str = replica.PRIMARY) -> Iterator[S
         opened.ensure_connection()
         with opened.connection.pipeline(), psycopg.Cursor(opened.connection) as cursor:
             _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
-            facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
+            with scope.lock:
+                facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
             yield SearchTransaction(cursor, scope, facts)
 
 
@@ -170,10 +204,13 @@ def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **paramet
 def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
     counted = scope.sample_documents(COUNTED_DOCUMENTS)
     found = _fetch_rows(cursor, FACTS, {"documents": to_uuid_array(counted)})
-    ((chunks, everywhere, space, dimensions),) = found
-    if len(counted) < len(scope.documents):
+    ((chunks, everywhere, documents, space, dimensions),) = found
+    is_large = len(counted) < len(scope.documents)
+    if is_large:
         chunks = chunks * len(scope.documents) // len(counted)
-    return ScopeFacts(chunks, max(everywhere, chunks), space and SearchedSpace(space, dimensions))
+    whole = is_large and 0 < WHOLE_SHARE * documents <= len(scope.documents)
+    searched = space and SearchedSpace(space, dimensions)
+    return ScopeFacts(chunks, max(everywhere, chunks), searched, whole)
 
 
 def _fetch_rows(

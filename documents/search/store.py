@@ -56,8 +56,7 @@ APPROXIMATE = f"""
         SELECT chunk_id,
                vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}}) AS distance
           FROM documents_chunkembedding
-         WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
-           AND space_id = {{space}}
+         WHERE {{within}} space_id = {{space}}
          ORDER BY vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}})
          LIMIT %(limit)s)
     SELECT {database.PASSAGE_COLUMNS}, 1 - near.distance
@@ -79,7 +78,10 @@ def find_nearest_chunks(
 ) -> list[Hit]:
     """The nearest `limit` chunks; see `rag.ports.PassageStore.find_similar`."""
     if search.facts.chunks > EXACT_CHUNKS:
-        found = _by_graph(search, space, vector, limit)
+        search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
+        found = search.find_inside(
+            lambda searched, most: _by_graph(searched, space, vector, most), limit
+        )
         if len(found) == limit:
             return found
     return compare_exactly(search, space, vector, limit)  # also where the graph's walk ended short
@@ -96,14 +98,15 @@ def compare_exactly(
 def _by_graph(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
-    search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
-    rows = search.rows(to_graph_statement(space), vector=to_halfvec(vector), limit=limit)
+    statement = to_graph_statement(space, "" if search.facts.whole else database.WITHIN)
+    rows = search.rows(statement, vector=to_halfvec(vector), limit=limit)
     return [_to_hit(row) for row in rows]
 
 
-def to_graph_statement(space: SearchedSpace) -> str:
+def to_graph_statement(space: SearchedSpace, within: str = database.WITHIN) -> str:
     """The statement whose order the index of this space gives; it names the space, as the index."""
-    return APPROXIMATE.format(dimensions=int(space.dimensions), space=int(space.pk))
+    names = {"dimensions": int(space.dimensions), "space": int(space.pk)}
+    return APPROXIMATE.format(within=within, **names)
 
 
 def load_vectors(
@@ -247,7 +250,7 @@ class ScopedStore:
     def find_named(self, names: Sequence[str]) -> list[Named]:
         """Documents in scope that carry one of these names; see `documents.metadata`."""
         return (
-            metadata.find_named_documents(self._scope.documents, names)
+            metadata.find_named_documents(self._scope.members, names)
             if names and self._scope.documents
             else []
         )

@@ -3,8 +3,9 @@
 import pytest
 from django.db import connection
 
+from documents import metadata as naming
 from documents import services
-from documents.metadata import NAMED_DOCUMENTS, rewrite_labels
+from documents.metadata import rewrite_labels
 from documents.models import Document, DocumentLabel
 from documents.search.store import ScopedStore
 from rag.understand.filters import to_name_key
@@ -108,5 +109,18 @@ def test_a_thousand_candidates_are_one_look_up_by_index(owner):
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE documents_documentlabel")
         cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute("EXPLAIN " + NAMED_DOCUMENTS, (names, [row.pk for row in rows]))
-        assert "Index" in "\n".join(line for (line,) in cursor.fetchall())
+        for asked in (
+            (naming.NAMED, (names, 500)),
+            (naming.NAMED_INSIDE, (names, [row.pk for row in rows])),
+        ):
+            cursor.execute("EXPLAIN " + asked[0], asked[1])
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert plan.count("Index Scan") == 1
+            assert "documents_documentlabel_name" in plan
+
+
+@pytest.mark.parametrize("most", [1, 500])
+def test_of_many_documents_of_one_name_those_in_scope_are_found(owner, monkeypatch, most):
+    monkeypatch.setattr(naming, "MAX_NAMESAKES", most)
+    first, second, _ = [described(owner, name="취업 규칙.pdf") for _ in range(3)]
+    assert found("취업규칙", first, second) == {first.pk, second.pk}

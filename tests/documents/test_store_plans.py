@@ -82,7 +82,12 @@ def test_the_best_are_read_by_their_keys(scope):
 
 
 def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
-    plan = nodes(scope, bm25.POSTINGS, asked=[bm25.quote_lexeme("말1")], most=100)
+    plan = nodes(
+        scope,
+        bm25.POSTINGS.format(within=database.WITHIN),
+        asked=[bm25.quote_lexeme("말1")],
+        most=100,
+    )
     assert "chunk_lexemes" in names_of_indexes(plan)
     assert not sequential(plan)
     assert read(plan)["documents_chunk"] < CHUNKS * BESIDE / 2

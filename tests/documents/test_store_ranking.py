@@ -7,12 +7,15 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from documents.search import bm25
+from documents.search import bm25, database
+from documents.search import store as searching
 from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf
+from tests.documents.conftest import TinyEmbedder
 from tests.documents.test_store import index, store
 
 pytestmark = pytest.mark.django_db
@@ -115,6 +118,33 @@ def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
     assert len(hits) == 30
     assert beside.pk not in {hit.passage.document_id for hit in hits}
     assert {hit.passage.document_id for hit in alone} == {beside.pk}
+
+
+@pytest.fixture
+def whole(monkeypatch):
+    """Scopes of more than a document are counted by a sample, and nearly all is the whole."""
+    monkeypatch.setattr(database, "COUNTED_DOCUMENTS", 1)
+    monkeypatch.setattr(database, "WHOLE_SHARE", 0.9)
+
+
+@pytest.mark.parametrize("strangers", [5, 500])
+def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, strangers):
+    """They would fill all places, or some."""
+    words, documents = crowd
+    beside = index(owner, [words[:50]] * strangers)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE documents_document")  # how many there are is not counted
+    question = dict.fromkeys(words[:50], 1.0)
+    vector = TinyEmbedder().embed_query(" ".join(words[:50]))
+    with pytest.MonkeyPatch.context() as patch, way("index"):
+        patch.setattr(searching, "EXACT_CHUNKS", 0)
+        asked = store(*documents)
+        for found in (asked.find_by_terms(question, 30), asked.find_similar(vector, 30)):
+            assert asked._scope.facts.whole
+            assert len(found) == 30
+            assert beside.pk not in {hit.passage.document_id for hit in found}
+        everywhere = store(*documents, beside).find_by_terms(question, 5)
+    assert {hit.passage.document_id for hit in everywhere} == {beside.pk}
 
 
 def test_words_that_no_chunk_of_a_large_scope_holds_find_nothing(crowd):
