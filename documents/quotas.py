@@ -23,6 +23,7 @@ from django.utils import timezone
 from documents.errors import QuotaBytes, QuotaDocuments, QuotaLibrary, QuotaPages
 from documents.files import MEGABYTE
 from documents.models import Document, DocumentVersion, QuotaMeasure, QuotaRule, VersionState
+from jobs.connections import ANYBODY, KeptQuery
 
 KEPT_STATES = (VersionState.PENDING, VersionState.OLD)
 """Versions whose files are kept."""
@@ -61,11 +62,19 @@ class KeptFigures:
     pages: int
 
 
-def find_limits(user_id: int) -> QuotaLimits:
-    """The limits of one user, of all measures, by one query."""
+def _select_rules(user_id: int) -> QuerySet[QuotaRule]:
+    """The user's rules and those of his groups."""
     groups = User.groups.through.objects.filter(user_id=user_id).values("group_id")
     rules = QuotaRule.objects.filter(Q(user_id=user_id) | Q(group__in=groups))
-    found = list(rules.annotate(group_name=F("group__name")))
+    return rules.annotate(group_name=F("group__name"))
+
+
+_rules_of = KeptQuery(_select_rules, ANYBODY)
+
+
+def find_limits(user_id: int) -> QuotaLimits:
+    """The limits of one user, of all measures, by one query."""
+    found = _rules_of.fetch(user_id)
     own = [rule for rule in found if rule.user_id is not None]
     of_groups = [rule for rule in found if rule.user_id is None]
     return _choose_limits(get_default_limits(), own, of_groups)

@@ -15,6 +15,7 @@ from django.db.models import Max, Min
 
 from documents.connected.choice import find_endpoint, read_config
 from documents.models import ChunkEmbedding, EmbeddingSpace
+from jobs.connections import KeptQuery
 from rag.config import Endpoint, RagConfig
 from rag.factory import get_embedding_model_name, get_engine
 from rag.ports import Embedder
@@ -39,9 +40,12 @@ class SpaceInUse:
     config: RagConfig
 
 
+_active = KeptQuery(lambda: EmbeddingSpace.objects.filter(active=True).order_by("pk")[:1])
+
+
 def get_active_space() -> EmbeddingSpace | None:
     """The active space; None before the first document."""
-    return EmbeddingSpace.objects.filter(active=True).first()
+    return next(iter(_active.fetch()), None)
 
 
 def get_space_in_use() -> SpaceInUse:

@@ -1,14 +1,16 @@
 """Connections: to Redis, and to the database for as long as a call takes.
 
 To Redis there is one pool a process for threads and one an event loop for coroutines. A connection
-to the database is given back at once: nothing is held while tokens arrive.
+to the database is given back at once: nothing is held while tokens arrive. What each question asks
+it is put into SQL once (`KeptQuery`).
 """
 
 import asyncio
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,8 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
+from django.db.models import QuerySet
 
 SENTINEL = "redis+sentinel"
 SENTINEL_PORT = 26379
@@ -132,3 +135,43 @@ def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return function(*args, **kwargs)
     finally:
         connection.close()
+
+
+ANYBODY = -(2**31) + 1
+"""Stands for the key of an account in a kept query."""
+KEYS = object()
+"""Stands for a list of keys; Django passes the parameters of `extra` on as they are."""
+
+
+class KeptQuery(Generic[R]):
+    """A queryset that is put into SQL once a process: that takes longer than Postgres to answer it.
+
+        _own = KeptQuery(lambda owner: Chat.objects.filter(owner_id=owner), ANYBODY)
+        chats = _own.fetch(user.pk)
+
+    `make` gives the queryset for the stand-ins, `fetch` its rows as they are now, with a value for
+    each stand-in. The SQL may hang on no value.
+    """
+
+    def __init__(self, make: Callable[..., "QuerySet[Any, R]"], *stand_ins: object) -> None:
+        self._make = make
+        self._stand_ins = stand_ins
+
+    @functools.cached_property
+    def _made(self) -> tuple[Any, Any, str, tuple[Any, ...]]:
+        rows = self._make(*self._stand_ins)
+        compiler = rows.query.get_compiler(rows.db)
+        sql, parameters = compiler.as_sql()
+        return rows, compiler, str(sql), tuple(parameters)
+
+    def fetch(self, *values: Any) -> list[R]:
+        """The rows for these values, in the order of the stand-ins."""
+        made, compiler, sql, parameters = self._made
+        known = list(zip(self._stand_ins, values, strict=True))
+        given = [next((new for old, new in known if old == one), one) for one in parameters]
+        asked = copy.copy(compiler)
+        asked.connection = connections[made.db]  # each thread has its own
+        asked.as_sql = lambda *_, **__: (sql, given)
+        rows = made.all()
+        rows.query.get_compiler = lambda *_, **__: asked
+        return list(rows)

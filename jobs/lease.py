@@ -22,6 +22,7 @@ One thread a process renews all leases that are held, apart from the work, whate
 coroutine, a parser, a long query), so that no slow step costs a lease.
 """
 
+import functools
 import mmap
 import threading
 import time
@@ -34,7 +35,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.db import DatabaseError, InterfaceError, connection, models
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import RedisError
@@ -152,24 +153,17 @@ def jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
     return open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
 
 
-def claim_job(
-    model: type[JobT], job_id: Any, *, counted: bool = True, **values: Any
-) -> Lease[JobT] | None:
+def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[JobT] | None:
     """Take one job that nobody holds; None when somebody does or it has ended.
 
     `counted` False does not count as an attempt, and takes a job that had all of its attempts.
-    `values` are written with the claim.
     """
     token = uuid4()
-    begun: dict[str, Any] = {}
-    rows = open_jobs(model).filter(_free(), pk=job_id)
-    if counted:
-        rows = of_active_owners(rows).filter(attempts__lt=model.MAX_ATTEMPTS)
-        begun = {"attempts": F("attempts") + 1}
-        if issubclass(model, OwnedJob):
-            begun["started_at"] = Now()
-    taken = rows.update(claim=token, lease_until=Now() + model.LEASE, **begun, **values)
-    return Lease(model, job_id, token) if taken else None
+    query, parameters = _claim_one_statement(model, counted)
+    key = model._meta.pk.get_db_prep_value(job_id, connection)  # noqa: SLF001 - Django's own way
+    with connection.cursor() as cursor:
+        cursor.execute(query, {**parameters, "key": key, "claim": token})
+        return Lease(model, job_id, token) if cursor.rowcount else None
 
 
 def claim_next_jobs(
@@ -267,6 +261,32 @@ TAKE = """
 """
 
 
+FREE = "({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
+"""That nobody holds a job, as `_free` says it."""
+TAKE_ONE = """
+    UPDATE {table} SET claim = %(claim)s, lease_until = statement_timestamp() + %(lease)s{begun}
+     WHERE {key} = %(key)s AND {waits}
+"""
+
+
+@functools.cache
+def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[str, Any]]:
+    """The SQL of `claim_job` with its named parameters, but for the key and the claim."""
+    quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
+    parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
+    table = quote(meta.db_table)
+    waits, begun = f"{_condition(model, parameters)} AND {FREE.format(table=table)}", ""
+    if counted:
+        waits += f" AND {table}.attempts < %(most)s"
+        begun = ", attempts = attempts + 1"
+    if counted and issubclass(model, OwnedJob):
+        owner: Any = meta.get_field("owner")
+        waits += f" AND {_active_condition(model, f'{table}.{quote(owner.column)}')}"
+        begun += ", started_at = statement_timestamp()"
+    key = quote(str(meta.pk.column))
+    return TAKE_ONE.format(table=table, key=key, waits=waits, begun=begun), parameters
+
+
 def _claim_statement(
     model: type[OwnedJobT], limit: int, limit_of_one: int, values: Mapping[str, Any]
 ) -> tuple[str, Any]:
@@ -276,7 +296,7 @@ def _claim_statement(
     table = quote(meta.db_table)
     owner: Any = meta.get_field("owner")
     is_open = _condition(model, parameters)
-    free = f"({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
+    free = FREE.format(table=table)
     changes = ""
     for name, value in values.items():
         field: Any = meta.get_field(name)
@@ -286,7 +306,7 @@ def _claim_statement(
         table=table,
         key=quote(str(meta.pk.column)),
         owner=quote(owner.column),
-        active=_active_condition(model),
+        active=_active_condition(model, "one.owner"),
         open=is_open,
         waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
         bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
@@ -299,14 +319,14 @@ def _claim_statement(
     return query, parameters
 
 
-def _active_condition(model: type[OwnedJob]) -> str:
-    """That the account of `one.owner` is active, as SQL."""
+def _active_condition(model: type[OwnedJob], owner: str) -> str:
+    """That the account with this key, a column, is active, as SQL."""
     people = _find_people(model)
     if people is None:
         return "TRUE"
     meta, quote = people._meta, connection.ops.quote_name  # noqa: SLF001 - as above
     table, key = quote(meta.db_table), quote(str(meta.pk.column))
-    return f"EXISTS (SELECT 1 FROM {table} WHERE {key} = one.owner AND is_active)"  # noqa: S608
+    return f"EXISTS (SELECT 1 FROM {table} WHERE {key} = {owner} AND is_active)"  # noqa: S608
 
 
 def _condition(model: type[Job], parameters: dict[str, Any]) -> str:

@@ -98,18 +98,22 @@ class WorkStream:
         self._reader = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
     def send(self, fields: Mapping[str, str]) -> bool:
-        """Add an entry; False, with a line in the log, where Redis is away.
+        """Add an entry; False, with a line in the log, where Redis is away."""
+        try:
+            self.put(connections.sync(), fields)
+        except (RedisError, OSError) as error:
+            logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
+            return False
+        return True
+
+    def put(self, client: Any, fields: Mapping[str, str]) -> None:
+        """The same by a client, or a pipeline that the caller sends. Raises `RedisError`.
 
         The entry carries the id of the request that it is sent for, so that its reader can log it.
         """
         asked = structlog.contextvars.get_contextvars().get("request_id")
         told = {**fields, "request_id": asked} if asked else dict(fields)
-        try:
-            connections.sync().xadd(self.key, told, maxlen=MAX_MESSAGES, approximate=True)
-        except (RedisError, OSError) as error:
-            logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
-            return False
-        return True
+        client.xadd(self.key, told, maxlen=MAX_MESSAGES, approximate=True)
 
     async def read(
         self, *, limit: int, patience: float, settled: Sequence[WorkMessage] = ()

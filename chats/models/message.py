@@ -326,6 +326,9 @@ class Run(OwnedJob):
     LEASE = timedelta(seconds=15)
     MAX_ATTEMPTS = 2
 
+    is_owner_known: bool
+    """Of a run that was claimed: whether anything is remembered of its owner."""
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")

@@ -19,6 +19,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import Error as DatabaseError
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from redis.exceptions import RedisError
@@ -26,7 +27,7 @@ from redis.exceptions import RedisError
 from chats import access
 from chats.errors import RunLost
 from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
-from chats.models import Assistant, Feedback, Message, Run, Turn
+from chats.models import Assistant, Feedback, Message, ProfileSlot, Run, Turn
 from chats.runs import log, reader
 from chats.runs.dispatch import dispatch_run_again
 from chats.runs.log import RunEvent
@@ -45,7 +46,7 @@ from documents.libraries import list_unreadable
 from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
 from documents.spaces import SpaceInUse
-from jobs.connections import in_database
+from jobs.connections import KEYS, KeptQuery, in_database
 from jobs.lease import Heartbeat, Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Persona, Question, Sampling
@@ -114,14 +115,24 @@ def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
     return load_claimed_runs(claim_next_jobs(Run, limit=limit, limit_of_one=limit_of_one))
 
 
+def _select_runs(run_ids: object) -> QuerySet[Run]:
+    rows = Run.objects.select_related("message__parent", "message__chat__owner__profile_choice")
+    known = ProfileSlot.objects.filter(owner=OuterRef("owner"))
+    wanted = rows.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
+    return wanted.annotate(is_owner_known=Exists(known))
+
+
+_runs = KeptQuery(_select_runs, KEYS)
+
+
 def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     """All that is read of runs before they begin, at once; those that are gone are left out."""
     if not leases:
         return []
-    rows = Run.objects.select_related("message__parent", "message__chat__owner__profile_choice")
-    runs = rows.in_bulk([lease.job_id for lease in leases])
+    runs = {run.pk: run for run in _runs.fetch([lease.job_id for lease in leases])}
     used = spaces.get_space_in_use()
-    known = load_profiles([run.message for run in runs.values()])
+    told_of = {run.owner_id for run in runs.values() if run.is_owner_known}
+    known = load_profiles([run.message for run in runs.values()], told_of)
     return [
         _with_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
         for lease in leases

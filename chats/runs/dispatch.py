@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.utils.translation import get_language
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from chats.errors import Unavailable
 from chats.models import Run
@@ -55,14 +55,17 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
     A Redis that is away is no error: the reaper tells the workers later.
     """
     started = RunEvent(1, log.STARTED, started_data(run, document_ids))
-    try:
-        log.append_events(run.pk, [started])
-    except ResponseError:
-        pass  # the log has begun: this run is dispatched again
-    except RedisError as error:
-        logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
     told = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
-    STREAM.send({**told, "started": started.encoded})
+    try:
+        with connections.sync().pipeline(transaction=True) as pipe:
+            log.put_events(pipe, run.pk, [started])
+            STREAM.put(pipe, {**told, "started": started.encoded})
+            # the log of a run that is dispatched again has begun, and takes no first event
+            *_, sent = pipe.execute(raise_on_error=False)
+        if isinstance(sent, RedisError):
+            raise sent
+    except (RedisError, OSError) as error:
+        logger.warning("run_not_announced", run_id=str(run.pk), error=str(error)[:200])
     answer_began(run.message.chat)
 
 

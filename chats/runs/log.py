@@ -41,6 +41,8 @@ FLOWING = frozenset({DELTA, REASONING})
 """Events of text that may be joined with the one before."""
 STATUS = "status"
 SOURCES = "sources"
+PREPARING = frozenset({STATUS, SOURCES})
+"""Events of what comes before the text: nobody reads them in the moment in which it begins."""
 COMPLETED = "run.completed"
 STOPPED = "run.stopped"
 ERROR = "run.error"
@@ -202,11 +204,16 @@ def append_events(run_id: UUID, events: Sequence[RunEvent]) -> None:
     A `seq` that is taken raises `ResponseError`.
     """
     with connections.sync().pipeline(transaction=True) as pipe:
-        for event in events:
-            pipe.xadd(log_key(run_id), to_entry(event), id=f"{event.seq}-0")
-        closed = bool(events) and events[-1].terminal
-        pipe.expire(log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
+        put_events(pipe, run_id, events)
         pipe.execute()
+
+
+def put_events(pipe: Any, run_id: UUID, events: Sequence[RunEvent]) -> None:
+    """The same, by a pipeline that the caller sends."""
+    for event in events:
+        pipe.xadd(log_key(run_id), to_entry(event), id=f"{event.seq}-0")
+    closed = bool(events) and events[-1].terminal
+    pipe.expire(log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
 
 
 def repair_log(

@@ -1,7 +1,8 @@
 """The writing end of a run's log: what one run has to say, and what of it stands in Redis.
 
 An event loop sends Redis what all its runs have to say in one call. Text gathers for a moment
-between two calls; the first words of an answer do not wait.
+between two calls, and what is told of the preparations before one; the first words of an answer do
+not wait, and take along what gathered.
 """
 
 import asyncio
@@ -136,7 +137,7 @@ class RunWriter:
             self.events.append(RunEvent(len(self.events) + 1, kind, data))
         if self._flusher is not None and not self.lost:
             self._settled.clear()
-            self._flusher.add(self)
+            self._flusher.add(self, soon=kind not in log.PREPARING)
 
     def _flow(self, kind: str, text: str) -> None:
         if kind != self._flowing:
@@ -225,10 +226,13 @@ class Flusher(LoopTask):
         self._urgent = asyncio.Event()
         self._append = connections.asynchronous().register_script(APPEND)
 
-    def add(self, writer: RunWriter) -> None:
-        """The writer has something new."""
+    def add(self, writer: RunWriter, *, soon: bool = True) -> None:
+        """The writer has something new, which may wait for more unless it is to be told `soon`."""
         self._dirty[writer] = None
-        self._something.set()
+        if soon:
+            self._something.set()
+        else:
+            asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._something.set)
 
     def hurry(self) -> None:
         """Somebody waits for the next call."""
@@ -243,6 +247,8 @@ class Flusher(LoopTask):
         await self._something.wait()
         self._something.clear()
         writers, self._dirty = list(self._dirty), {}
+        if not writers:
+            return  # they went along with something else
         try:
             await self._flush(writers)
         except (RedisError, OSError):

@@ -22,6 +22,7 @@ from django.utils.translation import get_language
 from chats.errors import NotFound
 from chats.models import Chat, Message, ProfileChoice, ProfileSlot, Turn
 from chats.services import answer_cache, turn_store
+from jobs.connections import KEYS, KeptQuery
 from rag.memory.extract import Extraction, extract_statements
 from rag.memory.profile import (
     Effect,
@@ -64,11 +65,19 @@ def switch_memory(*, owner: User, enabled: bool) -> None:
     ProfileChoice.objects.update_or_create(owner=owner, defaults={"enabled": enabled})
 
 
-def load_profiles(answers: Collection[Message]) -> dict[UUID, tuple[Slot, ...]]:
+_slots_of = KeptQuery(
+    lambda owners: ProfileSlot.objects.extra(where=["owner_id = ANY(%s)"], params=[owners]), KEYS
+)
+
+
+def load_profiles(
+    answers: Collection[Message], known: Collection[int]
+) -> dict[UUID, tuple[Slot, ...]]:
     """What the engine is told of those who wait for these answers, by the answer's id.
 
     An answer that is missing is to know of nobody, nor to add to what is known. The owner of each
-    chat is at hand with his choice (`profile_choice`).
+    chat is at hand with his choice (`profile_choice`); `known` are owners of whom there is anything
+    to be told.
     """
     wanted = {
         one.pk: one.chat.owner_id
@@ -76,7 +85,8 @@ def load_profiles(answers: Collection[Message]) -> dict[UUID, tuple[Slot, ...]]:
         if uses_memory(one.chat, one.scope) and _wants_memory(one.chat.owner)
     }
     slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in wanted.values()}
-    for row in ProfileSlot.objects.filter(owner__in=slots) if slots else ():
+    asked = [owner_id for owner_id in slots if owner_id in known]
+    for row in _slots_of.fetch(asked) if asked else ():
         slots[row.owner_id].append(row.to_slot())
     return {pk: tuple(slots[owner_id]) for pk, owner_id in wanted.items()}
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -53,6 +53,7 @@ from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs import replica
+from jobs.connections import ANYBODY, KeptQuery
 from jobs.lease import RELEASED, Lease
 from rag.context.tokens import get_counter
 from rag.conversation import Sampling
@@ -451,17 +452,19 @@ def find_scope(  # noqa: PLR0913 - what may narrow it, by name
     """
     if named or library_ids:
         ids = [document.pk for document in named if document is not None]
-        found = _list_searchable(chat, Q(pk__in=ids) | Q(library__in=library_ids))
+        wanted = Q(pk__in=ids) | Q(library__in=library_ids)
+        found = dict(_select_searchable(chat.owner_id, wanted))
         scope = select_scope([*found], (), ())
     elif (chat.has_documents or chat.library_ids) and topic != Topic.ALL and picked is None:
         linked = ChatDocument.objects.filter(chat=chat).values("document")
-        found = _list_searchable(chat, Q(pk__in=linked) | Q(library__in=chat.library_ids or ()))
+        wanted = Q(pk__in=linked) | Q(library__in=chat.library_ids or ())
+        found = dict(_select_searchable(chat.owner_id, wanted))
         scope = select_scope(None, [*found], (), chat_named=True)
     elif (asked := picked or kept) and asked.library_ids:
-        found = _list_searchable(chat, Q(library__in=asked.library_ids))
+        found = dict(_select_searchable(chat.owner_id, Q(library__in=asked.library_ids)))
         scope = select_scope(None, [*found], (), chat_named=True)
     else:
-        found = _list_searchable(chat, Q())
+        found = dict(_all_of.fetch(chat.owner_id))
         scope = select_scope(None, (), [*found])
     return scope, {library for library in found.values() if library is not None}
 
@@ -475,10 +478,13 @@ def _name_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, li
     return {"library_ids": [str(pk) for pk in chosen]} if chosen else {}
 
 
-def _list_searchable(chat: Chat, wanted: Q) -> dict[UUID, UUID | None]:
-    """Documents that the chat's owner may read, in order, with their libraries."""
-    rows = Document.objects.filter(wanted).visible_to(chat.owner).searchable()
-    return dict(rows.order_by("created_at", "id").values_list("pk", "library_id"))
+def _select_searchable(owner_id: int, wanted: Q) -> QuerySet[Document, tuple[UUID, UUID | None]]:
+    """Documents that somebody may read, in order, with their libraries."""
+    rows = Document.objects.filter(wanted).visible_to(User(pk=owner_id)).searchable()
+    return rows.order_by("created_at", "id").values_list("pk", "library_id")
+
+
+_all_of = KeptQuery(lambda owner_id: _select_searchable(owner_id, Q()), ANYBODY)
 
 
 @transaction.atomic

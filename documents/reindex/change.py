@@ -287,7 +287,10 @@ def dismiss_change() -> None:
 
 def claim_change(reindexing_id: int) -> Lease[Reindexing] | None:
     """Claim it; None when it ended or a living process has it."""
-    return claim_job(Reindexing, reindexing_id, updated_at=Now())
+    lease = claim_job(Reindexing, reindexing_id)
+    if lease is not None:
+        lease.rows().update(updated_at=Now())
+    return lease
 
 
 def release_change(lease: Lease[Reindexing], *, most: int | None = None, **changes: Any) -> bool:

@@ -217,11 +217,11 @@ class ScopedStore:
             return []
 
         def read(search: SearchTransaction) -> list[tuple[Any, ...]] | None:
-            if search.facts.chunks > limit:
-                return None
-            return search.rows(ALL_CHUNKS, limit=limit)
+            return None if search.facts.chunks > limit else search.rows(ALL_CHUNKS, limit=limit)
 
-        rows = database.run_search(self._scope, read)
+        facts = self._scope.facts
+        is_long = facts is not None and facts.chunks > limit
+        rows = None if is_long else database.run_search(self._scope, read)
         if rows is None or len(rows) > limit:  # chunks may be more than was estimated
             return None
         return [database.to_passage(row) for row in rows]
@@ -245,6 +245,8 @@ class ScopedStore:
         """The same store, limited to the given documents; never wider than before."""
         wanted = set(document_ids)
         kept = [pk for pk in self._scope.documents if pk in wanted]
+        if len(kept) == len(self._scope.documents):
+            return self  # which knows already how much there is
         return ScopedStore(kept, space=self._space)
 
     def find_named(self, names: Sequence[str]) -> list[Named]:

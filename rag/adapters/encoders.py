@@ -155,18 +155,13 @@ class EndpointEmbedder:
             get_breaker(self._endpoint).enter()
         except LLMUnavailable as error:
             raise EmbedderFailed(f"{self.name} does not answer", reason="endpoint") from error
-        import openai
-
-        # somebody waits: all tries to connect together take no longer than one may elsewhere
-        connect = self._endpoint.connect_timeout / (1 + QUERY_RETRIES)
-        limit = openai.Timeout(min(QUERY_SECONDS, self._endpoint.idle_timeout), connect=connect)
         prefixed = self._declared.query_prefix + text
         # the models process lets questions go before passages; other servers need not know the word
         more = {"extra_body": {"input_type": "query"}} if self._endpoint.socket else {}
-        return self._embed([prefixed], more, timeout=limit, max_retries=QUERY_RETRIES)[0]
+        return self._embed([prefixed], more, client=self._query_client)[0]
 
     def _embed(
-        self, texts: list[str], more: Mapping[str, Any] | None = None, **limits: Any
+        self, texts: list[str], more: Mapping[str, Any] | None = None, client: Any = None
     ) -> list[list[float]]:
         """Unit vectors of one batch."""
         import openai
@@ -175,8 +170,7 @@ class EndpointEmbedder:
         # not every server knows base64
         encoding: Any = "base64" if self._endpoint.socket else "float"
         try:
-            client = self._client.with_options(**limits) if limits else self._client
-            reply = client.embeddings.create(
+            reply = (client or self._client).embeddings.create(
                 model=self.name, input=texts, encoding_format=encoding, **(more or {})
             )
             rows = sorted(reply.data or (), key=lambda row: row.index or 0)
@@ -194,6 +188,15 @@ class EndpointEmbedder:
     @functools.cached_property
     def _client(self) -> Any:
         return _new_client(self._endpoint)
+
+    @functools.cached_property
+    def _query_client(self) -> Any:
+        """Somebody waits: all tries to connect together take no longer than one may elsewhere."""
+        import openai
+
+        connect = self._endpoint.connect_timeout / (1 + QUERY_RETRIES)
+        limit = openai.Timeout(min(QUERY_SECONDS, self._endpoint.idle_timeout), connect=connect)
+        return self._client.with_options(timeout=limit, max_retries=QUERY_RETRIES)
 
 
 def _to_floats(vector: str | Sequence[float]) -> list[float]:

@@ -23,8 +23,9 @@ from rag.context.prompt import (
     AnswerContext,
     is_same_document,
     render_document,
-    render_passage,
+    render_head,
     render_system,
+    render_text,
 )
 from rag.context.tokens import MESSAGE_TOKENS, TokenCounter, cut_to_tokens
 from rag.conversation import PastTurn
@@ -101,10 +102,11 @@ class Budget:
         """Tokens of a passage after another, with the document line if the document changes."""
 
         def cost(item: Evidence, before: Evidence | None) -> int:
-            told = render_passage(item, language)
+            head = render_head(item, language)
             if before is None or not is_same_document(before, item):
-                told = f"{render_document(item.passage)}\n\n{told}"
-            return self.counter.count(told) + 2
+                head = f"{render_document(item.passage)}\n\n{head}"
+            # the text by itself: whatever stands above it, it is counted once
+            return self.counter.count(f"{head}\n") + self.counter.count(render_text(item)) + 2
 
         return cost
 

@@ -6,6 +6,7 @@ then the question. Nothing that a user or a document wrote stands in the system 
 between marks, without power, or in a message of its own role.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from rag.tokenize.text import neutralise_text, to_prompt_text
 from rag.types import Evidence, HistoryMessage, Kind, Passage, Speaker, ToolResult
 
 MAX_TITLE_CHARACTERS = 200
+MAX_REMEMBERED_PASSAGES = 4096
+"""Each is measured before it is chosen, and comes again with the next question; a few megabytes."""
 MAX_TITLES = 8
 """Most documents of the last answer to name."""
 _MARKER = re.compile(r"\[(\d{1,9})\]")
@@ -117,19 +120,29 @@ def is_same_document(before: Evidence, item: Evidence) -> bool:
 
 
 def render_passage(item: Evidence, language: str) -> str:
-    """One passage, headed by its number, section, page and kind."""
+    """One passage below its head."""
+    return f"{render_head(item, language)}\n{render_text(item)}"
+
+
+def render_head(item: Evidence, language: str) -> str:
+    """The line above a passage: its number, section, page and kind."""
     passage = item.passage
     page = prompts.fill_prompt("page", language, page=str(passage.page)) if passage.page else ""
     kind = prompts.load_prompt(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
     parts = (_own_section(item), page, kind)
     place = neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
-    return f"[{item.number}] {place}".rstrip() + f"\n{_tame_text(_read_text(item))}"
+    return f"[{item.number}] {place}".rstrip()
 
 
-def _read_text(item: Evidence) -> str:
+def render_text(item: Evidence) -> str:
     """The passage, one sentence per line, below its table header if it has one."""
-    text = to_prompt_text(item.text, item.passage.kind)
-    return f"{item.passage.header}\n{text}" if item.passage.header else text
+    return _tame_passage(item.text, item.passage.header, item.passage.kind)
+
+
+@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+def _tame_passage(text: str, header: str, kind: Kind) -> str:
+    text = to_prompt_text(text, kind)
+    return _tame_text(f"{header}\n{text}" if header else text)
 
 
 def render_document(passage: Passage) -> str:

@@ -87,7 +87,6 @@ class Writer:
     async def _stream_once(
         self, messages: Sequence[HistoryMessage], sampling: Sampling
     ) -> AsyncGenerator[Piece, None]:
-        counted = sum(self.counter.count(one.content) + MESSAGE_TOKENS for one in messages)
         said: list[str] = []
         reported: Usage | None = None
         async with aclosing(
@@ -97,6 +96,8 @@ class Writer:
                 said.append(piece.text)
                 reported = piece.usage or reported
                 yield piece
+        # only now: whoever waits for the first word need not wait for that
+        counted = sum(self.counter.count(one.content) + MESSAGE_TOKENS for one in messages)
         if reported:
             self.counter.learn(counted, reported.prompt_tokens)
         else:

@@ -1,8 +1,11 @@
-"""How a URL of Sentinels is read; that they are asked, `tests/product/test_nodes.py` tries."""
+"""How a URL of Sentinels is read (that they are asked, `tests/product/test_nodes.py` tries), and
+queries that are kept."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jobs.connections import SentinelAddress
+from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, released
 from nura.embedded.locations import build_celery_options, to_celery_url
 
 URL = "redis+sentinel://nura:a%40b@one:26380,two/main?db=2&sentinel_password=c"
@@ -31,3 +34,38 @@ def test_celery_gets_the_same_in_its_own_words():
     assert options["master_name"] == "main"
     assert options["sentinel_kwargs"]["password"] == "c"
     assert build_celery_options("redis://127.0.0.1/0") == {}
+
+
+def test_a_kept_query_is_made_once_and_tells_what_is_so_now(errands):
+    made = []
+
+    def make(owner):
+        made.append(owner)
+        return errands.filter(owner=owner, ended=False).order_by("pk")
+
+    kept = KeptQuery(make, ANYBODY)
+    first = errands.create(owner=1, place="here")
+    second = errands.create(owner=2)
+    assert kept.fetch(1) == [first]
+    assert kept.fetch(1)[0].place == "here"
+    assert kept.fetch(2) == [second]
+    errands.filter(pk=first.pk).update(ended=True)
+    assert kept.fetch(1) == []
+    assert made == [ANYBODY]
+
+
+def test_a_kept_query_serves_all_threads_each_with_its_own_values(errands):
+    rows = {owner: errands.create(owner=owner).pk for owner in range(1, 9)}
+    kept = KeptQuery(lambda owner: errands.filter(owner=owner).values_list("pk", "owner"), ANYBODY)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda owner: released(kept.fetch, owner), [*rows] * 5))
+    assert found == [[(rows[owner], owner)] for owner in [*rows] * 5]
+
+
+def test_a_kept_query_takes_a_list_of_keys(errands):
+    keys = [errands.create().pk for _ in range(3)]
+    kept = KeptQuery(
+        lambda wanted: errands.order_by("pk").extra(where=["id = ANY(%s)"], params=[wanted]), KEYS
+    )
+    assert [one.pk for one in kept.fetch(keys[:2])] == keys[:2]
+    assert kept.fetch([]) == []
