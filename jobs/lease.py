@@ -272,7 +272,8 @@ TAKE_ONE = """
 @functools.cache
 def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[str, Any]]:
     """The SQL of `claim_job` with its named parameters, but for the key and the claim."""
-    quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
+    quote = connection.ops.quote_name
+    meta: Any = model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
     waits, begun = f"{_condition(model, parameters)} AND {FREE.format(table=table)}", ""
@@ -280,8 +281,8 @@ def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[
         waits += f" AND {table}.attempts < %(most)s"
         begun = ", attempts = attempts + 1"
     if counted and issubclass(model, OwnedJob):
-        owner: Any = meta.get_field("owner")
-        waits += f" AND {_active_condition(model, f'{table}.{quote(owner.column)}')}"
+        owner = quote(meta.get_field("owner").column)
+        waits += f" AND {_active_condition(model, f'{table}.{owner}')}"
         begun += ", started_at = statement_timestamp()"
     key = quote(str(meta.pk.column))
     return TAKE_ONE.format(table=table, key=key, waits=waits, begun=begun), parameters
