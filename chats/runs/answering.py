@@ -116,10 +116,10 @@ def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
 
 
 def _select_runs(run_ids: object) -> QuerySet[Run]:
-    rows = Run.objects.select_related("message__parent", "message__chat__owner__profile_choice")
     known = ProfileSlot.objects.filter(owner=OuterRef("owner"))
-    wanted = rows.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
-    return wanted.annotate(is_owner_known=Exists(known))
+    rows: QuerySet[Run] = Run.objects.annotate(is_owner_known=Exists(known))
+    whole = rows.select_related("message__parent", "message__chat__owner__profile_choice")
+    return whole.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
 
 
 _runs = KeptQuery(_select_runs, KEYS)
