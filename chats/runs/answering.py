@@ -117,7 +117,7 @@ def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
 
 def _select_runs(run_ids: object) -> QuerySet[Run]:
     known = ProfileSlot.objects.filter(owner=OuterRef("owner"))
-    rows: QuerySet[Run] = Run.objects.annotate(is_owner_known=Exists(known))
+    rows: QuerySet[Run] = Run.objects.annotate(is_owner_known=Exists(known))  # type: ignore[no-redef]
     whole = rows.select_related("message__parent", "message__chat__owner__profile_choice")
     return whole.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
 
