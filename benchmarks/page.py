@@ -23,7 +23,7 @@ from tests.support import Product, wait_until
 
 MESSAGES = report.choose_size(200, quick=60)
 OPENINGS = report.choose_size(7, quick=1)
-TOKENS = report.choose_size(10_000, quick=300)
+TOKENS = report.choose_size(10_000, quick=1_000)
 TOKENS_A_SECOND = 200
 SIZE = {"width": 1280, "height": 800}
 AIMS = {
