@@ -76,6 +76,7 @@ def _measure_workers() -> dict[str, dict[str, float]]:
 
 
 def _read_pdfs(product: Product, paths: list[Path], pages: int) -> dict[str, float]:
+    wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)  # models are loaded
     client = Client(product.url, product.create_user("reader"))
     _ended(client, "warm.md")
     spent, begun = _cpu(product), time.perf_counter()
