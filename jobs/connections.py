@@ -162,6 +162,9 @@ class KeptQuery(Generic[R]):
         rows = self._make(*self._stand_ins)
         compiler = rows.query.get_compiler(rows.db)
         sql, parameters = compiler.as_sql()
+        columns = [column for column, *_ in compiler.select[: compiler.col_count]]
+        converters = compiler.get_converters(columns)
+        compiler.get_converters = lambda _columns: converters
         return rows, compiler, str(sql), tuple(parameters)
 
     def fetch(self, *values: Any) -> list[R]:
