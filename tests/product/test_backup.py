@@ -26,9 +26,9 @@ QUESTIONS = (QUESTION, "통합돌봄 예산은 얼마인가요?", "7차 회의�
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory):
+def busy(tmp_path_factory, small_models):
     """A product with documents and answers, running; its owner's client; and the answers."""
-    with Product(tmp_path_factory.mktemp("busy") / "var") as product:
+    with Product(tmp_path_factory.mktemp("busy") / "var", **small_models) as product:
         client = Client(product.url, product.create_user("owner"))
         client.upload("조례.md", LAW.encode())
         for number in range(40):

@@ -154,12 +154,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def site(model, folder, tmp_path_factory):
+def site(model, folder, small_models, tmp_path_factory):
     """The product behind nginx with a second web process: (product, addresses by TLS and plain)."""
     if NGINX is None:
         pytest.skip("nginx is not installed")
     plain, tls = free_port(), free_port()
-    environment = {
+    environment = small_models | {
         "NURA_LLM_BASE_URL": model.url,
         "NURA_LLM_MODEL": "stand-in",
         "NURA_LLM_MAX_TOKENS": "20000",

@@ -17,10 +17,9 @@ QUESTION = "은빛 열쇠는 어디에 있나요?"
 
 
 @pytest.fixture(scope="module")
-def product(tmp_path_factory):
-    with Product(
-        tmp_path_factory.mktemp("erasing") / "var", NURA_RETENTION_DELETED_DAYS="0"
-    ) as product:
+def product(tmp_path_factory, small_models):
+    settings = {"NURA_RETENTION_DELETED_DAYS": "0", **small_models}
+    with Product(tmp_path_factory.mktemp("erasing") / "var", **settings) as product:
         yield product
 
 

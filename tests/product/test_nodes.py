@@ -72,10 +72,10 @@ def standby(postgres, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def nodes(writer, postgres, standby, sentinel, tmp_path_factory):
+def nodes(writer, postgres, standby, sentinel, small_models, tmp_path_factory):
     """Both nodes; the first migrates, and the second's folder of files is the first's."""
     folder = tmp_path_factory.mktemp("nodes")
-    settings = {
+    settings = small_models | {
         "SECRET_KEY": "the same on both nodes, and long enough to be one",
         "NURA_LLM_BASE_URL": writer.url,
         "NURA_LLM_MODEL": "stand-in",

@@ -33,10 +33,10 @@ def replica(primary, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def product(primary, replica, tmp_path_factory):
+def product(primary, replica, small_models, tmp_path_factory):
     shared = {"DATABASE_URL": primary.url, "DATABASE_REPLICA_URL": replica.url}
     folder = tmp_path_factory.mktemp("product") / "var"
-    with Product(folder, prepared=False, **shared) as running:
+    with Product(folder, prepared=False, **shared, **small_models) as running:
         yield running
 
 

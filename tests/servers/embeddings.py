@@ -133,3 +133,19 @@ def embedding_server():
     server = EmbeddingServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def small_models():
+    """Settings of a product whose vectors are those of words: it starts no models process.
+
+    That would take longer than all its other processes together. As the model that comes with the
+    product, this one knows English only.
+    """
+    server = EmbeddingServer()
+    yield {
+        "NURA_EMBEDDING_BASE_URL": server.url,
+        "NURA_EMBEDDING_MODEL": "words-64",
+        "NURA_EMBEDDING_LANGUAGES": "en",
+    }
+    server.close()
