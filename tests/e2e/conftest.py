@@ -42,9 +42,9 @@ def chromium():
 
 
 @pytest.fixture(scope="package")
-def product():
-    """The product as it comes: no model configured."""
-    with Product() as running:
+def product(small_models):
+    """The product without a language model, as it comes."""
+    with Product(**small_models) as running:
         yield running
 
 

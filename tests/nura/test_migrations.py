@@ -91,7 +91,7 @@ def test_one_node_migrates_while_others_wait():
 
 @pytest.mark.product
 def test_c98_migrations_that_were_killed_go_on_where_they_were(tmp_path):
-    product = Product(tmp_path / "var", prepared=False)
+    product = Product(tmp_path / "var")
 
     def count_applied():
         try:
@@ -182,7 +182,7 @@ print("key", AuthToken.objects.create(user)[1])
 @pytest.mark.product
 @pytest.mark.timeout(300)
 def test_c98_an_installation_of_a_former_schema_goes_on_with_all_that_is_in_it(tmp_path):
-    product = Product(tmp_path / "var", prepared=False)
+    product = Product(tmp_path / "var")
     key = product.manage("shell", "-v0", "-c", FORMER_INSTALLATION).stdout.split()[-1]
     with product:
         client = Client(product.url, key)

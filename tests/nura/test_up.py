@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import ROOT, Product, name_part, wait_until
+from tests.support import ROOT, Product, copy_prepared_folder, name_part, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
@@ -164,8 +164,10 @@ def test_it_runs_as_an_ordinary_user(open_folder):
     python = _python_of_nobody(open_folder)
     folder = open_folder / "var"
     folder.mkdir()
-    os.chown(folder, NOBODY, NOBODY)
-    with Product(folder, python=python, prepared=False) as product:
+    copy_prepared_folder(folder, "static")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    with Product(folder, python=python) as product:
         assert {process.uids().real for process in product.processes()} == {NOBODY}
         assert product.create_user("ordinary")
 

@@ -78,9 +78,11 @@ def run(product: Product, *arguments: str) -> subprocess.CompletedProcess[str]:
     return product.manage(*arguments, check=False)
 
 
-def test_c97_what_was_restored_gives_the_same_answers_and_files(busy, kept, passphrase, tmp_path):
+def test_c97_what_was_restored_gives_the_same_answers_and_files(
+    busy, kept, passphrase, small_models, tmp_path
+):
     _, client, answers = busy
-    restored = Product(tmp_path / "var")
+    restored = Product(tmp_path / "var", **small_models)
     restored.manage("restore", str(kept), "--passphrase-file", passphrase)
     assert "Nothing is wrong" in restored.manage("verify").stdout
     with restored:

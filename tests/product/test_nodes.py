@@ -90,8 +90,8 @@ def nodes(writer, postgres, standby, sentinel, small_models, tmp_path_factory):
     (folder / "first" / "files").mkdir(mode=0o700)
     (folder / "second" / "files").symlink_to(folder / "first" / "files")
     with (
-        Product(folder / "first", prepared=False, **settings) as first,
-        Product(folder / "second", prepared=False, **settings) as second,
+        Product(folder / "first", **settings) as first,
+        Product(folder / "second", **settings) as second,
     ):
         yield first, second
 

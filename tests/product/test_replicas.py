@@ -36,7 +36,7 @@ def replica(primary, tmp_path_factory):
 def product(primary, replica, small_models, tmp_path_factory):
     shared = {"DATABASE_URL": primary.url, "DATABASE_REPLICA_URL": replica.url}
     folder = tmp_path_factory.mktemp("product") / "var"
-    with Product(folder, prepared=False, **shared, **small_models) as running:
+    with Product(folder, **shared, **small_models) as running:
         yield running
 
 
