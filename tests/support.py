@@ -52,15 +52,24 @@ def free_port() -> int:
 
 
 PREPARE = "from nura.preparation import prepare; prepare(seed=False)"
-ADD_USERS = """
-import json, sys
-from django.db import connection
-from nura.accounts import services
+COMMANDS = """
+import json, os, sys
+from django.core.management import call_command
+from django.db import connections
 for line in sys.stdin:
-    print("key", services.create_key(user=services.make_user(**json.loads(line))), flush=True)
-    connection.close()
+    for one in connections.all():
+        one.close()
+        one.close_pool()
+    if child := os.fork():
+        print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    output, errors, *words = json.loads(line)
+    os.dup2(os.open(output, os.O_WRONLY), 1)
+    os.dup2(os.open(errors, os.O_WRONLY), 2)
+    call_command(*words)
+    sys.exit()
 """
-"""Both are run by `manage.py shell`."""
+"""Both are run by `manage.py shell`. The second forks a process for each command that it reads."""
 
 
 NO_LIMITS = {
@@ -98,7 +107,7 @@ class Product:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
-        self._adding: subprocess.Popen[str] | None = None
+        self._commands: subprocess.Popen[str] | None = None
         self._options = [] if seed else ["--no-seed"]
         self._environment = environment if limited else NO_LIMITS | environment
         self._log = Path(tempfile.gettempdir()) / f"nura-product-{uuid4().hex[:12]}.log"
@@ -149,7 +158,7 @@ class Product:
 
     def stop(self, timeout: float = 40.0) -> int:
         """Stop it as Ctrl-C does; the exit status."""
-        self._end_adding()
+        self._end_commands()
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -166,7 +175,7 @@ class Product:
     def kill(self) -> None:
         """End only `up` itself, as a crash does."""
         assert self.process is not None
-        self._end_adding()
+        self._end_commands()
         self.process.kill()
         self.process.wait()
 
@@ -198,26 +207,10 @@ class Product:
         ).stdout.split()[-1]
 
     def add_user(self, name: str, password: str = "correct-horse-9", *, staff: bool = False) -> str:
-        """What `create_user` does; while the product runs, all by one process, which is quicker."""
-        if self._adding is None or self._adding.poll() is not None:
-            self._adding = subprocess.Popen(
-                self._manage("shell", "-v0", "-c", ADD_USERS),
-                env=self.environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        assert self._adding.stdin is not None
-        assert self._adding.stdout is not None
-        print(
-            json.dumps({"name": name, "password": password, "staff": staff}),
-            file=self._adding.stdin,
-            flush=True,
-        )
-        for line in self._adding.stdout:
-            if line.startswith("key "):
-                return line.split()[1]
-        raise AssertionError(f"{name} was not made")
+        """What `create_user` does, while the product runs."""
+        return self.call(
+            "create_user", name, "--password", password, *(["--staff"] if staff else [])
+        ).stdout.split()[-1]
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a management command on this data folder."""
@@ -229,6 +222,35 @@ class Product:
             check=check,
             timeout=120,
         )
+
+    def call(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """What `manage` does, while the product runs.
+
+        The command is forked from a process that has loaded the code, which takes three seconds.
+        """
+        if self._commands is None or self._commands.poll() is not None:
+            self._commands = subprocess.Popen(
+                self._manage("shell", "-v0", "-c", COMMANDS),
+                env=self.environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._commands.stdin is not None
+        assert self._commands.stdout is not None
+        with tempfile.TemporaryDirectory() as folder:
+            output, errors = Path(folder) / "output", Path(folder) / "errors"
+            output.touch()
+            errors.touch()
+            asked = json.dumps([str(output), str(errors), *arguments])
+            print(asked, file=self._commands.stdin, flush=True)
+            told = next(filter(lambda line: line.startswith("status "), self._commands.stdout))
+            done = subprocess.CompletedProcess(
+                arguments, int(told.split()[1]), output.read_text(), errors.read_text()
+            )
+        if check:
+            done.check_returncode()
+        return done
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Begin a management command, as the leader of a process group that can be killed."""
@@ -282,10 +304,10 @@ class Product:
         """All that it said so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def _end_adding(self) -> None:
-        if self._adding is not None:
-            self._adding.communicate()
-            self._adding = None
+    def _end_commands(self) -> None:
+        if self._commands is not None:
+            self._commands.communicate()
+            self._commands = None
 
     def _settled(self) -> bool:
         assert self.process is not None

@@ -25,7 +25,7 @@ def test_somebody_who_is_invited_signs_up_out_and_in_again(windows, product):
     page.goto("/")
     expect(page.locator("html")).to_have_attribute("lang", "ko")
     expect(page.get_by_role("link", name="회원가입")).to_be_hidden()
-    page.goto(product.manage("invite", "--url", product.url).stdout.strip())
+    page.goto(product.call("invite", "--url", product.url).stdout.strip())
     page.locator("[name=username]").fill("민수")
     page.locator("[name=email]").fill("minsu@example.com")
     page.locator("[name=password1]").fill(PASSWORD)

@@ -29,7 +29,7 @@ QUESTIONS = (QUESTION, "통합돌봄 예산은 얼마인가요?", "7차 회의�
 def busy(tmp_path_factory, small_models):
     """A product with documents and answers, running; its owner's client; and the answers."""
     with Product(tmp_path_factory.mktemp("busy") / "var", **small_models) as product:
-        client = Client(product.url, product.create_user("owner"))
+        client = Client(product.url, product.add_user("owner"))
         client.upload("조례.md", LAW.encode())
         for number in range(40):
             client.upload(f"회의록-{number}.txt", f"{number}차 회의록. 참석자 {number}명.".encode())
@@ -66,7 +66,7 @@ def kept(busy, passphrase, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept") / "backups"
     for question in QUESTIONS * 3:
         client.ask(question)
-    product.manage("backup", str(folder), "--passphrase-file", passphrase)
+    product.call("backup", str(folder), "--passphrase-file", passphrase)
     return folder
 
 
@@ -114,7 +114,7 @@ def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
     wrong = tmp_path / "wrong"
     wrong.write_text("다른 말\n", encoding="utf-8")
     for options, reason in (([], "encrypted"), (["--passphrase-file", str(wrong)], "wrong")):
-        refused = run(product, "restore", str(kept), *options)
+        refused = product.call("restore", str(kept), *options, check=False)
         assert refused.returncode == 1
         assert reason in refused.stderr
 
@@ -122,16 +122,17 @@ def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
 def test_the_second_backup_adds_what_is_new_and_old_ones_go(busy, passphrase, tmp_path):
     product, client, _ = busy
     folder = tmp_path / "backups"
-    product.manage("backup", str(folder))
+    product.call("backup", str(folder))
     before = stored_files(folder / "files")
     document = client.upload("새로.txt", "새로 올린 공고입니다.".encode())
-    product.manage("backup", str(folder), "--keep", "1")
+    product.call("backup", str(folder), "--keep", "1")
     assert len(stored_files(folder / "files") - before) == 1
     assert len(list((folder / "backups").iterdir())) == 1
     assert client.call("DELETE", f"/documents/{document['id']}")[0] == 204
-    product.manage("backup", str(folder), "--keep", "1")
+    product.call("backup", str(folder), "--keep", "1")
     assert stored_files(folder / "files") == before
-    assert run(product, "backup", str(folder), "--passphrase-file", passphrase).returncode == 1
+    encrypted = product.call("backup", str(folder), "--passphrase-file", passphrase, check=False)
+    assert encrypted.returncode == 1
 
 
 @pytest.mark.parametrize("of", ["files", "backups"])
@@ -144,10 +145,10 @@ def test_a_flipped_bit_is_found_before_anything_is_restored(busy, kept, passphra
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    found = run(product, "verify", str(folder), "--passphrase-file", passphrase)
+    found = product.call("verify", str(folder), "--passphrase-file", passphrase, check=False)
     assert found.returncode == 1
     assert "damaged" in found.stdout
-    refused = run(product, "restore", str(folder), "--passphrase-file", passphrase)
+    refused = product.call("restore", str(folder), "--passphrase-file", passphrase, check=False)
     assert refused.returncode == 1
     assert "Damaged" in refused.stderr
 
@@ -155,13 +156,13 @@ def test_a_flipped_bit_is_found_before_anything_is_restored(busy, kept, passphra
 def test_a_backup_of_a_newer_version_is_refused(busy, tmp_path):
     product, _, _ = busy
     folder = tmp_path / "backups"
-    product.manage("backup", str(folder))
+    product.call("backup", str(folder))
     (path,) = folder.glob("backups/*/manifest")
     vault = Vault(folder)
     manifest = json.loads(vault.read_note(path))
     manifest["migrations"].append(["documents", "9999_later"])
     vault.write_note(path, json.dumps(manifest).encode())
-    refused = run(product, "restore", str(folder))
+    refused = product.call("restore", str(folder), check=False)
     assert refused.returncode == 1
     assert "newer than this one" in refused.stderr
 
@@ -169,14 +170,14 @@ def test_a_backup_of_a_newer_version_is_refused(busy, tmp_path):
 def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
     product, client, _ = busy
     folder = tmp_path / "backups"
-    product.manage("backup", str(folder))
+    product.call("backup", str(folder))
     first = sorted((folder / "backups").iterdir())
     client.upload("큰.txt", ("가나다라마바사 " * 200_000).encode())
     with product.begin("backup", str(folder)) as process:
         wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
-    assert "Nothing is wrong" in product.manage("verify", str(folder)).stdout
-    product.manage("backup", str(folder))
+    assert "Nothing is wrong" in product.call("verify", str(folder)).stdout
+    product.call("backup", str(folder))
     assert not list(folder.glob("*.part"))
     assert len(list((folder / "backups").glob("*/manifest"))) == len(
         list((folder / "backups").iterdir())
@@ -258,7 +259,7 @@ def test_files_of_a_bucket_are_kept_and_come_back(bucket, tmp_path):
     settings, place = bucket
     kept = str(tmp_path / "backups")
     with Product(tmp_path / "var", **settings) as product:
-        client = Client(product.url, product.create_user("owner"))
+        client = Client(product.url, product.add_user("owner"))
         document = client.upload("조례.md", LAW.encode())
         wait_until(
             lambda: client.call("GET", f"/documents/{document['id']}")[1]["status"] == "COMPLETED",
@@ -266,7 +267,7 @@ def test_files_of_a_bucket_are_kept_and_come_back(bucket, tmp_path):
             step=0.2,
         )
         assert "세 명" in answer(client, QUESTION)["content"]
-        product.manage("backup", kept)
+        product.call("backup", kept)
     names = {one.key for one in place.objects.all()}
     assert names
     place.objects.all().delete()

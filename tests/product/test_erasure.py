@@ -68,7 +68,7 @@ def test_an_erased_document_is_nowhere_and_its_citation_says_so(product):
     assert "삭제됨" in export(client, chat_id, "md")
     told = json.loads(export(client, chat_id, "json"))
     assert told["turns"][0]["doc_refs"][0]["deleted"] is True
-    assert "Nothing is wrong" in product.manage("verify").stdout
+    assert "Nothing is wrong" in product.call("verify").stdout
 
 
 def test_a_deleted_document_keeps_its_passages_as_long_as_it_may(product):
@@ -102,7 +102,7 @@ def test_a_deleted_account_is_nowhere(product):
         f"receipt = delete_account(user=User.objects.get(username='{name}'));"
         "print('receipt', json.dumps(receipt), is_genuine(receipt))"
     )
-    said = product.manage("shell", "-v0", "-c", script).stdout.rpartition("receipt ")[2].strip()
+    said = product.call("shell", "-v0", "-c", script).stdout.rpartition("receipt ")[2].strip()
     receipt, genuine = said.rsplit(" ", 1)
     assert genuine == "True"
     assert json.loads(receipt)["deleted"]["chats"] == 1
@@ -113,5 +113,5 @@ def test_a_deleted_account_is_nowhere(product):
 
 
 def test_purge_tells_what_it_does_and_has_nothing_to_do_the_second_time(product):
-    product.manage("purge")
-    assert set(json.loads(product.manage("purge", "--dry-run", "--json").stdout).values()) == {0}
+    product.call("purge")
+    assert set(json.loads(product.call("purge", "--dry-run", "--json").stdout).values()) == {0}

@@ -64,14 +64,14 @@ def test_running_workers_follow_a_swap_a_kill_and_a_swap_back(running, models):
     models.release()
     assert found_by(models, client, "출장 여비는 누가 정하나요?") == {"words-64"}
 
-    told = product.manage(*words).stdout
+    told = product.call(*words).stdout
     assert "words-128 (128) is in use" in told
     assert found_by(models, client, "건강 검진은 누가 정하나요?") == {"words-128"}
     add(client, "나중.md", TOPICS[6:7])
-    assert "manage.py reindex" in product.manage("doctor", check=False).stdout
+    assert "manage.py reindex" in product.call("doctor", check=False).stdout
 
     begun = time.monotonic()
-    told = product.manage("reindex", "--rollback").stdout
+    told = product.call("reindex", "--rollback").stdout
     assert "words-64 (64) is in use again" in told
     assert time.monotonic() - begun < 30  # nearly all of it is the start of the command
     assert found_by(models, client, "재택 근무는 누가 정하나요?") == {"words-64"}

@@ -219,7 +219,7 @@ def test_the_alerts_ask_for_what_is_told_of_the_replica(product, staff):
 
 
 def test_doctor_says_how_far_the_replica_is(product):
-    said = product.manage("doctor", check=False).stdout
+    said = product.call("doctor", check=False).stdout
     assert re.search(r"ok +replica +DATABASE_REPLICA_URL: \d+\.\d MB behind", said), said
 
 
@@ -230,5 +230,5 @@ def test_a_replica_that_was_promoted_is_not_read_any_more(client, product, repli
     assert "새 규정.md" in list_names(client)
     assert search(client, "회의는 얼마나 길어도 돼?") == {"새 규정.md"}
     assert counts()["promoted"] > before
-    said = product.manage("doctor", check=False).stdout
+    said = product.call("doctor", check=False).stdout
     assert "it follows nobody (promoted?)" in said

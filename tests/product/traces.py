@@ -40,5 +40,5 @@ print("found", json.dumps(found))
 def find_text(product, text):
     """Tables, Redis keys and files of a product that hold the text, each named."""
     script = LOOK.replace("sys.argv[-1] if False else WANTED", repr(text))
-    said = product.manage("shell", "-v0", "-c", script).stdout
+    said = product.call("shell", "-v0", "-c", script).stdout
     return json.loads(said.rpartition("found ")[2])
