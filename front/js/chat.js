@@ -244,7 +244,10 @@ async function refreshWelcome() {
   if (fresh) byId("welcome")?.replaceWith(document.adoptNode(fresh));
 }
 
+let hasBeenOpen = false;
 socket.addEventListener("open", () => {
+  if (hasBeenOpen || document.querySelector(".dot-busy")) refreshChats(); // what is shown as running may have ended by now
+  hasBeenOpen = true;
   uploads.catchUp();
   thread.catchUp();
   hideClosed(); // what was said while the line was down is lost

@@ -95,6 +95,17 @@ def test_a_chat_begun_elsewhere_appears_by_itself_and_is_unread(page, reader, ch
     expect(row(page, other).locator(".dot-unread")).to_have_count(0)
 
 
+def test_an_answer_that_ended_while_its_page_came_is_not_shown_as_running(page, chat):
+    page.add_init_script("""addEventListener("DOMContentLoaded", () => {
+        const mark = '<span class="dot-busy"></span>';
+        document.querySelector(".side-chat .side-link").insertAdjacentHTML("beforeend", mark);
+        window.isMarked = Boolean(document.querySelector(".dot-busy"));
+    })""")
+    page.reload()
+    assert page.evaluate("isMarked")
+    expect(page.locator(".dot-busy")).to_have_count(0)
+
+
 def test_a_new_chat_begins_on_an_empty_page(page, chat):
     page.locator(".side-new").click()
     page.wait_for_url("**/")
