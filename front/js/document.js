@@ -197,7 +197,10 @@ async function renewParts() {
 
 async function receiveDocument(data) {
   if (data.id !== id) return;
-  if (data.deleted) location.assign(toAddress("/documents"));
+  if (data.deleted) {
+    location.assign(toAddress("/documents"));
+    return;
+  }
   const ended = article.dataset.status !== data.status;
   article.dataset.status = data.status;
   showProgress(article, data);
