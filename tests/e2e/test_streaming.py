@@ -26,6 +26,21 @@ def wait_for_text(page, characters):
     wait_until(lambda: len(shown(page)) >= characters)
 
 
+def write_meanwhile(page, llm):
+    """A second question waits for the first answer, a third is being written.
+
+    The answer ends once the event that this gives is set.
+    """
+    asked = threading.Event()
+    llm.default = Stream(WORDS[:25], hold=asked)
+    ask(page, "첫째")
+    wait_for_text(page, 50)
+    ask(page, "둘째")
+    expect(page.locator("#queue")).to_contain_text("둘째")
+    page.keyboard.type("셋째")
+    return asked
+
+
 def test_a_reload_in_the_middle_of_an_answer_loses_no_character_and_doubles_none(talk, talker, llm):
     llm.default = SLOW
     ask(talk, "천천히 이야기해 줘")
@@ -103,13 +118,7 @@ def test_escape_stops_too_even_before_the_first_word(talk, talker, llm):
 
 
 def test_a_question_written_meanwhile_is_sent_after_the_answer(talk, llm):
-    asked = threading.Event()
-    llm.default = Stream(WORDS[:25], hold=asked)
-    ask(talk, "첫째")
-    wait_for_text(talk, 50)
-    ask(talk, "둘째")
-    expect(talk.locator("#queue")).to_contain_text("둘째")
-    talk.keyboard.type("셋째")
+    asked = write_meanwhile(talk, llm)
     asked.set()
     answer(talk, 1)
     expect(talk.locator("#queue")).to_be_hidden()
@@ -118,13 +127,7 @@ def test_a_question_written_meanwhile_is_sent_after_the_answer(talk, llm):
 
 
 def test_what_waits_and_what_is_written_outlive_a_reload(talk, llm):
-    asked = threading.Event()
-    llm.default = Stream(WORDS[:25], hold=asked)
-    ask(talk, "첫째")
-    wait_for_text(talk, 50)
-    ask(talk, "둘째")
-    expect(talk.locator("#queue")).to_contain_text("둘째")
-    talk.keyboard.type("셋째")
+    asked = write_meanwhile(talk, llm)
     talk.reload()
     expect(talk.locator("#composer-input")).to_have_value("둘째\n셋째")
     asked.set()
