@@ -29,6 +29,7 @@ MODULES = {
     "hostile": "benchmarks.hostile",
     "ingest": "benchmarks.ingest.run",
     "ingest_queue": "benchmarks.ingest_queue",
+    "ingest_workers": "benchmarks.ingest_workers",
     "llm_parsing": "benchmarks.llm_parsing",
     "million": "benchmarks.million",
     "page": "benchmarks.page",

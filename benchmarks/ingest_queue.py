@@ -1,35 +1,30 @@
 """A thousand small files of one user: time a file, how the pages feel meanwhile, who else waits.
 
-Then Korean PDFs by one documents process and by two. All text is Korean, of which the model that
+`python -m benchmarks.ingest_queue 10000` takes as many. All text is Korean, of which the model that
 comes along makes no vectors: the figures are those of everything around it.
 """
 
 import http.client
-import tempfile
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Self
 
-import psutil
-
 from benchmarks import report
 from benchmarks.footprint import measure_settled
-from benchmarks.ingest import pdfs
+from benchmarks.ingest.spent import read_cpu
 from tests.product.client import Client
-from tests.support import PARTS, Product, wait_until
+from tests.support import Product, wait_until
 
-FILES = report.choose_size(1_000, quick=40)
+USUAL = report.choose_size(1_000, quick=40)
+FILES = int(sys.argv[1]) if sys.argv[1:] else USUAL
 UPLOADERS = 4
 OTHERS = report.choose_size(5, quick=2)
 """Files that the second user uploads one after the other while the first one's wait."""
-PDFS, PAGES = report.choose_size((12, 60), quick=(2, 5))
-"""Files that one and two processes read, and pages of each at the least."""
-WORKERS = (1, 2)
-AIM = {"newcomer_seconds": 3.0, "two_workers_times_faster": 1.8}
+AIM = {"newcomer_seconds": 3.0}
 LOOKS_EVERY = 0.5
 PATIENCE = 5.0
 """Seconds a file, at the most."""
@@ -41,56 +36,18 @@ def main() -> None:
     with Product() as product:
         first = Client(product.url, product.create_user("first"))
         second = Client(product.url, product.create_user("second"))
-        _ended(second, "warm.md")
+        time_reading(second, "warm.md")
         memory = [measure_settled(product)["documents"]]
-        spent = _cpu(product)
+        spent = read_cpu(product)
         figures = _measured(first, second)
-        after = _cpu(product)
+        after = read_cpu(product)
         memory.append(measure_settled(product)["documents"])
     each = {name: round((after[name] - spent[name]) * 1000 / FILES, 1) for name in after}
     figures["cpu_milliseconds_a_file"] = each
     figures["documents_memory_mb"] = dict(zip(("before", "after"), memory, strict=True))
     report.table(f"{FILES} files of one user", ("figure", "value"), list(figures.items()))
-    figures["pdfs"] = _measure_workers() if pdfs.available() else {}
-    report.write("ingest_queue", {"aim": AIM, **figures})
-
-
-def _measure_workers() -> dict[str, dict[str, float]]:
-    """Pages a second of the whole product, without text recognition, by documents processes."""
-    found = {}
-    with tempfile.TemporaryDirectory() as place:
-        paths = [
-            pdfs.long(pdfs.korean(), PAGES + number, Path(place) / f"{number}.pdf")
-            for number in range(PDFS)
-        ]
-        pages = sum(PAGES + number for number in range(PDFS))
-        for workers in WORKERS:
-            with Product(NURA_DOCUMENT_WORKERS=str(workers), NURA_OCR_PAGES="0") as product:
-                found[f"{workers} at a time"] = _read_pdfs(product, paths, pages)
-    report.table(
-        f"{PDFS} Korean PDFs of {pages} pages (aim: two {AIM['two_workers_times_faster']} x one)",
-        ("documents", *next(iter(found.values()))),
-        [(name, *one.values()) for name, one in found.items()],
-    )
-    return found
-
-
-def _read_pdfs(product: Product, paths: list[Path], pages: int) -> dict[str, float]:
-    wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)  # models are loaded
-    client = Client(product.url, product.create_user("reader"))
-    _ended(client, "warm.md")
-    spent, begun = _cpu(product), time.perf_counter()
-    for path in paths:
-        client.upload(path.name, path.read_bytes())
-    wait_until(lambda: not _left(client)[0], len(paths) * 60, 0.1)
-    took, after = time.perf_counter() - begun, _cpu(product)
-    cpu = {name: after[name] - spent[name] for name in after}
-    return {
-        "pages_per_second": round(pages / took, 1),
-        "cpu_ms_a_page": round(1000 * sum(cpu.values()) / pages, 1),
-        "cpu_ms_a_page_documents": round(1000 * cpu["documents"] / pages, 1),
-        "cores_busy": round(sum(cpu.values()) / took, 2),
-    }
+    name = "ingest_queue" if FILES == USUAL else f"ingest_queue_{FILES}"
+    report.write(name, {"aim": AIM, **figures})
 
 
 def _measured(first: Client, second: Client) -> dict[str, object]:
@@ -99,10 +56,10 @@ def _measured(first: Client, second: Client) -> dict[str, object]:
         list(pool.map(lambda number: first.upload(*_small(number)), range(FILES)))
     uploaded = time.perf_counter() - begun
     with _Looking(first) as looking:
-        waited = [_ended(second, f"other {number}.md") for number in range(OTHERS)]
-        ahead, reckoned = _left(first)
+        waited = [time_reading(second, f"other {number}.md") for number in range(OTHERS)]
+        ahead, reckoned = count_left(first)
         asked = time.perf_counter()
-        wait_until(lambda: not _left(first)[0], FILES * PATIENCE, LOOKS_EVERY)
+        wait_until(lambda: not count_left(first)[0], FILES * PATIENCE, LOOKS_EVERY)
         took = time.perf_counter() - asked
     whole = time.perf_counter() - begun
     completed = first.call("GET", "/documents?status=COMPLETED&page_size=1")[1]["count"]
@@ -163,33 +120,18 @@ def _percentiles(values: list[float]) -> dict[str, float]:
     return {name: round(cuts[at - 1], 1) for name, at in (("p50", 50), ("p95", 95), ("p99", 99))}
 
 
-def _cpu(product: Product) -> dict[str, float]:
-    """Seconds of CPU that each process of the product took, with all its children."""
-    spent = dict.fromkeys((*PARTS, "rest"), 0.0)
-    named = {product.process_of(name).pid: name for name in PARTS}
-    for process in product.processes():
-        try:
-            times = process.cpu_times()
-            kin = [process, *process.parents()]
-        except psutil.Error:
-            continue
-        name = next((named[one.pid] for one in kin if one.pid in named), "rest")
-        spent[name] += times.user + times.system + times.children_user + times.children_system
-    return spent
-
-
 def _small(number: int) -> tuple[str, bytes]:
     text = SENTENCE * 40
     return f"{number}.md", f"# {number}호 공고\n\n{text}{number}\n".encode()
 
 
-def _left(client: Client) -> tuple[int, float | None]:
+def count_left(client: Client) -> tuple[int, float | None]:
     """Documents that are not done, and the seconds that they are said to take."""
     body = client.call("GET", "/documents/queue")[1]
     return int(body["waiting"] + body["working"]), body["seconds_left"]
 
 
-def _ended(client: Client, name: str) -> float:
+def time_reading(client: Client, name: str) -> float:
     """Seconds from the upload of a short file until it can be asked about."""
     begun = time.perf_counter()
     key = client.upload(name, f"# {name}\n\nOne short file.".encode())["id"]
