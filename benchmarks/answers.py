@@ -90,15 +90,17 @@ def main() -> None:
     """Measure, print and keep."""
     if not SET.is_dir():
         raise SystemExit("the data sets do not lie beside the project")
+    rows = (SET / "questions.jsonl").read_text(encoding="utf-8").splitlines()[:LINES]
+    lines = [json.loads(row) for row in rows]
     with tempfile.TemporaryDirectory(prefix="nura-answers-") as folder, LLMServer() as model:
         with Product(Path(folder)) as product:
             client = Client(product.url, product.create_user("bench"))
-            library = _upload(client)
-            without = list(_ask_all(client, library, None))
+            library = _upload(client, lines)
+            without = list(_ask_all(client, library, lines, None))
         endpoint = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": MODEL}
         with Product(Path(folder), **endpoint) as product:
             client = Client(product.url, client.token)
-            with_model = list(_ask_all(client, library, model))
+            with_model = list(_ask_all(client, library, lines, model))
     figures = {
         "aim": AIM,
         "with a model": _summarise(with_model, _told_with),
@@ -108,10 +110,14 @@ def main() -> None:
     _print(figures)
 
 
-def _upload(client: Client) -> Library:
+def _upload(client: Client, lines: Sequence[Mapping[str, Any]]) -> Library:
+    """All documents of the set; for a part of its lines, those that they name."""
     names = json.loads((SET / "library.json").read_text(encoding="utf-8"))
+    named = {path for line in lines for path in line.get("documents", ())}
     made = {
-        path: client.upload(name, (DATA / path).read_bytes())["id"] for path, name in names.items()
+        path: client.upload(name, (DATA / path).read_bytes())["id"]
+        for path, name in names.items()
+        if LINES is None or path in named
     }
 
     def ready() -> bool:
@@ -138,10 +144,14 @@ def _chunks(client: Client, document_id: str) -> dict[str, str]:
     return found
 
 
-def _ask_all(client: Client, library: Library, model: LLMServer | None) -> Iterator[Asked]:
+def _ask_all(
+    client: Client,
+    library: Library,
+    lines: Sequence[Mapping[str, Any]],
+    model: LLMServer | None,
+) -> Iterator[Asked]:
     texts = {} if model else dict(_all_chunks(client, library))
-    for row in (SET / "questions.jsonl").read_text(encoding="utf-8").splitlines()[:LINES]:
-        line = json.loads(row)
+    for line in lines:
         chat, before = None, ""
         own = frozenset(library.ids[path] for path in line.get("documents", library.ids))
         for turn in line["turns"]:

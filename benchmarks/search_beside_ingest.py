@@ -20,7 +20,7 @@ from benchmarks import corpus, report
 from tests.e2e.people import Person
 from tests.support import Product
 
-PEOPLE = 50
+PEOPLE = report.choose_size(50, quick=10)
 EVERY_SECONDS = 6.0
 """Between two searches of one person."""
 LIBRARY = report.choose_size({"korean": 12, "english": 4}, quick={"korean": 2, "english": 1})
