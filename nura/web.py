@@ -141,11 +141,16 @@ class BoundedRequests(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The process ends: answer the request under way, or a proxy's next one, as the last."""
+        """The process ends: answer the request under way, or a proxy's next one, as the last.
+
+        A proxy that the head of an answer has not told so keeps the connection for its next one.
+        """
         self._is_last = True
+        is_behind_proxy = bool(self.config.proxy_headers)
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False
-        elif self.config.proxy_headers:
+            if not (is_behind_proxy and self.cycle.response_started):
+                self.cycle.keep_alive = False
+        elif is_behind_proxy:
             self._close_after(IDLE_SECONDS)
         else:  # a browser asks again by itself
             self.transport.close()

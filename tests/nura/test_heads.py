@@ -1,5 +1,6 @@
 """Heads of requests over raw sockets: their size, their time, and what they cost a real process."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -7,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -373,6 +375,35 @@ def test_a_process_that_ends_answers_one_more_request_of_an_idle_connection(endi
             answer = sent(one, [LINE, b"\r\n"])
             assert answer.startswith(b"HTTP/1.1 200 ")
             assert b"connection: close" in answer.lower()
+
+
+def test_a_process_that_ends_keeps_the_connection_of_an_answer_whose_head_has_said_so(settings):
+    """A proxy may send its next request over it at the moment in which the answer ends."""
+    settings.TRUSTED_PROXIES = 1
+    goes_on = threading.Event()
+
+    async def answer_in_two_pieces(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await asyncio.to_thread(goes_on.wait, 30)
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    server = asgi.WebServer(answer_in_two_pieces)
+    server.start()
+    try:
+        with connected(server.port) as kept:
+            kept.sendall(LINE + b"\r\n")
+            assert b"connection: close" not in kept.recv(65536).lower()
+            server.begin_to_stop()
+            wait_until(lambda: refuses(server.port), 5)
+            goes_on.set()
+            assert kept.recv(65536).endswith(b"whole\r\n0\r\n\r\n")
+            assert hears_nothing(kept, 4)
+            answer = sent(kept, [LINE, b"\r\n"])
+            assert b"connection: close" in answer.lower()
+            assert answer.endswith(b"whole\r\n0\r\n\r\n")
+    finally:
+        goes_on.set()
+        server.stop()
 
 
 def test_a_process_that_ends_opens_no_socket_so_that_a_proxy_asks_another_node(ending):

@@ -73,7 +73,10 @@ def make_certificate(folder):
     )
 
 
-NODE = "server 127.0.0.1:8000 fail_timeout=1s;"
+NODE = """\
+    server 127.0.0.1:8000 fail_timeout=1s;
+    server 127.0.0.1:8000 max_fails=0 backup;
+"""
 
 
 @contextlib.contextmanager

@@ -9,16 +9,18 @@ from nura import web
 
 
 class WebServer:
-    """`url` and `ws_url` of a running `nura.asgi:application`."""
+    """`url` and `ws_url` of a running application: `nura.asgi:application`, or another one."""
 
-    def __init__(self):
+    def __init__(self, application=None):
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self.url = f"http://{self.host}"
         self.ws_url = f"ws://{self.host}/ws/chat/"
-        self._server = web.WebServer(web.build_server_config())
+        config = web.build_server_config()
+        config.app = application or config.app
+        self._server = web.WebServer(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
 
     def start(self):
