@@ -21,7 +21,7 @@ from benchmarks.ingest_queue import count_left, time_reading
 from tests.product.client import Client
 from tests.support import Product, wait_until
 
-PDFS, PAGES = report.choose_size((8, 60), quick=(2, 5))
+PDFS, PAGES = report.choose_size((6, 60), quick=(2, 5))
 """How many files, and pages of each at the least."""
 LONG = report.choose_size((100, 101, 102), quick=(10,))
 """Pages of files that are uploaded one by one, when nothing else is to be done."""
@@ -69,9 +69,9 @@ def _measure(product: Product, paths: list[Path], cores: int) -> dict[str, float
     for number in range(4):  # each process has loaded the analyser
         time_reading(client, f"warm {number}.md")
     many, single = paths[:PDFS], paths[PDFS:]
-    alone = median(_read(client, [path]) for path in single)
+    alone = median(_read(client, [path], 0.1) for path in single)
     spent, pages = read_cpu(product), sum(map(pdfs.pages, many))
-    took, after = _read(client, many), read_cpu(product)
+    took, after = _read(client, many, 0.5), read_cpu(product)
     cpu = {name: after[name] - spent[name] for name in after}
     return {
         f"seconds_of_{LONG[0]}_pages": round(alone, 2),
@@ -82,12 +82,12 @@ def _measure(product: Product, paths: list[Path], cores: int) -> dict[str, float
     }
 
 
-def _read(client: Client, paths: list[Path]) -> float:
-    """Seconds from the upload of the first until all can be asked about."""
+def _read(client: Client, paths: list[Path], step: float) -> float:
+    """Seconds from the upload of the first until all can be asked about, which is seen in steps."""
     begun = time.perf_counter()
     for path in paths:
         client.upload(path.name, path.read_bytes())
-    wait_until(lambda: not count_left(client)[0], len(paths) * 60, 0.1)
+    wait_until(lambda: not count_left(client)[0], len(paths) * 60, step)
     return time.perf_counter() - begun
 
 

@@ -20,9 +20,11 @@ from redis.exceptions import RedisError
 
 from documents.models import Deletion
 from documents.quotas import count_all_bytes
+from nura import __version__
 from nura.health import client
 
-CACHE_KEY, CACHE_SECONDS = "nura:room", 60
+CACHE_KEY, CACHE_SECONDS = f"nura:room:{__version__}", 60
+"""Nodes of two versions run side by side, and another one may count other things."""
 MAX_TABLES = 8
 """Largest tables that are told of by name."""
 MAX_DEAD_SHARE, MIN_DEAD_ROWS = 0.3, 10_000

@@ -87,7 +87,8 @@ class Product:
 
     Unless it is to be no `prepared` one, it begins with collected static files and, where it has no
     other, a migrated database, both made once a test run: they take 13 seconds of the processor.
-    Nobody's requests are limited unless it is to be `limited`.
+    Nobody's requests are limited unless it is to be `limited`. It runs the `code` that lies in a
+    folder, from its next start on; a management command runs it at once.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class Product:
         prepared: bool = True,
         python: tuple[str, ...] = (sys.executable,),
         limited: bool = False,
+        code: Path = ROOT,
         **environment: str,
     ) -> None:
+        self.code = code
         self._python = python
         self._prepared = prepared
         self._own_folder = data_dir is None
@@ -314,12 +317,12 @@ class Product:
         return self.process.poll() is not None or self.status("/readyz") == 200
 
     def _manage(self, *arguments: str) -> list[str]:
-        return [*self._python, str(ROOT / "manage.py"), *arguments]
+        return [*self._python, str(self.code / "manage.py"), *arguments]
 
     def _is_ours(self, process: psutil.Process, place: str) -> bool:
         if process.cwd().startswith(place):
             return True
-        return process.cwd() == str(ROOT) and process.environ().get("NURA_DATA_DIR") == place
+        return process.cwd() == str(self.code) and process.environ().get("NURA_DATA_DIR") == place
 
     @contextlib.contextmanager
     def _log_on_failure(self):

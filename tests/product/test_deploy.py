@@ -92,6 +92,7 @@ def nginx(folder, *, plain, tls, nodes, location="/"):
         ("listen 443 ", f"listen 127.0.0.1:{tls} "),
         (NODE, "".join(NODE.replace("8000", str(port)) for port in nodes)),
         ("location / {", f"location {location} {{"),
+        ("location /static/ {", f"location {location}static/ {{"),
     ):
         assert shipped in text, shipped
         text = text.replace(shipped, ours)

@@ -242,16 +242,17 @@ def test_a_server_that_dies_under_the_streams_of_both_nodes_costs_no_character(
 class Load:
     """What people do all the while, by every way there is; each list is of what came of it."""
 
-    def __init__(self, site):
+    def __init__(self, site, *works):
         self.site = site
         self.heard, self.waited, self.pages = [], [], []
         self.documents, self.looks = [], []
         self.over = threading.Event()
-        self._threads = ThreadPoolExecutor(6)
+        self._works = (self.ask, self.upload, self.ask_and_wait, self.ask_by_socket, self.look)
+        self._works += works or (self.ask,)
+        self._threads = ThreadPoolExecutor(len(self._works))
 
     def __enter__(self):
-        works = (self.ask, self.ask, self.upload, self.ask_and_wait, self.ask_by_socket, self.look)
-        self._tasks = [self._threads.submit(self._repeat, work) for work in works]
+        self._tasks = [self._threads.submit(self._repeat, work) for work in self._works]
         return self
 
     def __exit__(self, *_):
@@ -282,15 +283,9 @@ class Load:
             self.over.wait(0.3)
 
 
-def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site, writer):
-    writer.default = Stream(WORDS, delay=0.03)
-    before = site.call("GET", "/chats")[1]["count"]
-    with Load(site) as load:
-        for node in nodes:
-            count = len(load.heard)
-            wait_until(lambda count=count: len(load.heard) > count + 5, 60)
-            assert node.stop() == 0
-            node.start()
+def check_all(load, before):
+    """All that was asked and uploaded is there, whole and once, beside the chats from `before`."""
+    site = load.site
     check_whole(site, load.heard)
     assert set(load.looks) == {200}
     assert {status for status, _ in load.waited} == {201}
@@ -302,6 +297,18 @@ def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site,
         place = f"/documents/{document['id']}"
         wait_until(lambda place=place: site.call("GET", place)[1]["status"] == "COMPLETED", 60)
         assert site.call("GET", f"{place}/chunks")[0] == 200
+
+
+def test_nodes_restarted_in_turn_under_load_lose_and_double_nothing(nodes, site, writer):
+    writer.default = Stream(WORDS, delay=0.03)
+    before = site.call("GET", "/chats")[1]["count"]
+    with Load(site) as load:
+        for node in nodes:
+            count = len(load.heard)
+            wait_until(lambda count=count: len(load.heard) > count + 5, 60)
+            assert node.stop() == 0
+            node.start()
+    check_all(load, before)
 
 
 def test_a_standby_of_redis_that_takes_over_costs_no_character(

@@ -1,0 +1,129 @@
+"""Two nodes behind nginx are upgraded in turn, from a version before, while people work."""
+
+import os
+import re
+import subprocess
+import tarfile
+from io import BytesIO
+
+import pytest
+
+from tests.product.browser import Browser
+from tests.product.client import Client
+from tests.product.test_deploy import NGINX, fetch, make_certificate, nginx
+from tests.product.test_nodes import Load, check_all
+from tests.product.test_streams_faults import WORDS
+from tests.servers.llm import LLMServer, Stream
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+from tests.support import ROOT, Product, free_port, wait_until
+
+FORMER = os.environ.get("NURA_UPGRADE_FROM", "96d05738")
+"""What is upgraded: the last release, once there is one; till then the first version whose nodes
+answer all that has reached them before they stop."""
+STREAMS = 50
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.whole,
+    pytest.mark.timeout(500),
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
+]
+
+
+@pytest.fixture
+def former(tmp_path):
+    """A folder with the code of the version before."""
+    packed = subprocess.run(["git", "archive", FORMER], cwd=ROOT, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"the history of git does not reach back to {FORMER}")
+    folder = tmp_path / "former"
+    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def writer():
+    with LLMServer() as server:
+        server.default = Stream(WORDS, delay=0.1)
+        yield server
+
+
+@pytest.fixture
+def nodes(former, writer, small_models, tmp_path):
+    """Both of the version before, on one Postgres, Redis and folder of files."""
+    for name in ("postgres", "redis", "first", "second"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "first" / "files").mkdir(mode=0o700)
+    (tmp_path / "second" / "files").symlink_to(tmp_path / "first" / "files")
+    postgres, redis = PostgresServer.make(tmp_path / "postgres"), RedisServer(tmp_path / "redis")
+    settings = small_models | {
+        "SECRET_KEY": "the same on both nodes, and long enough to be one",
+        "NURA_LLM_BASE_URL": writer.url,
+        "NURA_LLM_MODEL": "stand-in",
+        "NURA_TRUSTED_PROXIES": "1",
+        "NURA_SHUTDOWN_SECONDS": "25",
+        "DATABASE_URL": postgres.url,
+        "REDIS_URL": redis.url,
+    }
+    first, second = (
+        Product(tmp_path / name, prepared=False, code=former, **settings)
+        for name in ("first", "second")
+    )
+    try:
+        with first, second:
+            yield first, second
+    finally:
+        redis.kill()
+        postgres.close()
+
+
+@pytest.fixture
+def url(nodes, tmp_path, monkeypatch):
+    folder, tls = tmp_path / "nginx", free_port()
+    folder.mkdir()
+    make_certificate(folder)
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "fullchain.pem"))
+    with nginx(folder, plain=free_port(), tls=tls, nodes=[node.port for node in nodes]):
+        yield f"https://localhost:{tls}"
+
+
+class Upgrade(Load):
+    """The same with many streams at once, and with pages that are opened with all they load."""
+
+    def __init__(self, site, cookie):
+        super().__init__(site, *[self.keep_asking] * 4, self.open_page)
+        self._cookie = cookie
+        self.opened = []
+        self.most = 0
+
+    def keep_asking(self):
+        """As long as fewer answers than wanted are being written."""
+        written = sum(not listener.ended for _, listener in self.heard)
+        self.most = max(self.most, written)
+        if written < STREAMS:
+            self.ask()
+
+    def open_page(self):
+        """A page of somebody who signed in before the upgrade, and its scripts and styles."""
+        status, _, page = fetch(self.site.url, "/documents", Cookie=self._cookie)
+        parts = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.decode()))
+        self.opened.append(("page", status))
+        self.opened += [(part, fetch(self.site.url, part)[0]) for part in parts]
+
+
+def test_nodes_upgraded_in_turn_under_load_lose_and_double_nothing(nodes, url):
+    site = Client(url, nodes[0].add_user("traveller"))
+    browser = Browser(nodes[0].url)
+    browser.sign_in("traveller")
+    with Upgrade(site, browser.cookie) as load:
+        wait_until(lambda: load.most >= STREAMS, 60)
+        for node in nodes:
+            assert node.stop() == 0
+            node.code = ROOT
+            node.start()
+            count = len(load.heard)
+            wait_until(lambda count=count: len(load.heard) > count + STREAMS, 60)
+    check_all(load, before=0)
+    assert {one for one in load.opened if one[1] != 200} == set()
