@@ -145,8 +145,10 @@ def _estimated(text: str) -> float:
     for pattern, each, character, free in _WEIGHTS:
         found = pattern.findall(text)
         total += each * len(found)
-        if character:
+        if free:
             total += character * sum(len(one) - free for one in found if len(one) > free)
+        elif character:
+            total += character * len("".join(found))
     return total
 
 

@@ -67,14 +67,13 @@ _SAME = str.maketrans(
 )
 """Signs that people write for one another: HWP has ㆍ and ∼ where they type · and ~."""
 _WIDE_OR_JOINED = map(chr, (*range(0xFF01, 0xFF5F), *range(0xFB00, 0xFB07)))
-_SHOWN = str.maketrans(
-    {
-        **{sign: unicodedata.normalize("NFKC", sign) for sign in _WIDE_OR_JOINED},
-        **dict.fromkeys("\u2010\u2011\u2012", "-"),
-        **dict.fromkeys(_BLANKS, " "),
-    }
-)
+_SHOWN = {
+    **{sign: unicodedata.normalize("NFKC", sign) for sign in _WIDE_OR_JOINED},
+    **dict.fromkeys("\u2010\u2011\u2012", "-"),
+    **dict.fromkeys(_BLANKS, " "),
+}
 """What only looks different: "10²" must not become "102" where somebody reads it."""
+_TO_BE_SHOWN = re.compile(f"[{''.join(map(re.escape, _SHOWN))}]")
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|\u00ad(?=[ \t]*[\r\n])")
 _PILE = re.compile(rf"([^\w\s]{{{MAX_PILE_SIGNS}}})[^\w\s]+")
@@ -82,16 +81,16 @@ _ENDLESS = re.compile(rf"\b\w{{{MAX_WORD_CHARACTERS + 1},}}")
 _DASH = re.compile(r"\u2013(?<=\w\u2013)(?=\w)")
 """Without blanks: a hyphen that a word processor made longer ("3–5", "AES–256")."""
 _COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
-_HYPHENATED = re.compile(r"(?<=\w)[-\u2013][ \t]*\n[ \t]*(?=\w)")
+_HYPHENATED = re.compile(r"[-\u2013](?<=\w[-\u2013])[ \t]*\n[ \t]*(?=\w)")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
-_BROKEN = re.compile(r"(?<=[가-힣])\n(?=[가-힣])")
+_BROKEN = re.compile(r"\n(?<=[가-힣]\n)(?=[가-힣])")
 _SYLLABLES = re.compile(r"[가-힣]+\.?")
 _NEAR = 64
 """Characters on either side of a line's end that can belong to the word there."""
 _TAIL_WORDS = load_words("tails.ko")
 MAX_TAIL_CHARACTERS = max(map(len, _TAIL_WORDS))
 _BEFORE_TAIL = re.compile(
-    rf"(?<=[가-힣])\n(?=[{''.join(sorted({word[0] for word in _TAIL_WORDS}))}])"
+    rf"\n(?<=[가-힣]\n)(?=[{''.join(sorted({word[0] for word in _TAIL_WORDS}))}])"
 )
 _NO_LETTERS = re.compile(r"[\W_]+")
 _OPENING = "([{<\"'“‘「『"
@@ -119,7 +118,8 @@ def normalise_text(text: str) -> str:
     linear in time.
     """
     text = _PILE.sub(r"\1", _LINE_END.sub(_line_end, text))
-    text = _PILE.sub(r"\1", _SPECIAL.sub(_in_form, text))
+    if (formed := _SPECIAL.sub(_in_form, text)) != text:
+        text = _PILE.sub(r"\1", formed)
     text = _DASH.sub("-", _edited(text, _broken_words(text)))
     return _ENDLESS.sub(_spaced, text)
 
@@ -157,7 +157,8 @@ def to_prompt_text(text: str, kind: Kind = Kind.TEXT) -> str:
     ligatures are plain ones, nothing is invisible; other signs stay as they are printed.
     """
     text = _LINE_END.sub(_line_end, text)
-    text = unicodedata.normalize("NFC", _PILE.sub(_shortened, text)).translate(_SHOWN)
+    text = unicodedata.normalize("NFC", _PILE.sub(_shortened, text))
+    text = _TO_BE_SHOWN.sub(lambda sign: _SHOWN[sign[0]], text)
     text = _INVISIBLES.sub("", text)
     as_printed = kind in {Kind.TABLE, Kind.CODE}
     return text if as_printed else _edited(text, _joined_lines(text))
