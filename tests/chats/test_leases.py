@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import transaction
@@ -37,31 +38,47 @@ def message_of(turn):
     return Message.objects.get(pk=turn.assistant_message.pk)
 
 
-def test_a_claim_that_waited_while_the_run_was_answered_gets_nothing(turn):
+CLAIMS = pytest.mark.parametrize(
+    "claim", [lambda run_id: claim_job(Run, run_id), answering.claim_run], ids=["alone", "and read"]
+)
+
+
+@CLAIMS
+def test_a_claim_that_waited_while_the_run_was_answered_gets_nothing(turn, claim):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, claim_job, Run, turn.run.pk)
+            late = pool.submit(released, claim, turn.run.pk)
             wait_until(has_waiting)  # it has seen a run that nobody holds, and waits for its row
             lease = claim_job(Run, turn.run.pk)
             outcome = Outcome(status=Message.Status.COMPLETED, content="답")
             assert close_turn(lease=lease, outcome=outcome)
-        assert late.result(20) is None
+        assert not late.result(20)
 
 
-def test_of_two_claims_at_once_one_gets_the_run(turn):
+@CLAIMS
+def test_of_two_claims_at_once_one_gets_the_run(turn, claim):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, claim_job, Run, turn.run.pk)
+            late = pool.submit(released, claim, turn.run.pk)
             wait_until(has_waiting)
             assert claim_job(Run, turn.run.pk)
-        assert late.result(20) is None
+        assert not late.result(20)
 
 
 def test_a_claimed_run_cannot_be_claimed_again(turn):
     assert claim_job(Run, turn.run.pk)
     assert claim_job(Run, turn.run.pk) is None
+
+
+def test_a_run_is_taken_and_read_by_one(turn):
+    (claimed,) = answering.claim_run(turn.run.pk)
+    assert (claimed.run.pk, claimed.run.attempts) == (turn.run.pk, 1)
+    assert claimed.run.message.parent == turn.user_message
+    assert answering.claim_run(turn.run.pk) == []
+    assert Run.objects.get(pk=turn.run.pk).claim == claimed.lease.token
+    assert answering.claim_run(uuid4()) == []
 
 
 def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
