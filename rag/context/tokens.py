@@ -2,6 +2,7 @@
 
 import functools
 import re
+import string
 import threading
 from typing import Any, Protocol
 
@@ -16,21 +17,28 @@ MAX_TOKEN_CHARACTERS = 16
 MAX_CUTS = 6
 """Attempts at a proportional cut before the text is halved until it fits."""
 
-_WEIGHTS: tuple[tuple[re.Pattern[str], float, float, int], ...] = (
-    (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]+"), 0.0, 0.82, 0),
-    (re.compile(r"[A-Za-z]+"), 1.08, 0.16, 8),
-    (re.compile(r"[0-9]+"), 0.57, 0.97, 0),
-    (re.compile(r"[!-/:-@\[-`{-~]+"), 0.0, 0.53, 0),
-    (re.compile(r"\s{2,}|\n"), 1.31, 0.0, 0),
-    (re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+"), 0.0, 1.95, 0),
-    (
-        re.compile(r"[^\s가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿA-Za-z0-9!-/:-@\[-`{-~\u3040-\u30ff\u3400-\u9fff]+"),
-        0.0,
-        0.89,
-        0,
-    ),
+_LETTERS = string.ascii_letters.encode()
+_DIGITS = string.digits.encode()
+_SIGNS = string.punctuation.encode()
+_CONTROLS = bytes(
+    one for one in range(128) if not chr(one).isprintable() and not chr(one).isspace()
 )
-"""What a find of each pattern counts, and each of its characters behind the first so many.
+_WIDE = bytes(range(128, 256))
+_LETTERS_ALONE = bytes(one if one in _LETTERS else 32 for one in range(256))
+_DIGITS_ALONE = bytes(one if one in _DIGITS else 32 for one in range(256))
+_GAP = re.compile(r"\s(?:\s+|(?<=\n))")
+_UNUSUAL = re.compile(r"[^\x00-\x7f가-힣]+")
+_JAMO = re.compile(r"[ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]")
+_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_BLANK = re.compile(r"\s")
+HANGUL, IDEOGRAPH, OTHER = 0.82, 1.95, 0.89
+WORD, LETTER = 1.08, 0.16
+NUMBER, DIGIT = 0.57, 0.97
+SIGN, GAP = 0.53, 1.31
+FREE_LETTERS = 8
+"""Tokens of a syllable or letter of Hangul, a character of Chinese or Japanese, and any other one;
+of a run of Latin letters and of each behind the first `FREE_LETTERS`; of a run of digits and of
+each digit; of a sign, and of blanks in a row or the end of a line.
 
 Least squares over 8,200 stretches (Korean law, manuals, encyclopaedia and talk, English articles
 and code) against the mean of seven vocabularies: o200k, Qwen 3, Llama 3, Gemma 3, DeepSeek V3,
@@ -141,15 +149,27 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
 
 @functools.lru_cache(maxsize=4096)  # passages and messages come again with the next question
 def _estimated(text: str) -> float:
-    total = 0.0
-    for pattern, each, character, free in _WEIGHTS:
-        found = pattern.findall(text)
-        total += each * len(found)
-        if free:
-            total += character * sum(len(one) - free for one in found if len(one) > free)
-        elif character:
-            total += character * len("".join(found))
-    return total
+    sent = text.encode("utf-8", "surrogatepass")  # bytes of ASCII are searched far faster
+    words = sent.translate(_LETTERS_ALONE).split()
+    unusual = "".join(_UNUSUAL.findall(text))
+    jamo, ideographs, blanks = (len(one.findall(unusual)) for one in (_JAMO, _IDEOGRAPH, _BLANK))
+    syllables = len(text) - len(sent.translate(None, _WIDE)) - len(unusual)
+    controls = _count_bytes(sent, _CONTROLS)
+    return (
+        HANGUL * (syllables + jamo)
+        + WORD * len(words)
+        + LETTER * sum(len(word) - FREE_LETTERS for word in words if len(word) > FREE_LETTERS)
+        + NUMBER * len(sent.translate(_DIGITS_ALONE).split())
+        + DIGIT * _count_bytes(sent, _DIGITS)
+        + SIGN * _count_bytes(sent, _SIGNS)
+        + GAP * len(_GAP.findall(text))
+        + IDEOGRAPH * ideographs
+        + OTHER * (len(unusual) - jamo - ideographs - blanks + controls)
+    )
+
+
+def _count_bytes(sent: bytes, wanted: bytes) -> int:
+    return len(sent) - len(sent.translate(None, wanted))
 
 
 def find_vocabulary(model: str) -> str:
