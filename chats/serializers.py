@@ -4,7 +4,7 @@ Requests are validated here and handed on as plain values.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -465,12 +465,23 @@ class WholeSourceSerializer(SourceSerializer):
     text = serializers.CharField()
 
 
+SOURCE_FIELDS = [field.name for field in fields(AnswerSource) if field.name != "text"]
+"""Their whole passages stand in the turn store."""
+
+
 def to_sources_json(sources: Iterable[AnswerSource]) -> list[dict[str, Any]]:
-    """Sources as a message keeps and shows them: their whole passages stand in the turn store."""
-    shown = [asdict(replace(source, text="")) for source in sources]
-    for one in shown:
-        del one["text"]
-    return log.to_plain(shown)  # type: ignore[no-any-return]
+    """Sources as a message keeps and shows them."""
+    return [_to_source_json(source) for source in sources]
+
+
+def _to_source_json(source: AnswerSource) -> dict[str, Any]:
+    told: dict[str, Any] = {name: getattr(source, name) for name in SOURCE_FIELDS}
+    told["document_id"] = str(source.document_id)
+    told["boxes"] = [asdict(box) for box in source.boxes]
+    told["spans"] = [
+        asdict(span) | {"boxes": [asdict(box) for box in span.boxes]} for span in source.spans
+    ]
+    return told
 
 
 class AskedAssistantSerializer(serializers.Serializer[Any]):
