@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import functools
 import gc
+import json
 import os
 
 import httpcore2
@@ -32,27 +33,15 @@ LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 WHOLE = "whole"
 """The marker of what only `--whole` runs: corpora of which each run takes a sample anyway."""
 
-WITH_MODEL = tuple(
-    f"tests/e2e/test_{name}"
-    for name in (
-        *("branches", "composer", "grounding", "injection", "models", "notices", "read_aloud"),
-        *(
-            "reasoning",
-            "streaming",
-            "undrawn",
-            "looks.py::test_an_answer_with_wide_things_fits_a_phone",
-        ),
-    )
-)
-"""Browser tests of the product that has a language model."""
 OF_DOCUMENTS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
         *("accessibility", "diagrams", "document_pages", "documents", "exports", "filters"),
-        *("passages", "reader", "reading"),
+        *("passages", "reader", "reading", "sources", "uploads"),
     )
 )
-"""Half of those without one: a second product costs less than to wait for all with one."""
+"""Browser tests of the product without a language model: about half of them. A second product costs
+less than to wait for all with one."""
 WITH_OWN_PRODUCT = (
     "tests/e2e/test_prefix.py",
     "tests/nura/test_up.py",
@@ -74,11 +63,15 @@ LOADS_TORCH = tuple(
 )
 TORCH = "torch"
 """Files whose tests load torch in their own process, which takes long: one process does."""
+WITH_MODEL = "with-model.json"
+"""Where processes of pytest-xdist tell the ids of the browser tests whose product has a model."""
 LONG = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT, *OWN_PRODUCTS
 """Groups of many files: those that share a running product, and those that start others."""
 
 _services = contextlib.ExitStack()
 _started = []
+_with_model = set()
+"""Ids of the browser tests whose product has a language model."""
 
 
 def _start():
@@ -136,9 +129,19 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker(WHOLE)]
         items[:] = [item for item in items if not item.get_closest_marker(WHOLE)]
         config.hook.pytest_deselected(items=left_out)
+    _with_model.update(one.nodeid for one in items if "product_with_model" in one.fixturenames)
+    if hasattr(config, "workerinput"):
+        _write_with_model()
     result = yield
     items.sort(key=lambda item: _turn(item.nodeid))
     return result
+
+
+def _write_with_model():
+    """For the controller, which knows no fixtures; each process writes the same."""
+    from django.conf import settings
+
+    (settings.DATA_DIR / WITH_MODEL).write_text(json.dumps(sorted(_with_model)), encoding="utf-8")
 
 
 class SharedProducts(LoadScopeScheduling):
@@ -146,6 +149,13 @@ class SharedProducts(LoadScopeScheduling):
 
     xdist's own groups go by a suffix to the names of tests, which pytest 9 no longer lets it write.
     """
+
+    def schedule(self):
+        """Begin, all processes having collected."""
+        from django.conf import settings
+
+        _with_model.update(json.loads((settings.DATA_DIR / WITH_MODEL).read_text(encoding="utf-8")))
+        super().schedule()
 
     def _split_scope(self, nodeid):
         return _group(nodeid)
@@ -168,7 +178,7 @@ def _group(nodeid):
         return file
     if nodeid.startswith("tests/product/"):
         return PRODUCT
-    if nodeid.startswith(WITH_MODEL):
+    if nodeid in _with_model:
         return BROWSER_AND_MODEL
     return BROWSER_AND_DOCUMENTS if file in OF_DOCUMENTS else BROWSER
 

@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.conftest import MANUAL, SAMPLES
+from tests.e2e.people import Person
 from tests.support import wait_until
 
 MARKED = "[...CSS.highlights.get('found') ?? []].map(String)"
@@ -42,8 +44,14 @@ def test_a_document_is_found_by_its_text_and_opens_at_the_place(page, reader):
     wait_until(lambda: page.evaluate(f"{MARKED}.length"))
 
 
-def test_a_document_is_found_by_its_name_with_keys_alone(page, reader):
-    look_for(page, "제안요청서")
+def test_a_document_is_found_by_its_name_with_keys_alone(windows, product):
+    """Of somebody without chats, in which its name might stand too."""
+    person = Person(product, "finder")
+    person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
+    person.wait_for_documents()
+    page = windows(person)
+    page.goto("/")
+    look_for(page, "설명서")
     option = group(page, "문서").first
     expect(option).to_be_visible()
     chosen = page.locator("#palette-list [aria-selected=true]")
