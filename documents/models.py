@@ -242,8 +242,9 @@ class Document(OwnedJob):
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
-    None: there is none. `terms_version` is that of its terms (`rag.indexing`). `seconds` tells how
-    long each stage took, by its name. `received_at` is when the file of this `version` came.
+    None: there is none. `terms_version` is that of its terms (`rag.indexing`); from the second on
+    they say on which `shelf` of the word index its chunks stand. `seconds` tells how long each
+    stage took, by its name. `received_at` is when the file of this `version` came.
 
     `library`: its members read it, not its owner as such; None: it is in its owner's private one.
     `moved_at` is when it last came from one into another. `source` brought it and keeps it as it
@@ -339,6 +340,7 @@ class Document(OwnedJob):
     metadata = models.JSONField(default=dict, blank=True, verbose_name=_("metadata"))
     stated = models.JSONField(default=dict, blank=True, editable=False)
     terms_version = models.PositiveSmallIntegerField(default=0, editable=False)
+    shelf = models.BigIntegerField(null=True, editable=False)
     pages_done = models.PositiveIntegerField(default=0, editable=False)
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
     seconds = models.JSONField(default=dict, blank=True, editable=False)
@@ -400,12 +402,26 @@ class Document(OwnedJob):
                 name="document_of_source",
             ),
             models.Index(
+                fields=("id",),
+                include=("terms_version", "shelf", "chunk_count"),
+                name="document_shelf_of",
+            ),
+            models.Index(fields=("shelf",), include=("chunk_count",), name="document_on_shelf"),
+            models.Index(
                 fields=("moved_at",), condition=Q(moved_at__isnull=False), name="document_moved"
             ),
         )
 
     def __str__(self) -> str:
         return self.name
+
+    def choose_shelf(self) -> int:
+        """On which shelf of the word index its chunks are put: beside what is searched with them.
+
+        That of its library, or of its owner. It keeps it until it is processed again, wherever it
+        moves; that two libraries share one by chance does no harm.
+        """
+        return self.library_id.int >> 65 if self.library_id else self.owner_id
 
     @property
     def indexed(self) -> bool:

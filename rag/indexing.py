@@ -53,8 +53,8 @@ def compute_coverage_weight(df: float, total: float) -> float:
     return math.log(1 + (total + BACKGROUND - df) / (df + 1))
 
 
-TERMS_VERSION = 1
-"""Raise it whenever the same text gets other terms or weights."""
+TERMS_VERSION = 2
+"""Raise it whenever the same text gets other terms or weights. From 2 on there are shelves."""
 
 WINDOW_CHUNKS = 512
 """Chunks that are looked at together: terms come from one batch, vectors from texts of one length

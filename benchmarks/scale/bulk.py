@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 
 from benchmarks.scale.corpus import CHUNKS_A_DOCUMENT, Corpus, Sized
-from rag.indexing import K1, REFERENCE_LENGTH, B, compute_term_weight
+from rag.indexing import K1, REFERENCE_LENGTH, TERMS_VERSION, B, compute_term_weight
 from rag.ports import Embedder
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def fill(corpus: Corpus, size: int, space_of: Embedder) -> None:
         cursor.execute("TRUNCATE documents_document, documents_library CASCADE")
         for name in ("chunk_lexemes", spaces.to_index_name(space)):
             cursor.execute(f'DROP INDEX IF EXISTS "{name}"')
-        keys = list(_add_documents(owner, -(-size // CHUNKS_A_DOCUMENT), size))
-        _copy(cursor, zip(keys, corpus.documents(size), strict=True), owner.pk, space.pk)
+        made = list(_add_documents(owner, -(-size // CHUNKS_A_DOCUMENT), size))
+        _copy(cursor, zip(made, corpus.documents(size), strict=True), owner.pk, space.pk)
         cursor.execute(
             "SELECT setval(pg_get_serial_sequence('documents_chunk', 'id'), %s)", [size + 1]
         )
@@ -140,7 +140,12 @@ def fill(corpus: Corpus, size: int, space_of: Embedder) -> None:
         cursor.execute("SELECT set_config('maintenance_work_mem', '64MB', false)")
 
 
-INDEXED = {"status": "COMPLETED", "stage": "done", "page_count": 10}
+INDEXED = {
+    "status": "COMPLETED",
+    "stage": "done",
+    "page_count": 10,
+    "terms_version": TERMS_VERSION,
+}
 
 
 def make_document(number: int, **given: Any) -> "Document":
@@ -159,7 +164,8 @@ def make_document(number: int, **given: Any) -> "Document":
     )
 
 
-def _add_documents(owner: object, count: int, size: int) -> Iterator[UUID]:
+def _add_documents(owner: object, count: int, size: int) -> Iterator[tuple[UUID, int]]:
+    """The documents' rows; key and shelf of each."""
     from django.utils import timezone
 
     from documents import metadata
@@ -182,13 +188,15 @@ def _add_documents(owner: object, count: int, size: int) -> Iterator[UUID]:
             )
             for number in numbers
         ]
+        for row in rows:
+            row.shelf = row.choose_shelf()
         Document.objects.bulk_create(rows)
         DocumentLabel.objects.bulk_create(
             DocumentLabel(document=row, field=field, value=value, name=name)
             for row in rows
             for (field, name), value in metadata.list_labels(row.name, {}).items()
         )
-        yield from (row.pk for row in rows)
+        yield from ((row.pk, row.shelf) for row in rows)
 
 
 def _batches(count: int) -> Iterator[range]:
@@ -197,7 +205,10 @@ def _batches(count: int) -> Iterator[range]:
 
 
 def _copy(
-    cursor: object, documents: Iterator[tuple[UUID, list[Sized]]], owner: int, space: int
+    cursor: object,
+    documents: Iterator[tuple[tuple[UUID, int], list[Sized]]],
+    owner: int,
+    space: int,
 ) -> None:
     from documents.models import LEXICAL_DIMENSIONS
 
@@ -205,22 +216,30 @@ def _copy(
     while part := list(itertools.islice(documents, DOCUMENTS_AT_ONCE)):
         tables: tuple[list[Row], list[Row], list[Row]] = ([], [], [])
         first = key + 1
-        for document, chunks in part:
+        for (document, shelf), chunks in part:
             for place, chunk in enumerate(chunks):
                 key += 1
-                made = _encode(encoder, key, document, place, chunk, owner, space)
+                made = _encode(encoder, key, document, shelf, place, chunk, owner, space)
                 for rows, row in zip(tables, made, strict=True):
                     rows.append(row)
         for statement, rows in zip((COPY_CHUNKS, COPY_TERMS, COPY_VECTORS), tables, strict=True):
             with cursor.copy(statement) as copy:  # type: ignore[attr-defined]
                 copy.write(COPY_HEADER + b"".join(rows) + COPY_END)
         if first == 1:
-            _compare(cursor, part[0][1][0])
+            (_, shelf), (chunk, *_) = part[0]
+            _compare(cursor, chunk, shelf)
         print(f"{key} chunks after {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def _encode(  # noqa: PLR0913, PLR0917
-    encoder: Encoder, key: int, document: UUID, place: int, chunk: Sized, owner: int, space: int
+    encoder: Encoder,
+    key: int,
+    document: UUID,
+    shelf: int,
+    place: int,
+    chunk: Sized,
+    owner: int,
+    space: int,
 ) -> tuple[Row, Row, Row]:
     """The rows of a chunk in its three tables."""
     from documents.search import bm25
@@ -247,7 +266,7 @@ def _encode(  # noqa: PLR0913, PLR0917
             b"text",
             b"",
             small(length),
-            encoder.encode_lexemes(terms),
+            encoder.encode_lexemes([*terms, bm25.to_shelf_term(shelf)]),
         ),
         _row(number(key), document.bytes, small(length), marks, surplus),
         _row(number(key), number(space), document.bytes, vector),
@@ -259,13 +278,13 @@ def _row(*values: bytes | None) -> Row:
     return struct.pack(">h", len(values)) + b"".join(fields)
 
 
-def _compare(cursor: object, chunk: Sized) -> None:
+def _compare(cursor: object, chunk: Sized, shelf: int) -> None:
     """The first chunk, as the product would have written it. Raises `AssertionError`."""
     from documents.search import bm25
     from rag.types import IndexedChunk, TextChunk
 
     cut = TextChunk(0, chunk.text, 0, len(chunk.text), 1, 1, SECTION, ())
-    row = bm25.to_lexical_row(IndexedChunk(cut, chunk.terms, None))
+    row = bm25.to_lexical_row(IndexedChunk(cut, chunk.terms, None), shelf)
     cursor.execute(COLUMNS, (row.lexemes, row.marks, row.surplus, 1))  # type: ignore[attr-defined]
     lexemes, marks, difference = cursor.fetchone()  # type: ignore[attr-defined]
     assert lexemes, "lexemes differ"

@@ -278,7 +278,7 @@ def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
     found = list(rows.values("pk", *CHUNK_FIELDS)[:MAX_RENEWED_CHUNKS])
     chunks = [TextChunk(**{name: row[name] for name in CHUNK_FIELDS}) for row in found]
     title = to_title_lines(document.name, document.metadata)
-    made = [bm25.to_lexical_row(one) for one in indexing.index_terms(chunks, title)]
+    analysed = list(indexing.index_terms(chunks, title))
     with transaction.atomic():
         held = (
             list_outdated_documents().filter(pk=document_id).select_for_update(no_key=True).first()
@@ -291,6 +291,10 @@ def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
             rewrite_labels(document_id, held.name, held.metadata)  # as it is called by now
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
+        if held.shelf is None:  # the same one for all of its chunks, wherever it moves meanwhile
+            held.shelf = held.choose_shelf()
+            Document.objects.filter(pk=document_id).update(shelf=held.shelf)
+        made = [bm25.to_lexical_row(one, held.shelf) for one in analysed]
         _write_terms([row["pk"] for row in found], made)
     return found[-1]["pk"], len(found)
 

@@ -44,6 +44,17 @@ class ScopeFacts:
     whole: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Shelves:
+    """The shelves that hold all chunks of a scope, and how many chunks stand on them.
+
+    `keys` is empty where that is not known, or where they are too many to ask for.
+    """
+
+    keys: tuple[int, ...]
+    chunks: int
+
+
 class SearchScope:
     """Ids that passed `visible_to(user)`, in order, each once."""
 
@@ -51,6 +62,7 @@ class SearchScope:
         self.members = dict.fromkeys(document_ids)
         self.documents = list(self.members)
         self.facts: ScopeFacts | None = None
+        self.shelves: Shelves | None = None
         self.lock = threading.Lock()
         """Both legs ask for the facts at once: one of them does, the other one waits."""
         self._uuid_array = ""
@@ -112,6 +124,26 @@ FACTS = """
 """
 
 
+MAX_SHELVES = 8
+"""Scopes on more of them are searched as if there were no shelves: each takes its time."""
+CROWDED = 4
+"""Documents on its shelves for each of the scope that are counted; more are taken for all."""
+SHELVED = 2
+"""The terms of that version and later ones name the shelf."""
+SHELVES = """
+    WITH held AS MATERIALIZED (
+        SELECT DISTINCT CASE WHEN document.terms_version >= %(shelved)s THEN document.shelf END
+                     AS shelf
+          FROM unnest(%(documents)s::uuid[]) AS wanted(id)
+          JOIN documents_document document ON document.id = wanted.id
+         WHERE document.chunk_count > 0)
+    SELECT (SELECT array_agg(shelf) FROM held),
+           (SELECT CASE WHEN count(*) < %(most)s THEN sum(chunk_count)::int8 END
+              FROM (SELECT document.chunk_count FROM documents_document document
+                      JOIN held ON held.shelf = document.shelf LIMIT %(most)s) AS there)
+"""
+
+
 WITHIN = "(document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE AND"
 """Rows of the scope: looked at one by one, which an index of documents would take longer for."""
 _ARRAY_HEADER = 20
@@ -134,6 +166,19 @@ class SearchTransaction:
         if "%(documents)s" in statement:
             parameters["documents"] = self.scope.uuid_array
         return _fetch_rows(self.cursor, statement, parameters)
+
+    def find_shelves(self) -> Shelves:
+        """Where the scope stands in the word index; asked once a scope."""
+        if self.scope.shelves is None:
+            most = CROWDED * len(self.scope.documents)
+            ((found, chunks),) = self.rows(SHELVES, most=most, shelved=SHELVED)
+            is_known = found and None not in found and len(found) <= MAX_SHELVES
+            everywhere = self.facts.everywhere
+            self.scope.shelves = Shelves(
+                tuple(found) if is_known else (),
+                min(everywhere, chunks or everywhere) if is_known else everywhere,
+            )
+        return self.scope.shelves
 
     def find_inside(
         self, find: Callable[["SearchTransaction", int], list[Hit]], limit: int

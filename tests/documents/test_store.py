@@ -23,10 +23,10 @@ from tests.support import ROOT
 pytestmark = pytest.mark.django_db
 
 
-def index(owner, chunks, embedder=None, name="규정.md"):
+def index(owner, chunks, embedder=None, **fields):
     """A completed document with these chunks: texts, or mappings of terms."""
     embedder = embedder or TinyEmbedder()
-    document = make_row(owner, name=name)
+    document = make_row(owner, **fields)
     indexed = []
     for number, terms in enumerate(chunks):
         text = terms if isinstance(terms, str) else " ".join(terms)

@@ -7,11 +7,13 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
+from documents.models import Document, Library
 from documents.search import bm25, database
 from documents.search import store as searching
 from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf
@@ -118,6 +120,76 @@ def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
     assert len(hits) == 30
     assert beside.pk not in {hit.passage.document_id for hit in hits}
     assert {hit.passage.document_id for hit in alone} == {beside.pk}
+
+
+def count_looked_up(scope):
+    """The chunks that were read for lookups in the word index, before the scope was asked for."""
+    read = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "WITHIN", "")
+        patch.setattr(bm25, "_look_up", count_into(read, bm25._look_up))
+        with way("index"):
+            store(*scope).find_by_terms({"공통": 1.0}, 5)
+    return sum(read)
+
+
+def count_into(read, look_up):
+    def looked_up(search, before, asked):
+        found = look_up(search, before, asked)
+        read.append(len(found.keys) - len(before.keys))
+        return found
+
+    return looked_up
+
+
+def test_a_lookup_reads_no_rows_of_other_shelves(owner):
+    """Those of other people's documents and other libraries."""
+    library = Library.objects.create(name="인사")
+    stranger = User.objects.create_user("stranger")
+    own = index(owner, ["공통 말"] * 7)
+    index(stranger, ["공통 말"] * 500)
+    inside = index(owner, ["공통 말"] * 11, library=library)
+    assert count_looked_up([own]) == 7
+    assert count_looked_up([inside]) == 11
+    assert count_looked_up([own, inside]) == 18
+
+
+def test_a_document_is_found_where_it_was_moved_and_left(owner):
+    """It keeps its shelf until it is processed again."""
+    libraries = [Library.objects.create(name=name) for name in ("인사", "법무")]
+    moved, *others = [index(owner, ["공통 말"] * 3, library=libraries[0]) for _ in range(3)]
+    there = index(owner, ["공통 말"] * 3, library=libraries[1])
+    Document.objects.filter(pk=moved.pk).update(library=libraries[1])
+    assert count_looked_up([moved, there]) == 12  # both shelves
+    with way("index"):
+        hits = store(moved, there).find_by_terms({"공통": 1.0}, 30)
+        left = store(*others).find_by_terms({"공통": 1.0}, 30)
+    assert {hit.passage.document_id for hit in hits} == {moved.pk, there.pk}
+    assert {hit.passage.document_id for hit in left} == {one.pk for one in others}
+
+
+@pytest.mark.parametrize("shelf", [None, 7])
+def test_a_document_of_an_earlier_version_is_found_beside_others(owner, shelf):
+    """Its terms name no shelf yet, even while they are brought over."""
+    earlier, present = (index(owner, ["공통 말"] * 3) for _ in range(2))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE documents_chunk SET lexemes = %s::tsvector WHERE document_id = %s",
+            [bm25.to_tsvector(["공통", "말"]), earlier.pk],
+        )
+    Document.objects.filter(pk=earlier.pk).update(terms_version=1, shelf=shelf)
+    with way("index"):
+        hits = store(earlier, present).find_by_terms({"공통": 1.0}, 30)
+    assert {hit.passage.document_id for hit in hits} == {earlier.pk, present.pk}
+
+
+def test_a_scope_on_many_shelves_is_searched_without_them(owner, monkeypatch):
+    monkeypatch.setattr(database, "MAX_SHELVES", 2)
+    libraries = [Library.objects.create(name=str(number)) for number in range(3)]
+    scope = [index(owner, ["공통 말"] * 2, library=one) for one in libraries]
+    index(owner, ["공통 말"] * 5)
+    assert count_looked_up(scope) == 11
+    assert count_looked_up(scope[:2]) == 4
 
 
 @pytest.fixture
