@@ -96,8 +96,8 @@ def desk(windows, chief):
     ("language", "size"),
     [
         pytest.param("ko", WIDE, id="ko-1280"),
-        pytest.param("ko", PHONE, id="ko-375"),
-        pytest.param("en", WIDE, id="en-1280"),
+        pytest.param("ko", PHONE, id="ko-375", marks=pytest.mark.whole),
+        pytest.param("en", WIDE, id="en-1280", marks=pytest.mark.whole),
         pytest.param("en", PHONE, id="en-375"),
     ],
 )
