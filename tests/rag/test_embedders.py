@@ -143,7 +143,12 @@ def test_another_width_than_declared_fails(llm_server, shared_data):
         {"data": None},
         {"error": {"message": "boom"}},
         {"data": [{"embedding": None}]},
+        {"data": [{"index": "b", "embedding": [1]}, {"embedding": [1]}]},
+        {"data": [{"embedding": [10**400]}]},
+        [],
+        "[" * 100_000,
     ],
+    ids=range(9),
 )
 def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
     llm_server.embed_script(Failure(200, body))
