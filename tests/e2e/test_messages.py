@@ -51,7 +51,9 @@ def test_what_stands_near_the_passages_is_offered_as_a_next_question(page):
     expect(done.locator(".followups")).to_be_hidden()
 
 
-def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(windows, llm):
+def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(
+    windows, llm, small_models
+):
     next_one = "청소는 얼마나 자주 하나요?"
 
     def reply(request):
@@ -64,7 +66,7 @@ def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(w
 
     llm.default = reply
     models = {"NURA_LLM_MODEL": "main", "NURA_LIGHT_LLM_MODEL": "light"}
-    with Product(NURA_LLM_BASE_URL=llm.url, **models) as product:
+    with Product(NURA_LLM_BASE_URL=llm.url, **models, **small_models) as product:
         person = Person(product, "curious")
         person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
         person.wait_for_documents()

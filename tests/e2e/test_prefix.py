@@ -21,14 +21,14 @@ PREFIX = "/nura"
 class PrefixedProduct(Product):
     """Its address ends with the prefix."""
 
-    def __init__(self) -> None:
-        super().__init__(NURA_URL_PREFIX=PREFIX)
+    def __init__(self, **environment: str) -> None:
+        super().__init__(NURA_URL_PREFIX=PREFIX, **environment)
         self.url += PREFIX
 
 
 @pytest.fixture(scope="module")
-def reader_below():
-    with PrefixedProduct() as product:
+def reader_below(small_models):
+    with PrefixedProduct(**small_models) as product:
         person = Person(product, "reader")
         person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
         person.wait_for_documents()
