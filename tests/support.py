@@ -54,10 +54,8 @@ def free_port() -> int:
 PREPARE = "from nura.preparation import prepare; prepare(seed=False)"
 COMMANDS = """
 import json, os, sys
-from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.core.management import call_command
 from django.db import connections
-Argon2PasswordHasher.time_cost, Argon2PasswordHasher.memory_cost = 1, 64
 for line in sys.stdin:
     for one in connections.all():
         one.close()
@@ -71,8 +69,7 @@ for line in sys.stdin:
     call_command(*words)
     sys.exit()
 """
-"""Both are run by `manage.py shell`. The second forks a process for each command that it reads; its
-passwords are hashed at a hundredth of the cost, and anew by whoever signs in with one."""
+"""Both are run by `manage.py shell`. The second forks a process for each command that it reads."""
 
 
 NO_LIMITS = {

@@ -24,7 +24,7 @@ session["account_authentication_methods"] = [{{"method": "password", "at": time.
 session.save()
 print(session.session_key)
 """
-"""Run by `manage.py shell`: what signing in at the page leaves, without the passwords to hash."""
+"""Run by `manage.py shell`: what signing in at the page leaves, without its password to hash."""
 
 
 class Person:
