@@ -204,7 +204,7 @@ def _make_templates() -> Iterator[tuple[object, ...]]:
         zip(chosen, tokenize.count_terms_of_all(chosen), strict=True)
     ):
         chunk = TextChunk(0, text, 0, len(text), 1, 1, "", ())
-        row = bm25.to_lexical_row(IndexedChunk(chunk, terms, None), shelf=0)
+        row = bm25.to_lexical_row(IndexedChunk(chunk, terms, None), namespace=0)
         yield number, text, row.length, row.lexemes, row.marks, row.surplus
 
 

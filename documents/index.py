@@ -152,7 +152,7 @@ class IndexDraft:
     def __init__(self, document: Document) -> None:
         self.page_count: int | None = None
         self.chunk_count = 0
-        self.shelf = document.choose_shelf()
+        self.namespace = document.choose_namespace()
         self._document = document
         with ExitStack() as opened:
             spools = [opened.enter_context(Spool()) for _ in range(4)]
@@ -199,7 +199,7 @@ class IndexDraft:
                     copy.write(block)
 
     def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
-        row = bm25.to_lexical_row(indexed, self.shelf)
+        row = bm25.to_lexical_row(indexed, self.namespace)
         self._chunks.write(_to_copy_line(_to_chunk_row(key, self._document, indexed.chunk, row)))
         terms = (key, self._document.pk, row.length, row.marks, row.surplus)
         self._terms.write(_to_copy_line(terms))
@@ -249,7 +249,7 @@ def replace_index(
             warnings=list(found.warnings),
             seconds=found.seconds(),
             terms_version=TERMS_VERSION,
-            shelf=draft.shelf,
+            namespace=draft.namespace,
         )
 
 

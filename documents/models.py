@@ -243,7 +243,7 @@ class Document(OwnedJob):
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
     None: there is none. `terms_version` is that of its terms (`rag.indexing`); from the second on
-    they say on which `shelf` of the word index its chunks stand. `seconds` tells how long each
+    they say in which `namespace` of the word index its chunks are. `seconds` tells how long each
     stage took, by its name. `received_at` is when the file of this `version` came.
 
     `library`: its members read it, not its owner as such; None: it is in its owner's private one.
@@ -340,7 +340,7 @@ class Document(OwnedJob):
     metadata = models.JSONField(default=dict, blank=True, verbose_name=_("metadata"))
     stated = models.JSONField(default=dict, blank=True, editable=False)
     terms_version = models.PositiveSmallIntegerField(default=0, editable=False)
-    shelf = models.BigIntegerField(null=True, editable=False)
+    namespace = models.BigIntegerField(null=True, editable=False)
     pages_done = models.PositiveIntegerField(default=0, editable=False)
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
     seconds = models.JSONField(default=dict, blank=True, editable=False)
@@ -403,10 +403,12 @@ class Document(OwnedJob):
             ),
             models.Index(
                 fields=("id",),
-                include=("terms_version", "shelf", "chunk_count"),
-                name="document_shelf_of",
+                include=("terms_version", "namespace", "chunk_count"),
+                name="document_namespace_of",
             ),
-            models.Index(fields=("shelf",), include=("chunk_count",), name="document_on_shelf"),
+            models.Index(
+                fields=("namespace",), include=("chunk_count",), name="document_in_namespace"
+            ),
             models.Index(
                 fields=("moved_at",), condition=Q(moved_at__isnull=False), name="document_moved"
             ),
@@ -415,8 +417,8 @@ class Document(OwnedJob):
     def __str__(self) -> str:
         return self.name
 
-    def choose_shelf(self) -> int:
-        """On which shelf of the word index its chunks are put: beside what is searched with them.
+    def choose_namespace(self) -> int:
+        """The namespace of the word index for its chunks: beside what is searched with them.
 
         That of its library, or of its owner. It keeps it until it is processed again, wherever it
         moves; that two libraries share one by chance does no harm.

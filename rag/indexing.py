@@ -54,7 +54,7 @@ def compute_coverage_weight(df: float, total: float) -> float:
 
 
 TERMS_VERSION = 2
-"""Raise it whenever the same text gets other terms or weights. From 2 on there are shelves."""
+"""Raise it whenever the same text gets other terms or weights. From 2 on there are namespaces."""
 
 WINDOW_CHUNKS = 512
 """Chunks that are looked at together: terms come from one batch, vectors from texts of one length

@@ -165,7 +165,7 @@ def make_document(number: int, **given: Any) -> "Document":
 
 
 def _add_documents(owner: object, count: int, size: int) -> Iterator[tuple[UUID, int]]:
-    """The documents' rows; key and shelf of each."""
+    """The documents' rows; key and namespace of each."""
     from django.utils import timezone
 
     from documents import metadata
@@ -189,14 +189,14 @@ def _add_documents(owner: object, count: int, size: int) -> Iterator[tuple[UUID,
             for number in numbers
         ]
         for row in rows:
-            row.shelf = row.choose_shelf()
+            row.namespace = row.choose_namespace()
         Document.objects.bulk_create(rows)
         DocumentLabel.objects.bulk_create(
             DocumentLabel(document=row, field=field, value=value, name=name)
             for row in rows
             for (field, name), value in metadata.list_labels(row.name, {}).items()
         )
-        yield from ((row.pk, row.shelf) for row in rows)
+        yield from ((row.pk, row.namespace) for row in rows)
 
 
 def _batches(count: int) -> Iterator[range]:
@@ -216,18 +216,18 @@ def _copy(
     while part := list(itertools.islice(documents, DOCUMENTS_AT_ONCE)):
         tables: tuple[list[Row], list[Row], list[Row]] = ([], [], [])
         first = key + 1
-        for (document, shelf), chunks in part:
+        for (document, namespace), chunks in part:
             for place, chunk in enumerate(chunks):
                 key += 1
-                made = _encode(encoder, key, document, shelf, place, chunk, owner, space)
+                made = _encode(encoder, key, document, namespace, place, chunk, owner, space)
                 for rows, row in zip(tables, made, strict=True):
                     rows.append(row)
         for statement, rows in zip((COPY_CHUNKS, COPY_TERMS, COPY_VECTORS), tables, strict=True):
             with cursor.copy(statement) as copy:  # type: ignore[attr-defined]
                 copy.write(COPY_HEADER + b"".join(rows) + COPY_END)
         if first == 1:
-            (_, shelf), (chunk, *_) = part[0]
-            _compare(cursor, chunk, shelf)
+            (_, namespace), (chunk, *_) = part[0]
+            _compare(cursor, chunk, namespace)
         print(f"{key} chunks after {time.perf_counter() - begun:.0f} s", flush=True)
 
 
@@ -235,7 +235,7 @@ def _encode(  # noqa: PLR0913, PLR0917
     encoder: Encoder,
     key: int,
     document: UUID,
-    shelf: int,
+    namespace: int,
     place: int,
     chunk: Sized,
     owner: int,
@@ -266,7 +266,7 @@ def _encode(  # noqa: PLR0913, PLR0917
             b"text",
             b"",
             small(length),
-            encoder.encode_lexemes([*terms, bm25.to_shelf_term(shelf)]),
+            encoder.encode_lexemes([*terms, bm25.to_namespace_term(namespace)]),
         ),
         _row(number(key), document.bytes, small(length), marks, surplus),
         _row(number(key), number(space), document.bytes, vector),
@@ -278,13 +278,13 @@ def _row(*values: bytes | None) -> Row:
     return struct.pack(">h", len(values)) + b"".join(fields)
 
 
-def _compare(cursor: object, chunk: Sized, shelf: int) -> None:
+def _compare(cursor: object, chunk: Sized, namespace: int) -> None:
     """The first chunk, as the product would have written it. Raises `AssertionError`."""
     from documents.search import bm25
     from rag.types import IndexedChunk, TextChunk
 
     cut = TextChunk(0, chunk.text, 0, len(chunk.text), 1, 1, SECTION, ())
-    row = bm25.to_lexical_row(IndexedChunk(cut, chunk.terms, None), shelf)
+    row = bm25.to_lexical_row(IndexedChunk(cut, chunk.terms, None), namespace)
     cursor.execute(COLUMNS, (row.lexemes, row.marks, row.surplus, 1))  # type: ignore[attr-defined]
     lexemes, marks, difference = cursor.fetchone()  # type: ignore[attr-defined]
     assert lexemes, "lexemes differ"

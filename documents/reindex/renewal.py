@@ -291,10 +291,12 @@ def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
             rewrite_labels(document_id, held.name, held.metadata)  # as it is called by now
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
-        if held.shelf is None:  # the same one for all of its chunks, wherever it moves meanwhile
-            held.shelf = held.choose_shelf()
-            Document.objects.filter(pk=document_id).update(shelf=held.shelf)
-        made = [bm25.to_lexical_row(one, held.shelf) for one in analysed]
+        if (
+            held.namespace is None
+        ):  # the same one for all of its chunks, wherever it moves meanwhile
+            held.namespace = held.choose_namespace()
+            Document.objects.filter(pk=document_id).update(namespace=held.namespace)
+        made = [bm25.to_lexical_row(one, held.namespace) for one in analysed]
         _write_terms([row["pk"] for row in found], made)
     return found[-1]["pk"], len(found)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from documents.models import LEXICAL_DIMENSIONS
 from documents.search import database
-from documents.search.database import SearchTransaction, Shelves, parse_numbers
+from documents.search.database import Namespaces, SearchTransaction, parse_numbers
 from rag.indexing import (
     K1,
     LEAST_EMPHASIS,
@@ -78,13 +78,13 @@ def quote_lexeme(term: str) -> str:
     return f"'{escaped}'"
 
 
-SHELF_SIGN = "\x1f"
-"""What the lexeme of a shelf begins with; no clean term holds it."""
+NAMESPACE_SIGN = "\x1f"
+"""What the lexeme of a namespace begins with; no clean term holds it."""
 
 
-def to_shelf_term(shelf: int) -> str:
-    """The lexeme of all chunks of a shelf."""
-    return f"{SHELF_SIGN}{shelf:x}"
+def to_namespace_term(namespace: int) -> str:
+    """The lexeme of all chunks of a namespace."""
+    return f"{NAMESPACE_SIGN}{namespace:x}"
 
 
 def to_tsvector(terms: Iterable[str]) -> str:
@@ -133,11 +133,11 @@ class LexicalRow:
     surplus: str | None
 
 
-def to_lexical_row(indexed: IndexedChunk, shelf: int) -> LexicalRow:
-    """The index row of a chunk with its terms and emphasis, on the shelf of its document."""
+def to_lexical_row(indexed: IndexedChunk, namespace: int) -> LexicalRow:
+    """The index row of a chunk with its terms and emphasis, in the namespace of its document."""
     terms, emphasis = clean_terms(indexed.terms), clean_terms(indexed.emphasis)
     marks, surplus = weigh_marks(terms, emphasis)
-    lexemes = to_tsvector([*(terms | emphasis), to_shelf_term(shelf)])
+    lexemes = to_tsvector([*(terms | emphasis), to_namespace_term(namespace)])
     return LexicalRow(sum(terms.values()), lexemes, marks, surplus)
 
 
@@ -361,8 +361,8 @@ def _find_by_rare_terms(
     counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
     weights = _Weights.of(counts, frequencies.tolist(), size)
-    shelves = _find_shelves(search)
-    alone = frequencies * (shelves.chunks / size) <= MAX_POSTINGS
+    namespaces = _find_namespaces(search)
+    alone = frequencies * (namespaces.chunks / size) <= MAX_POSTINGS
     most = int(np.count_nonzero(alone))
     dearness = np.where(alone, frequencies / np.maximum(weights.score, 1e-9), frequencies)
     order = np.lexsort((dearness, ~alone))
@@ -396,9 +396,11 @@ def _find_by_rare_terms(
     )
 
 
-def _find_shelves(search: SearchTransaction) -> Shelves:
+def _find_namespaces(search: SearchTransaction) -> Namespaces:
     """Those that keep a lookup within the scope; none where next to nothing lies outside."""
-    return Shelves((), search.facts.everywhere) if search.facts.whole else search.find_shelves()
+    return (
+        Namespaces((), search.facts.everywhere) if search.facts.whole else search.find_namespaces()
+    )
 
 
 def _look_up_crowd(
@@ -466,8 +468,8 @@ class _Postings:
 def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
     """With what the lexical index names for further terms."""
     statement = POSTINGS.format(within="" if search.facts.whole else database.WITHIN)
-    if shelves := _find_shelves(search).keys:
-        among = " | ".join(quote_lexeme(to_shelf_term(shelf)) for shelf in shelves)
+    if namespaces := _find_namespaces(search).keys:
+        among = " | ".join(quote_lexeme(to_namespace_term(namespace)) for namespace in namespaces)
         asked = [f"({one}) & ({among})" for one in asked]
     rows = search.rows(statement, asked=list(asked), most=MAX_POSTINGS) if asked else []
     keys = [parse_numbers(row[0], ">i8") for row in rows]

@@ -45,8 +45,8 @@ class ScopeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelves:
-    """The shelves that hold all chunks of a scope, and how many chunks stand on them.
+class Namespaces:
+    """The namespaces that hold all chunks of a scope, and how many chunks are in them.
 
     `keys` is empty where that is not known, or where they are too many to ask for.
     """
@@ -62,7 +62,7 @@ class SearchScope:
         self.members = dict.fromkeys(document_ids)
         self.documents = list(self.members)
         self.facts: ScopeFacts | None = None
-        self.shelves: Shelves | None = None
+        self.namespaces: Namespaces | None = None
         self.lock = threading.Lock()
         """Both legs ask for the facts at once: one of them does, the other one waits."""
         self._uuid_array = ""
@@ -124,23 +124,23 @@ FACTS = """
 """
 
 
-MAX_SHELVES = 8
-"""Scopes on more of them are searched as if there were no shelves: each takes its time."""
+MAX_NAMESPACES = 8
+"""Scopes of more of them are searched as if there were none: each takes its time."""
 CROWDED = 4
-"""Documents on its shelves for each of the scope that are counted; more are taken for all."""
-SHELVED = 2
-"""The terms of that version and later ones name the shelf."""
-SHELVES = """
+"""Documents in its namespaces that are counted, for each of the scope; more are taken for all."""
+NAMESPACED = 2
+"""The terms of that version and later ones name the namespace."""
+NAMESPACES = """
     WITH held AS MATERIALIZED (
-        SELECT DISTINCT CASE WHEN document.terms_version >= %(shelved)s THEN document.shelf END
-                     AS shelf
+        SELECT DISTINCT CASE WHEN document.terms_version >= %(namespaced)s
+                             THEN document.namespace END AS namespace
           FROM unnest(%(documents)s::uuid[]) AS wanted(id)
           JOIN documents_document document ON document.id = wanted.id
          WHERE document.chunk_count > 0)
-    SELECT (SELECT array_agg(shelf) FROM held),
+    SELECT (SELECT array_agg(namespace) FROM held),
            (SELECT CASE WHEN count(*) < %(most)s THEN sum(chunk_count)::int8 END
               FROM (SELECT document.chunk_count FROM documents_document document
-                      JOIN held ON held.shelf = document.shelf LIMIT %(most)s) AS there)
+                      JOIN held ON held.namespace = document.namespace LIMIT %(most)s) AS there)
 """
 
 
@@ -167,18 +167,18 @@ class SearchTransaction:
             parameters["documents"] = self.scope.uuid_array
         return _fetch_rows(self.cursor, statement, parameters)
 
-    def find_shelves(self) -> Shelves:
+    def find_namespaces(self) -> Namespaces:
         """Where the scope stands in the word index; asked once a scope."""
-        if self.scope.shelves is None:
+        if self.scope.namespaces is None:
             most = CROWDED * len(self.scope.documents)
-            ((found, chunks),) = self.rows(SHELVES, most=most, shelved=SHELVED)
-            is_known = found and None not in found and len(found) <= MAX_SHELVES
+            ((found, chunks),) = self.rows(NAMESPACES, most=most, namespaced=NAMESPACED)
+            is_known = found and None not in found and len(found) <= MAX_NAMESPACES
             everywhere = self.facts.everywhere
-            self.scope.shelves = Shelves(
+            self.scope.namespaces = Namespaces(
                 tuple(found) if is_known else (),
                 min(everywhere, chunks or everywhere) if is_known else everywhere,
             )
-        return self.scope.shelves
+        return self.scope.namespaces
 
     def find_inside(
         self, find: Callable[["SearchTransaction", int], list[Hit]], limit: int

@@ -36,7 +36,7 @@ def vectors():
 def age(*documents):
     """Give documents the terms of another time: none that a question has."""
     keys = [document.pk for document in documents]
-    Document.objects.filter(pk__in=keys).update(terms_version=0, shelf=None)
+    Document.objects.filter(pk__in=keys).update(terms_version=0, namespace=None)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE documents_chunk SET lexemes = '''old''', term_count = 1"
@@ -121,13 +121,13 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
     assert Document.objects.get(pk=library[0].pk).terms_version == TERMS_VERSION
 
 
-def test_a_document_that_moves_while_its_terms_are_made_keeps_one_shelf(library, monkeypatch):
+def test_a_document_that_moves_while_its_terms_are_made_keeps_one_namespace(library, monkeypatch):
     """Half of it would not be found in its library's searches."""
     document = library[0]
     age(document)
     monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     there = Library.objects.create(name="인사")
-    first = document.choose_shelf()
+    first = document.choose_namespace()
 
     def move(_done, _total):
         Document.objects.filter(pk=document.pk).update(library=there)
@@ -135,8 +135,8 @@ def test_a_document_that_moves_while_its_terms_are_made_keeps_one_shelf(library,
     renewal.renew_terms(move)
     document.refresh_from_db()
     assert document.library_id == there.pk
-    assert document.shelf == first
-    sign = bm25.quote_lexeme(bm25.to_shelf_term(first)).strip("'")
+    assert document.namespace == first
+    sign = bm25.quote_lexeme(bm25.to_namespace_term(first)).strip("'")
     lexemes = Chunk.objects.filter(document=document).values_list("lexemes", flat=True)
     assert len(lexemes) > 1
     assert all(sign in one for one in lexemes)

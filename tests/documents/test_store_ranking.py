@@ -142,7 +142,7 @@ def count_into(read, look_up):
     return looked_up
 
 
-def test_a_lookup_reads_no_rows_of_other_shelves(owner):
+def test_a_lookup_reads_no_rows_of_other_namespaces(owner):
     """Those of other people's documents and other libraries."""
     library = Library.objects.create(name="인사")
     stranger = User.objects.create_user("stranger")
@@ -155,12 +155,12 @@ def test_a_lookup_reads_no_rows_of_other_shelves(owner):
 
 
 def test_a_document_is_found_where_it_was_moved_and_left(owner):
-    """It keeps its shelf until it is processed again."""
+    """It keeps its namespace until it is processed again."""
     libraries = [Library.objects.create(name=name) for name in ("인사", "법무")]
     moved, *others = [index(owner, ["공통 말"] * 3, library=libraries[0]) for _ in range(3)]
     there = index(owner, ["공통 말"] * 3, library=libraries[1])
     Document.objects.filter(pk=moved.pk).update(library=libraries[1])
-    assert count_looked_up([moved, there]) == 12  # both shelves
+    assert count_looked_up([moved, there]) == 12  # both namespaces
     with way("index"):
         hits = store(moved, there).find_by_terms({"공통": 1.0}, 30)
         left = store(*others).find_by_terms({"공통": 1.0}, 30)
@@ -168,23 +168,23 @@ def test_a_document_is_found_where_it_was_moved_and_left(owner):
     assert {hit.passage.document_id for hit in left} == {one.pk for one in others}
 
 
-@pytest.mark.parametrize("shelf", [None, 7])
-def test_a_document_of_an_earlier_version_is_found_beside_others(owner, shelf):
-    """Its terms name no shelf yet, even while they are brought over."""
+@pytest.mark.parametrize("namespace", [None, 7])
+def test_a_document_of_an_earlier_version_is_found_beside_others(owner, namespace):
+    """Its terms name no namespace yet, even while they are brought over."""
     earlier, present = (index(owner, ["공통 말"] * 3) for _ in range(2))
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE documents_chunk SET lexemes = %s::tsvector WHERE document_id = %s",
             [bm25.to_tsvector(["공통", "말"]), earlier.pk],
         )
-    Document.objects.filter(pk=earlier.pk).update(terms_version=1, shelf=shelf)
+    Document.objects.filter(pk=earlier.pk).update(terms_version=1, namespace=namespace)
     with way("index"):
         hits = store(earlier, present).find_by_terms({"공통": 1.0}, 30)
     assert {hit.passage.document_id for hit in hits} == {earlier.pk, present.pk}
 
 
-def test_a_scope_on_many_shelves_is_searched_without_them(owner, monkeypatch):
-    monkeypatch.setattr(database, "MAX_SHELVES", 2)
+def test_a_scope_on_many_namespaces_is_searched_without_them(owner, monkeypatch):
+    monkeypatch.setattr(database, "MAX_NAMESPACES", 2)
     libraries = [Library.objects.create(name=str(number)) for number in range(3)]
     scope = [index(owner, ["공통 말"] * 2, library=one) for one in libraries]
     index(owner, ["공통 말"] * 5)

@@ -11,21 +11,21 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="document",
-            name="shelf",
+            name="namespace",
             field=models.BigIntegerField(editable=False, null=True),
         ),
         migrations.AddIndex(
             model_name="document",
             index=models.Index(
                 fields=("id",),
-                include=("terms_version", "shelf", "chunk_count"),
-                name="document_shelf_of",
+                include=("terms_version", "namespace", "chunk_count"),
+                name="document_namespace_of",
             ),
         ),
         migrations.AddIndex(
             model_name="document",
             index=models.Index(
-                fields=("shelf",), include=("chunk_count",), name="document_on_shelf"
+                fields=("namespace",), include=("chunk_count",), name="document_in_namespace"
             ),
         ),
     ]
