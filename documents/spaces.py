@@ -6,7 +6,6 @@ vectors are stored, a change of the space (`documents.reindex`) is the way to an
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -51,16 +50,7 @@ def get_active_space() -> EmbeddingSpace | None:
 
 def get_space_in_use() -> SpaceInUse:
     """What questions are embedded and searched with now. Loads and writes nothing."""
-    return send_for_space_in_use()()
-
-
-def send_for_space_in_use() -> Callable[[], SpaceInUse]:
-    """The same among statements that are sent together: what reads it (`sending_together`)."""
-    read = _active.send()
-    return lambda: _put_to_use(next(iter(read()), None))
-
-
-def _put_to_use(space: EmbeddingSpace | None) -> SpaceInUse:
+    space = get_active_space()
     if space is None or _gives_way(space):
         return SpaceInUse(None, read_config())
     return SpaceInUse(space, to_config(space))

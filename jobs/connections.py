@@ -8,8 +8,7 @@ it is put into SQL once (`KeptQuery`).
 import asyncio
 import copy
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -170,37 +169,12 @@ class KeptQuery(Generic[R]):
 
     def fetch(self, *values: Any) -> list[R]:
         """The rows for these values, in the order of the stand-ins."""
-        return self.send(*values)()
-
-    def send(self, *values: Any) -> Callable[[], list[R]]:
-        """Ask for the rows; what reads them is given, to be called once (`sending_together`)."""
         made, compiler, sql, parameters = self._made
         known = list(zip(self._stand_ins, values, strict=True))
         given = [next((new for old, new in known if old == one), one) for one in parameters]
-        opened = connections[made.db]  # each thread has its own
-        cursor = opened.cursor()
-        cursor.execute(sql, given)
-
-        def read() -> list[R]:
-            asked = copy.copy(compiler)
-            asked.connection = opened
-            with cursor:
-                found = cursor.fetchall()
-            asked.execute_sql = lambda *_, **__: [found]
-            rows = made.all()
-            rows.query.get_compiler = lambda *_, **__: asked
-            return list(rows)
-
-        return read
-
-
-@contextmanager
-def sending_together() -> Iterator[None]:
-    """Send the statements of the block at once, and wait for all of them at its end.
-
-    Their rows are read behind it; how many rows one changed is not known within. Outside of a
-    transaction they are one. Raises `django.db.Error`.
-    """
-    connection.ensure_connection()
-    with connection.wrap_database_errors, connection.connection.pipeline():
-        yield
+        asked = copy.copy(compiler)
+        asked.connection = connections[made.db]  # each thread has its own
+        asked.as_sql = lambda *_, **__: (sql, given)
+        rows = made.all()
+        rows.query.get_compiler = lambda *_, **__: asked
+        return list(rows)

@@ -158,26 +158,12 @@ def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[
 
     `counted` False does not count as an attempt, and takes a job that had all of its attempts.
     """
-    with connection.cursor() as cursor:
-        lease = _send_claim(cursor, model, job_id, counted=counted)
-        return lease if cursor.rowcount else None
-
-
-def send_claim(model: type[JobT], job_id: Any) -> Lease[JobT]:
-    """The same among statements that are sent together: whether it is so, the row's `claim` says.
-
-    It is read behind this, and may still name somebody else.
-    """
-    with connection.cursor() as cursor:
-        return _send_claim(cursor, model, job_id, counted=True)
-
-
-def _send_claim(cursor: Any, model: type[JobT], job_id: Any, *, counted: bool) -> Lease[JobT]:
-    lease = Lease(model, job_id, uuid4())
+    token = uuid4()
     query, parameters = _claim_one_statement(model, counted)
     key = model._meta.pk.get_db_prep_value(job_id, connection)  # noqa: SLF001 - Django's own way
-    cursor.execute(query, {**parameters, "key": key, "claim": lease.token})
-    return lease
+    with connection.cursor() as cursor:
+        cursor.execute(query, {**parameters, "key": key, "claim": token})
+        return Lease(model, job_id, token) if cursor.rowcount else None
 
 
 def claim_next_jobs(

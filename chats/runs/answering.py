@@ -7,7 +7,7 @@ it and nothing more is written here).
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -46,16 +46,8 @@ from documents.libraries import list_unreadable
 from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
 from documents.spaces import SpaceInUse
-from jobs.connections import KEYS, KeptQuery, in_database, sending_together
-from jobs.lease import (
-    Heartbeat,
-    Lease,
-    claim_job,
-    claim_next_jobs,
-    release_lease,
-    renew_leases,
-    send_claim,
-)
+from jobs.connections import KEYS, KeptQuery, in_database
+from jobs.lease import Heartbeat, Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Persona, Question, Sampling
 from rag.errors import NuraError
@@ -112,11 +104,9 @@ class ClaimedRun:
 
 
 def claim_run(run_id: UUID) -> list[ClaimedRun]:
-    """Take a run, if nobody has it, and read it: in one trip to the database."""
-    with sending_together():
-        leases = [send_claim(Run, run_id)]
-        read = _send_for_runs(leases)
-    return read()
+    """Take a run, if nobody has it."""
+    lease = claim_job(Run, run_id)
+    return load_claimed_runs([lease]) if lease else []
 
 
 def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
@@ -139,28 +129,15 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     """All that is read of runs before they begin, at once; those that are gone are left out."""
     if not leases:
         return []
-    with sending_together():
-        read = _send_for_runs(leases)
-    return read()
-
-
-def _send_for_runs(leases: Sequence[Lease[Run]]) -> Callable[[], list[ClaimedRun]]:
-    """What reads the runs of these leases; those that are somebody else's are left out, too."""
-    read_runs = _runs.send([lease.job_id for lease in leases])
-    read_used = spaces.send_for_space_in_use()
-
-    def read() -> list[ClaimedRun]:
-        runs = {run.claim: run for run in read_runs()}
-        used = read_used()
-        told_of = {run.owner_id for run in runs.values() if run.is_owner_known}
-        known = load_profiles([run.message for run in runs.values()], told_of)
-        return [
-            _with_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
-            for lease in leases
-            if (run := runs.get(lease.token))
-        ]
-
-    return read
+    runs = {run.pk: run for run in _runs.fetch([lease.job_id for lease in leases])}
+    used = spaces.get_space_in_use()
+    told_of = {run.owner_id for run in runs.values() if run.is_owner_known}
+    known = load_profiles([run.message for run in runs.values()], told_of)
+    return [
+        _with_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
+        for lease in leases
+        if (run := runs.get(lease.job_id))
+    ]
 
 
 def _with_model(claimed: ClaimedRun) -> ClaimedRun:

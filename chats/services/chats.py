@@ -30,7 +30,7 @@ from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
 from documents.notices import announce_change
 from documents.quotas import QuotaLimits
-from jobs.connections import released, sending_together
+from jobs.connections import released
 
 logger = structlog.get_logger()
 
@@ -182,10 +182,9 @@ def add_chat(  # noqa: PLR0913, PLR0917 - the same
     chat = Chat(owner=owner, title=title, category=category, history_pairs=history_pairs)
     chat.library_ids = list(library_ids) or None
     chat.has_documents = bool(documents)
-    with sending_together():
-        chat.save(force_insert=True)
-        if documents:
-            link_documents(chat=chat, documents=documents)
+    chat.save(force_insert=True)
+    if documents:
+        link_documents(chat=chat, documents=documents)
     return chat
 
 

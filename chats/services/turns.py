@@ -53,7 +53,7 @@ from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs import replica
-from jobs.connections import ANYBODY, KeptQuery, sending_together
+from jobs.connections import ANYBODY, KeptQuery
 from jobs.lease import RELEASED, Lease
 from rag.context.tokens import get_counter
 from rag.conversation import Sampling
@@ -243,19 +243,18 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         wished["tools"] = tools
     wished |= _name_libraries(chat, question, scope)
     answer = _make_answer(chat, question, model=chosen.id if chosen else "", scope=scope, **wished)
-    with sending_together():
-        _store_messages(question, answer, named=documents)
-        run = Run.objects.create(
-            owner_id=chat.owner_id,
-            message=answer,
-            client_id=client_id,
-            language=language,
-            enqueued_at=timezone.now(),
-            sampling={} if sampling == NO_WISHES else asdict(sampling),
-            asked_with=asked_with,
-            anew=anew,
-            library_ids=sorted(read) or None,
-        )
+    _store_messages(question, answer, named=documents)
+    run = Run.objects.create(
+        owner_id=chat.owner_id,
+        message=answer,
+        client_id=client_id,
+        language=language,
+        enqueued_at=timezone.now(),
+        sampling={} if sampling == NO_WISHES else asdict(sampling),
+        asked_with=asked_with,
+        anew=anew,
+        library_ids=sorted(read) or None,
+    )
     ids = [document.pk for document in named if document is not None]
     replica.note_write(f"user:{chat.owner_id}")
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))

@@ -1,22 +1,12 @@
 """How a URL of Sentinels is read (that they are asked, `tests/product/test_nodes.py` tries), and
-queries that are kept or sent together."""
+queries that are kept."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import DataError
 
-from jobs.connections import (
-    ANYBODY,
-    KEYS,
-    KeptQuery,
-    SentinelAddress,
-    released,
-    sending_together,
-)
-from jobs.lease import send_claim
+from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, released
 from nura.embedded.locations import build_celery_options, to_celery_url
-from tests.jobs.conftest import Errand
 
 URL = "redis+sentinel://nura:a%40b@one:26380,two/main?db=2&sentinel_password=c"
 
@@ -79,35 +69,3 @@ def test_a_kept_query_takes_a_list_of_keys(errands):
     )
     assert [one.pk for one in kept.fetch(keys[:2])] == keys[:2]
     assert kept.fetch([]) == []
-
-
-def test_statements_that_are_sent_together_see_one_another_and_are_one(errands):
-    all_of = KeptQuery(lambda owner: errands.filter(owner=owner).order_by("pk"), ANYBODY)
-    with sending_together():
-        made = errands.create(owner=1)
-        read, read_none = all_of.send(1), all_of.send(2)
-    assert read() == [made]
-    assert read_none() == []
-
-    def move():
-        with sending_together():
-            errands.filter(pk=made.pk).update(place="elsewhere")
-            errands.filter(pk=made.pk).update(place="x" * 1000)
-
-    with pytest.raises(DataError):
-        move()
-    assert all_of.fetch(1)[0].place == made.place
-
-
-def test_claims_that_are_sent_with_others_name_who_has_the_job(errands):
-    by_key = KeptQuery(lambda key: errands.filter(pk=key), ANYBODY)
-    row = errands.create()
-    with sending_together():
-        lease = send_claim(Errand, row.pk)
-        read = by_key.send(row.pk)
-    assert [one.claim for one in read()] == [lease.token]
-    with sending_together():
-        late = send_claim(Errand, row.pk)
-        read = by_key.send(row.pk)
-    assert [one.claim for one in read()] == [lease.token]
-    assert not late.rows().exists()
