@@ -466,7 +466,7 @@ class WholeSourceSerializer(SourceSerializer):
 
 
 SOURCE_FIELDS = [field.name for field in fields(AnswerSource) if field.name != "text"]
-"""Their whole passages stand in the turn store."""
+"""What a message keeps of a source; its whole passage stands in the turn store."""
 
 
 def to_sources_json(sources: Iterable[AnswerSource]) -> list[dict[str, Any]]:

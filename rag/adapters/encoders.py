@@ -30,7 +30,7 @@ EMBEDDED_NAME = "all-MiniLM-L6-v2"
 ENGLISH = frozenset(("en",))
 BATCH_TEXTS = 64
 UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""What a reply raises that is none."""
+"""What reading a reply raises that holds no vectors."""
 RETRIES = 2
 QUERY_RETRIES = 1
 """Retries for a question: only one, because somebody is waiting."""
