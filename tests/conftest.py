@@ -154,7 +154,9 @@ class SharedProducts(LoadScopeScheduling):
         """Begin, all processes having collected."""
         from django.conf import settings
 
-        _with_model.update(json.loads((settings.DATA_DIR / WITH_MODEL).read_text(encoding="utf-8")))
+        told = settings.DATA_DIR / WITH_MODEL
+        if told.exists():  # not where the processes could not collect, which they say themselves
+            _with_model.update(json.loads(told.read_text(encoding="utf-8")))
         super().schedule()
 
     def _split_scope(self, nodeid):
