@@ -122,7 +122,7 @@ class DocumentReading {
   /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
   async lead(chunk, words) {
     await this.reader?.mark([chunk], [], chunk);
-    if (this.root.dataset.kind === "text" && words.length) showFound(this.root, words);
+    if (this.root.dataset.kind === "text" && words.length && !this.reader?.hasSearched) showFound(this.root, words);
   }
 }
 

@@ -92,12 +92,13 @@ export class Panel extends EventTarget {
     this.reveal(opener);
     this.drawFrame();
     const reader = this.readyReader();
+    reader.prepare(document_.id);
     this.describe(document_, document_);
     const passages = passage ? [passage] : [];
     await reader.open(document_);
     await reader.mark(passages, [], null);
-    if (passage) await reader.goTo(passage);
-    else if (page) await reader.goTo({ page });
+    if (passage) await reader.lead(passage);
+    else if (page) await reader.lead({ page });
   }
 
   /** Something else than a document. */
@@ -198,8 +199,8 @@ export class Panel extends EventTarget {
     const sentences = (tab === "whole" ? own.flatMap((one) => one.spans ?? []) : (source.spans ?? []));
     const here = spans?.[0] ?? source.spans?.[0] ?? null;
     await reader.mark(passages.filter((one) => one.start !== null || one.boxes.length), sentences, page ? null : here);
-    if (page) await reader.goTo({ page });
-    else if (!here) await reader.goTo(toPassage(source));
+    if (page) await reader.lead({ page });
+    else if (!here) await reader.lead(toPassage(source));
   }
 
   readyReader() {

@@ -27,6 +27,7 @@ export class Reader {
     this.onPlace = onPlace;
     /** @type {any} */
     this.view = null;
+    this.hasSearched = false;
     this.pane = el("div", { class: "reader-pane", tabindex: "0", role: "region", "aria-label": t("reader.document") });
     this.note = el("div", { class: "reader-note" });
     this.outlineList = el("nav", { class: "reader-outline", hidden: true, "aria-label": t("reader.outline") });
@@ -44,9 +45,10 @@ export class Reader {
 
   // What is shown
 
-  /** Say which document is about to be opened: a search opened from now on is meant for that one. */
+  /** Say which document is about to be opened: a search from now on is meant for that one, and goes before `lead`. */
   prepare(documentId) {
     if (this.document?.id !== documentId) this.closeFind();
+    this.hasSearched = false;
   }
 
   /** Show a document, of an old `version` where one is given; nothing is loaded twice. */
@@ -154,7 +156,13 @@ export class Reader {
     await this.opening;
     if (!this.view) return;
     this.view.mark(passages, sentences, here);
-    if (here) this.goTo(here);
+    if (here) this.lead(here);
+  }
+
+  /** Go to what the document was opened for, unless somebody has searched since: it may come late. */
+  async lead(place) {
+    await this.opening;
+    if (!this.hasSearched) this.goTo(place);
   }
 
   async goTo({ page = null, start = null, boxes = [] }) {
@@ -265,6 +273,7 @@ export class Reader {
     this.findInput = el("input", { type: "search", class: "reader-query", placeholder: t("reader.find"), "aria-label": t("reader.find") });
     this.findCount = el("span", { class: "reader-count", role: "status" });
     this.findInput.addEventListener("input", () => {
+      this.hasSearched = Boolean(this.findInput.value.trim());
       clearTimeout(this.findTimer);
       this.findTimer = setTimeout(() => this.look(), FIND_PAUSE_MS);
     });
@@ -272,7 +281,7 @@ export class Reader {
       if (event.isComposing) return;
       if (event.key === "Enter") {
         event.preventDefault();
-        this.look({ again: true, back: event.shiftKey });
+        this.step(event.shiftKey);
       } else if (event.key === "Escape") {
         event.preventDefault();
         event.stopPropagation();
@@ -280,7 +289,7 @@ export class Reader {
         this.pane.focus({ preventScroll: true });
       }
     });
-    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => this.look({ again: true, back }) } });
+    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => this.step(back) } });
     return el(
       "div",
       { class: "reader-find", role: "search", hidden: true },
@@ -300,6 +309,12 @@ export class Reader {
     else this.endFind();
   }
 
+  /** Go to the next place of the search, or the one before. */
+  step(back) {
+    this.hasSearched = true;
+    this.look({ again: true, back });
+  }
+
   openFind() {
     this.findBar.hidden = false;
     this.findInput.focus({ preventScroll: true });
@@ -308,6 +323,7 @@ export class Reader {
 
   closeFind() {
     clearTimeout(this.findTimer);
+    this.hasSearched = false;
     if (this.findBar.hidden) return;
     this.findBar.hidden = true;
     this.endFind();

@@ -266,6 +266,41 @@ def test_a_row_deep_in_a_long_table_is_found_below_the_header(page, reader, tmp_
     reader.api(f"documents/{document['id']}", method="DELETE")
 
 
+HELD_TEXT = """
+const plain = window.fetch;
+window.fetch = async (asked, ...rest) => {
+  const isText = new URL(asked.url ?? asked, location).pathname.endsWith("/text");
+  if (isText) await new Promise((go) => addEventListener("let-go", go, { once: true }));
+  return plain(asked, ...rest);
+};
+"""
+
+
+def test_a_search_that_began_before_the_document_came_goes_before_its_citation(
+    page, reader, tmp_path
+):
+    file = tmp_path / "rows.md"
+    rows = "".join(f"품목 {number}은 {number}원입니다.\n\n" for number in range(1, 401))
+    file.write_text(f"# 단가\n\n{rows}", encoding="utf-8")
+    document = reader.upload(file, "늦은 문서.md")
+    reader.wait_for_documents()
+    page.add_init_script(HELD_TEXT)
+    page.goto(f"/?documents={document['id']}")
+    ask(page, "품목 3은 얼마인가요?")
+    answer(page).locator(".cite").first.click()
+    panel = page.locator("#panel")
+    panel.get_by_role("button", name="문서에서 찾기").click()
+    panel.locator(".reader-query").fill("품목 398")
+    page.evaluate("dispatchEvent(new Event('let-go'))")
+    expect(panel.locator("mark.found")).to_be_in_viewport()
+    expect(panel.locator("mark.cited").first).to_be_attached()  # the citation came as well
+    expect(panel.locator("mark.found")).to_be_in_viewport()
+    panel.locator(".reader-query").press("Escape")
+    answer(page).locator(".cite").first.click()
+    expect(panel.locator("mark.mark-here").first).to_be_in_viewport()
+    reader.api(f"documents/{document['id']}", method="DELETE")
+
+
 def test_a_link_leads_to_a_message_and_a_reload_keeps_the_place(windows, reader):
     page = windows(reader)
     page.goto("/")
