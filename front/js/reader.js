@@ -156,13 +156,13 @@ export class Reader {
     await this.opening;
     if (!this.view) return;
     this.view.mark(passages, sentences, here);
-    if (here) this.lead(here);
+    if (here) await this.lead(here);
   }
 
   /** Go to what the document was opened for, unless somebody has searched since: it may come late. */
   async lead(place) {
     await this.opening;
-    if (!this.hasSearched) this.goTo(place);
+    if (!this.hasSearched) await this.goTo(place);
   }
 
   async goTo({ page = null, start = null, boxes = [] }) {
