@@ -1,6 +1,4 @@
-"""What stands beside the pages: static files, manifest, service worker, offline page, diagrams.
-
-Static files have names that carry their content: browsers keep them for ever, never mix versions.
+"""What stands beside the pages: manifest, service worker, offline page, diagrams.
 
 The worker asks the network first and keeps nothing that belongs to a person: no page, no answer of
 the API. It can therefore never show anything old.
@@ -16,16 +14,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_GET
-from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from chats.socket import read_release
 from nura import __version__
-
-
-class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Rewrites the imports of our script modules too: an old one never loads a new one."""
-
-    support_js_module_import_aggregation = True
 
 
 def describe_release(_request: HttpRequest) -> dict[str, str]:

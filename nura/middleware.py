@@ -38,7 +38,6 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import parse_accept_lang_header
 from structlog.contextvars import bound_contextvars
-from whitenoise.middleware import WhiteNoiseMiddleware
 
 from documents import audit
 from jobs import replica
@@ -366,26 +365,6 @@ class CsrfProtection(InLoop, CsrfViewMiddleware):
         if request.method in {"GET", "HEAD"} or getattr(view, "csrf_exempt", False):
             return check(request, view, *arguments)
         return await sync_to_async(check)(request, view, *arguments)
-
-
-class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """WhiteNoise, which is there for threads only; a request for no file of its takes none."""
-
-    async_capable = True
-
-    def __init__(self, get_response: GetResponse) -> None:
-        super().__init__(get_response)
-        self._is_async = iscoroutinefunction(get_response)
-        if self._is_async:
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """Serve a file, or hand the request on."""
-        is_file = self.autorefresh or request.path_info in self.files
-        answer = super().__call__ if is_file else self.get_response
-        if self._is_async and is_file:
-            answer = sync_to_async(answer)
-        return answer(request)  # type: ignore[no-any-return]
 
 
 class HtmlGZipMiddleware(InLoop, GZipMiddleware):

@@ -25,6 +25,7 @@ from documents import spaces
 from nura.administration.models import note_version
 from nura.health import BEAT, WORKERS, client, heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
+from nura.static_files import archive_collected_files
 
 logger = structlog.get_logger()
 
@@ -82,6 +83,7 @@ def collect_static() -> bool:
     now = static_stamp(settings.BASE_DIR)
     if stamp.is_file() and stamp.read_text(encoding="ascii") == now:
         return False
+    archive_collected_files()  # a release that left no archive itself is still asked for its files
     shutil.rmtree(settings.STATIC_ROOT, ignore_errors=True)
     call_command("collectstatic", interactive=False, verbosity=0)
     stamp.write_text(now, encoding="ascii")

@@ -95,7 +95,7 @@ MIDDLEWARE = [
     "nura.middleware.HtmlGZipMiddleware",
     "nura.middleware.ContentPolicy",
     "nura.middleware.admin_policy",
-    "nura.middleware.StaticFilesMiddleware",
+    "nura.static_files.StaticFilesMiddleware",
     "nura.middleware.Sessions",
     "nura.middleware.LanguageMiddleware",
     "nura.middleware.CommonHeaders",
@@ -327,7 +327,7 @@ STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "documents.bucket.BucketStorage", "OPTIONS": {"url": FILES_URL}}
     if FILES_URL
     else {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "nura.app_shell.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "nura.static_files.HashedStaticFiles"},
 }
 MAX_UPLOAD_MB = env.read_integer("NURA_MAX_UPLOAD_MB", 200, minimum=1)
 QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user each; 0 is no limit

@@ -5,6 +5,7 @@ import re
 import subprocess
 import tarfile
 from io import BytesIO
+from urllib.parse import urljoin
 
 import pytest
 
@@ -89,14 +90,21 @@ def url(nodes, tmp_path, monkeypatch):
         yield f"https://localhost:{tls}"
 
 
+NAMED = re.compile(r"""["'(](/static/|\./|\.\./)([\w./-]+\.[0-9a-f]{12}\.(?:js|css))["')]""")
+"""How pages, scripts and styles name the scripts and styles that they load, at once or later."""
+
+
 class Upgrade(Load):
-    """The same with many streams at once, and with pages that are opened with all they load."""
+    """The same with many streams at once, and with pages that are opened or stay open."""
 
     def __init__(self, site, cookie):
-        super().__init__(site, *[self.keep_asking] * 4, self.open_page)
+        super().__init__(site, *[self.keep_asking] * 4, self.open_page, self.go_on_with_page)
         self._cookie = cookie
-        self.opened, self.missing = 0, []
+        self.opened, self.went_on, self.missing = 0, 0, []
         self.most = 0
+        self.former = {}
+        for page in ("/", "/documents"):
+            self._fetch_parts(page, self.former)
 
     def keep_asking(self):
         """As long as fewer answers than wanted are being written."""
@@ -106,19 +114,27 @@ class Upgrade(Load):
             self.ask()
 
     def open_page(self):
-        """A page of somebody who signed in before the upgrade, with all it loads.
-
-        Where the last node of its version has just stopped, it lacks a part until it is reloaded.
-        """
-        if self._list_missing():
-            self.missing += self._list_missing()
-
-    def _list_missing(self):
-        status, _, page = fetch(self.site.url, "/documents", Cookie=self._cookie)
-        parts = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.decode()))
-        assert parts, status
+        """A page of somebody who signed in before the upgrade, with all it may load."""
+        self._fetch_parts("/documents", {})
         self.opened += 1
-        return [part for part in parts if fetch(self.site.url, part)[0] != 200]
+
+    def go_on_with_page(self):
+        """Load what a page that was opened before the upgrade may load, as it was then."""
+        for part, content in self.former.items():
+            if fetch(self.site.url, part)[::2] != (200, content):
+                self.missing.append(part)
+        self.went_on += 1
+
+    def _fetch_parts(self, address, found):
+        status, _, content = fetch(self.site.url, address, Cookie=self._cookie)
+        if status != 200:
+            self.missing.append(address)
+        if address.startswith("/static/"):
+            found[address] = content
+        for folder, name in NAMED.findall(content.decode()):
+            part = urljoin(address, folder + name)
+            if part not in found:
+                self._fetch_parts(part, found)
 
 
 def test_nodes_upgraded_in_turn_under_load_lose_and_double_nothing(nodes, url):
@@ -134,5 +150,7 @@ def test_nodes_upgraded_in_turn_under_load_lose_and_double_nothing(nodes, url):
             count = len(load.heard)
             wait_until(lambda count=count: len(load.heard) > count + STREAMS, 60)
     check_all(load, before=0)
+    assert any("/katex." in part for part in load.former)  # which loads when a formula comes
     assert load.opened > 10
+    assert load.went_on > 10
     assert load.missing == []
