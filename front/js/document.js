@@ -11,12 +11,17 @@ import { MetadataEditor } from "./metadata_editor.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { readPlace } from "./place.js";
-import { Reader } from "./reader.js";
+import { createNote, Reader } from "./reader.js";
 import { setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { t } from "./strings.js";
 import { watchTrial } from "./trial.js";
 import { sendFile } from "./uploads.js";
+
+/** @param {Error} error */
+function tellError(error) {
+  showToast(error.message, { kind: "toast-error" });
+}
 
 /** Buttons `[data-show-page]` name a chunk by its number, `[data-show-picture]` hold a picture; both open in the panel. */
 export function watchChunks({ page, panel, root }) {
@@ -25,10 +30,10 @@ export function watchChunks({ page, panel, root }) {
     if (!button) return;
     if ("showPicture" in button.dataset) return showPicture(panel, button);
     const [document_, chunk] = await Promise.all([
-      fetchDocument(page.document.id),
+      fetchDocument(page.document.id).catch(tellError),
       fetchChunk(page.document.id, Number(button.dataset.showPage)),
     ]);
-    panel.openDocument(document_, button, { passage: chunk });
+    if (document_) panel.openDocument(document_, button, { passage: chunk });
   });
 }
 
@@ -85,7 +90,8 @@ async function keepPage(panel) {
   const follow = async () => {
     const number = readPlace().page;
     isFollowing = true;
-    if (number) await panel.openDocument(await fetchDocument(page.document.id), null, { page: number });
+    const document_ = number && (await fetchDocument(page.document.id).catch(tellError));
+    if (document_) await panel.openDocument(document_, null, { page: number });
     else panel.close();
     isFollowing = false;
   };
@@ -116,7 +122,9 @@ class DocumentReading {
     byId("document-unread").hidden = isThere || article.dataset.status !== "PROCESSING";
     if (!isThere) return;
     this.reader ??= new Reader(this.root, { onPlace: () => {} });
-    await this.reader.open(await getJson(`/documents/${this.id}`));
+    const document_ = await getJson(`/documents/${this.id}`).catch((error) => error);
+    if (document_ instanceof Error) this.reader.tell(createNote("circle-alert", document_.message, "note-error"));
+    else await this.reader.open(document_);
   }
 
   /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */

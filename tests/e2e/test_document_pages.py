@@ -264,6 +264,34 @@ def test_a_document_opens_on_itself_and_a_tab_holds_the_figures(open_page, keepe
     expect(page.locator("#document-made")).to_be_visible()
 
 
+def test_a_document_that_is_deleted_while_its_page_opens_goes_out_of_sight(windows, keeper):
+    document = keeper.upload(SAMPLES / "ventilator-manual.md", "곧 지워질 설명서.md")
+    keeper.wait_for_documents()
+    address = f"documents/{document['id']}"
+
+    def delete(route):
+        if not asked:
+            keeper.api(address, method="DELETE")
+        asked.append(route)
+        route.continue_()
+
+    asked = []
+    page = windows(keeper)
+    page.route(f"**/api/v1/{address}", delete)
+    page.goto(f"/{address}?page=2")
+    expect(page.locator("article[data-document-id]")).to_have_count(0)
+
+
+def test_a_passage_that_cannot_be_shown_says_why(open_page, rules):
+    page = open_page(f"/documents/{rules['id']}#index")
+    button = page.locator("[data-show-page]").first
+    button.scroll_into_view_if_needed()
+    page.route(f"**/api/v1/documents/{rules['id']}", lambda route: route.abort())
+    button.click()
+    expect(page.locator(".toast-error")).to_be_visible()
+    expect(page.locator("#panel")).to_be_hidden()
+
+
 def test_a_document_says_which_chats_have_used_it(open_page, keeper, rules):
     page = open_page(f"/?documents={rules['id']}")
     ask(page, "별빛 휴가는 며칠인가요?")

@@ -1,6 +1,8 @@
 """What a window did that it must not do."""
 
-from playwright.sync_api import BrowserContext
+from collections import deque
+
+from playwright.sync_api import BrowserContext, Response, WebError
 
 REPORT = """
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -8,6 +10,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
   console.error(`Content Security Policy: ${violatedDirective} ${blockedURI} ${sample}`);
 });
 """
+KEPT_REFUSALS = 10
 
 
 class Watch:
@@ -22,19 +25,31 @@ class Watch:
         self.foreign: list[str] = []
         self.dialogs: list[str] = []
         self._home = home
+        self._refused: deque[str] = deque(maxlen=KEPT_REFUSALS)
         context.add_init_script(REPORT)
         context.on("console", lambda message: self._heard(message.text))
-        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("weberror", self._failed)
         context.on("request", lambda request: self._asked(request.url))
+        context.on("response", self._answered)
         context.on("dialog", self._dialog)
 
     def _heard(self, text: str) -> None:
         if "Content Security Policy" in text or "Content-Security-Policy" in text:
             self.breaches.append(text)
 
+    def _failed(self, failure: WebError) -> None:
+        """A script threw, or nobody waited for a promise: with what the server refused before."""
+        where = failure.page.url if failure.page else "a page that is gone"
+        told = failure.error.stack or str(failure.error)
+        self.errors.append("\n  ".join([f"{where}: {told}", *self._refused]))
+
     def _asked(self, url: str) -> None:
         if not url.startswith((self._home, "data:", "blob:", "about:")):
             self.foreign.append(url)
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400:
+            self._refused.append(f"{response.status} {response.request.method} {response.url}")
 
     def _dialog(self, dialog) -> None:
         if dialog.type != "beforeunload":
