@@ -5,6 +5,10 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 DONE_WITHIN = 30_000
+LOADING = ".htmx-request, .skeleton"
+"""What stands for, or holds, a part of a page that is not there yet."""
+DRAWN = "#document-reader .doc-part, #document-reader .textLayer span"
+"""A document that is shown."""
 
 
 def script(name: str) -> str:
@@ -24,6 +28,14 @@ def answer(page: Page, number: int = -1):
     found = page.locator(".msg-answer").nth(number)
     expect(found.locator(".msg-actions")).to_be_visible(timeout=DONE_WITHIN)
     return found
+
+
+def settle(page: Page) -> None:
+    """Wait until a page that has loaded has its fonts and the parts that it asks for itself."""
+    page.evaluate("document.fonts.ready.then(() => true)")
+    expect(page.locator(LOADING)).to_have_count(0)
+    if page.locator("#document-reader:visible").count():
+        expect(page.locator(DRAWN).first).to_be_visible()
 
 
 def text_of(found) -> str:

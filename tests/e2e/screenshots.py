@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 from nura.samples import FOLDER, SAMPLES
-from tests.e2e.chat import answer, ask
+from tests.e2e.chat import answer, ask, settle
 from tests.e2e.chromium import Chromium, program
 from tests.e2e.people import Person
 from tests.servers.llm import LLMServer, Stream
@@ -317,8 +317,8 @@ def show_name(page: Page, name: str) -> None:
     """Give the account a name that others read."""
     page.goto("/settings/profile")
     page.locator("[name=first_name]").fill(name)
-    page.locator("[name=first_name]").press("Enter")
-    page.wait_for_load_state("networkidle")
+    with page.expect_navigation():
+        page.locator("[name=first_name]").press("Enter")
 
 
 def take_pictures_of_the_team(page: Page, person: Person, scenes: Scenes) -> None:
@@ -414,8 +414,7 @@ def take_shot(page: Page, *, keep_focus: bool = False) -> Image.Image:
     if not keep_focus:
         page.evaluate("document.activeElement.blur()")
     expect(page.locator(".hover-card:popover-open")).to_have_count(0)
-    page.evaluate("document.fonts.ready")
-    page.wait_for_load_state("networkidle")
+    settle(page)
     return Image.open(io.BytesIO(page.screenshot(animations="disabled", caret="hide")))
 
 

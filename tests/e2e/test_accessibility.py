@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nura.accounts.preferences import SECTIONS
+from tests.e2e.chat import settle
 from tests.e2e.people import Person
 from tests.support import ROOT
 
@@ -85,7 +86,7 @@ def test_no_page_has_a_violation(language, scheme, size, look, reader, places):
     found = {}
     for path in [*OWN, *places]:
         page.goto(path)
-        page.wait_for_load_state("networkidle")
+        settle(page)
         if path.startswith("/c/"):
             expect(page.locator(".msg-answer .msg-actions")).to_be_visible()
         if violations := list_violations(page):
@@ -144,7 +145,7 @@ def test_no_page_of_the_administration_has_a_violation(language, scheme, size, l
     found = {}
     for path in ADMINISTRATION:
         page.goto(f"/admin/{path}")
-        page.wait_for_load_state("networkidle")
+        settle(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
         for one in page.locator(".nu-page .sr-only").all():  # is heard, and not seen
             assert one.bounding_box()["width"] <= 1, path
@@ -179,7 +180,7 @@ def test_what_is_tapped_is_large_enough(windows, reader, places):
     found = {}
     for path in [*OWN, *places]:
         page.goto(path)
-        page.wait_for_load_state("networkidle")
+        settle(page)
         found[path] = page.evaluate(SMALL)
     page.goto(places[0])
     page.locator(".msg-answer .cite").first.tap()

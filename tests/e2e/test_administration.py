@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.chat import settle
 from tests.e2e.conftest import MANUAL, SAMPLES
 from tests.e2e.people import Person
 from tests.e2e.test_accessibility import AXE, PHONE, WIDE, list_violations
@@ -106,7 +107,7 @@ def test_every_page_can_be_read_by_everybody_and_fits(language, size, desk):
     found = {}
     for name, path in PAGES.items():
         page.goto(f"/admin/{path}")
-        page.wait_for_load_state("networkidle")
+        settle(page)
         wide = page.evaluate("document.documentElement.scrollWidth")
         wrong = [f"{wide} px wide"] if wide > size["width"] else []
         wrong += [one for one in list_violations(page) if not one.startswith(OF_THE_LIBRARY)]
@@ -145,7 +146,7 @@ def test_the_queue_is_held_and_goes_on(desk):
 
 def test_verdicts_and_what_nobody_could_answer_are_listed(desk):
     page = desk()
-    page.goto("/admin/chats/feedback/")
+    page.goto("/admin/chats/feedback/?q=admin-asker")
     expect(page.locator("#result_list tbody tr")).to_have_count(3)
     page.goto("/admin/unanswered/")
     expect(page.locator(".nu-table tbody tr").first).to_be_visible()

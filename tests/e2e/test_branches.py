@@ -1,5 +1,7 @@
 """Answers made anew, questions in other words, verdicts: what was there stays, and one is shown."""
 
+import threading
+
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
@@ -41,9 +43,11 @@ def expect_answers(talk, *texts):
 
 def test_an_answer_can_be_made_anew_and_the_old_one_stays(talk, talker, llm):
     talk_twice(talk, llm)
-    llm.default = Stream(["셋째 ", "답"], delay=0.3)
+    seen = threading.Event()
+    llm.default = Stream(["셋째 ", "답"], hold=seen)
     talk.locator("[data-action=regenerate]").last.click()
     expect(talk.locator("#composer-send.send-stop")).to_be_visible()
+    seen.set()
     assert text_of(answer(talk)) == "셋째 답"
     expect_answers(talk, "첫 답", "셋째 답")
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
@@ -82,9 +86,12 @@ def test_a_reload_shows_the_newest_branch_once(talk, llm):
 def test_branches_of_another_program_come_up_here_at_once(talk, talker, llm):
     talk_twice(talk, llm)
     first = talker.messages(chat_id(talk))[1]
-    llm.default = Stream(["프로그램이 ", "받은 답"], delay=0.2)
-    talker.api(f"messages/{first['id']}/regenerate", {}, "POST")
+    seen = threading.Event()
+    llm.default = Stream(["프로그램이 ", "받은 답"], hold=seen)
+    talker.api(f"messages/{first['id']}/regenerate?wait=false", {}, "POST")
     expect(talk.locator(".msg-answer")).to_have_count(1)
+    expect(talk.locator(ANSWERS)).to_have_text("프로그램이")
+    seen.set()
     assert text_of(answer(talk)) == "프로그램이 받은 답"
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
 
@@ -110,11 +117,13 @@ def test_a_question_on_an_older_branch_goes_on_there(talk, talker, llm):
 def test_an_answer_made_anew_survives_a_reload_in_its_middle(talk, llm):
     talk_twice(talk, llm)
     words = [f"{number}번째 낱말 " for number in range(40)]
-    llm.default = Stream(words, delay=0.05)
+    reloaded = threading.Event()
+    llm.default = Stream(words, hold=reloaded)
     talk.locator("[data-action=regenerate]").last.click()
     expect(talk.locator(ANSWERS).last).to_contain_text("5번째")
     talk.reload()
     expect(talk.locator(".msg-answer")).to_have_count(2)
+    reloaded.set()
     assert text_of(answer(talk, 1)) == "".join(words).strip()
 
 

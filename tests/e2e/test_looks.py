@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id
+from tests.e2e.chat import answer, ask, chat_id, settle
 from tests.e2e.people import Person
 from tests.servers.llm import Stream
 from tests.support import wait_until
@@ -125,7 +125,7 @@ def test_no_page_breaches_its_own_policy(path, windows, chief):
     page = windows(chief)
     response = page.goto(path)
     assert response.status == (404 if path in {"/nowhere", "/c/none"} else 200)
-    page.wait_for_load_state("networkidle")
+    settle(page)
     header = response.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in header
     assert "unsafe-eval" not in header or path.startswith("/admin/")

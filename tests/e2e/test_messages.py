@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 from playwright.sync_api import expect
 
@@ -9,7 +10,7 @@ from tests.e2e.chat import answer, ask, chat_id, text_of
 from tests.e2e.conftest import MANUAL, SAMPLES
 from tests.e2e.people import Person
 from tests.e2e.test_looks import PHONE
-from tests.servers.llm import Failure, Stream
+from tests.servers.llm import Failure, Hang, Stream
 from tests.support import Product, wait_until
 
 BUBBLES = ".msg-question .bubble"
@@ -137,7 +138,7 @@ def test_the_menu_of_a_message_is_walked_by_keyboard(talk, llm):
 
 
 def test_an_answer_that_broke_off_goes_on_with_one_press(talk, llm):
-    llm.default = Stream([f"{number}번 " for number in range(200)], delay=0.05)
+    llm.default = Hang(after=[f"{number}번 " for number in range(10)])
     ask(talk, "긴 이야기")
     expect(talk.locator(".msg-answer .prose")).to_contain_text("5번")
     talk.locator("#composer-send").click()
@@ -164,13 +165,15 @@ def test_the_question_stays_at_the_top_while_its_answer_grows(windows, talker, l
         ask(page, "첫 질문")
         answer(page)
         lines = [f"{number}번째 줄입니다.\n\n" for number in range(60)]
-        llm.default = Stream(lines, delay=0.02)
+        seen = threading.Event()
+        llm.default = Stream(lines, delay=0.02, hold=seen)
         ask(page, "둘째 질문")
         top = page.locator("#scroller").bounding_box()["y"]
         question = page.locator(".msg-question").last
-        for line in ("3번째 줄", "59번째 줄"):
+        for line in ("3번째 줄", "58번째 줄"):
             expect(page.locator(".msg-answer").last).to_contain_text(line)
             assert abs(question.bounding_box()["y"] - top - 12) < 4
+        seen.set()
         answer(page, 1)
         assert abs(question.bounding_box()["y"] - top - 12) < 4
         page.locator("#to-end").click()
@@ -178,10 +181,12 @@ def test_the_question_stays_at_the_top_while_its_answer_grows(windows, talker, l
 
 
 def test_the_actions_of_an_answer_wait_until_it_is_complete(talk, llm):
-    llm.default = Stream([f"{number}번 " for number in range(40)], delay=0.05)
+    seen = threading.Event()
+    llm.default = Stream([f"{number}번 " for number in range(40)], hold=seen)
     ask(talk, "질문")
     expect(talk.locator(".msg-answer .prose")).to_contain_text("3번")
     expect(talk.locator(".msg-answer .msg-actions")).to_have_count(0)
+    seen.set()
     answer(talk)
 
 
@@ -194,8 +199,11 @@ def test_start_and_end_of_an_answer_are_announced_and_no_word_of_it(talk, llm):
           new MutationObserver(hear).observe(node, { childList: true });
         }"""
     )
-    llm.default = Stream([f"{number}번 " for number in range(20)], delay=0.02)
+    started = threading.Event()
+    llm.default = Stream([f"{number}번 " for number in range(20)], hold=started)
     ask(talk, "질문")
+    wait_until(lambda: talk.evaluate("window.said") == ["답변을 작성하고 있습니다"])
+    started.set()
     answer(talk)
     wait_until(lambda: len(talk.evaluate("window.said")) == 2)
     assert talk.evaluate("window.said") == ["답변을 작성하고 있습니다", "답변이 완료되었습니다"]

@@ -1,5 +1,7 @@
 """What a reader must know of an answer: once, while it is written and for ever; other wording."""
 
+import threading
+
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
@@ -42,12 +44,14 @@ def test_a_warning_given_while_writing_is_not_given_twice_at_the_end(windows, ta
         else:
             yield kind, data
 
-    llm.default = Stream(["일반 ", "지식입니다."], first_delay=1.0)
+    seen = threading.Event()
+    llm.default = Stream(["일반 ", "지식입니다."], hold=seen)
     page = windows(talker)
     reshape(page, change)
     page.goto("/")
     ask(page, "검색이 안 될 때")
     expect(page.locator(f".msg-notice {NOTES}")).to_be_visible()
+    seen.set()
     expect(answer(page).locator(NOTES)).to_have_text([FELL_BACK["detail"]])
 
 
@@ -63,7 +67,8 @@ def test_a_draft_gives_way_to_its_other_wording_without_a_jump(windows, talker, 
         elif kind != "run.completed":
             yield kind, data
 
-    llm.default = Stream(draft, delay=0.04)
+    scrolled = threading.Event()
+    llm.default = Stream(draft, delay=0.04, hold=scrolled)
     page = windows(talker)
     reshape(page, change)
     page.goto("/")
@@ -75,6 +80,7 @@ def test_a_draft_gives_way_to_its_other_wording_without_a_jump(windows, talker, 
     page.mouse.wheel(0, -4000)
     expect(first).to_be_in_viewport()
     before = first.bounding_box()["y"]
+    scrolled.set()
     expect(prose).to_contain_text("59번째 초안 문장입니다.")
     expect(prose).to_contain_text("덧붙인 문장입니다.")
     expect(prose).not_to_contain_text("문장임")

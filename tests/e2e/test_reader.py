@@ -18,6 +18,12 @@ DATA = ROOT.parent / "shared" / "data"
 HOSTILE = DATA / "bad-inputs" / "pdf"
 QUESTION = "통합돌봄 정보시스템 사업 예산은 얼마인가요?"
 MOVED = "[document.documentElement.scrollTop, document.body.scrollTop]"
+IS_PLACE_KEPT = """() => {
+  const { message, offset } = history.state?.scroll ?? {};
+  const kept = document.querySelector(`[data-message-id='${message}']`);
+  const top = document.querySelector("#scroller").getBoundingClientRect().top;
+  return Boolean(kept) && Math.abs(top - kept.getBoundingClientRect().top - offset) < 1;
+}"""
 
 
 def document_of(person, name):
@@ -317,7 +323,7 @@ def test_a_link_leads_to_a_message_and_a_reload_keeps_the_place(windows, reader)
     scroller = page.locator("#scroller")
     place = scroller.evaluate("(one) => one.scrollTop")
     scroller.evaluate("(one) => one.scrollBy(0, 30)")
-    page.wait_for_timeout(500)  # the address follows when scrolling has ended
+    wait_until(lambda: page.evaluate(IS_PLACE_KEPT))  # it is when scrolling has ended
     page.reload()
     expect(found).to_be_in_viewport()
     wait_until(lambda: abs(scroller.evaluate("(one) => one.scrollTop") - place - 30) < 8, 10)

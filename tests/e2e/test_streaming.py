@@ -14,8 +14,8 @@ WORDS = [f"{number}번째 문장은 가을바람처럼 천천히 흘러갑니다
 WHOLE = "".join(WORDS).strip()
 SLOW = Stream(WORDS, delay=0.05)
 LONG = "".join(WORDS * 10)
-LONG_WINDED = Stream(WORDS * 10, delay=0.05)
-"""Goes on for longer than any window needs to stop it."""
+LONG_WINDED = Stream(WORDS * 10, delay=0.05, hold=threading.Event())
+"""Does not end before a window stops it."""
 
 
 def shown(page, number=-1):
@@ -84,8 +84,11 @@ def test_an_open_tab_shows_what_another_tab_asks(talk, llm):
     other = talk.context.new_page()
     other.goto(f"/c/{chat_id(talk)}")
     answer(other)
-    llm.default = Stream(["둘째 ", "답입니다."], delay=0.2)
+    seen = threading.Event()
+    llm.default = Stream(["둘째 ", "답입니다."], hold=seen)
     ask(other, "둘째 질문")
+    expect(talk.locator(".msg-answer .prose").last).to_have_text("둘째")
+    seen.set()
     assert text_of(answer(talk, 1)) == "둘째 답입니다."
     expect(talk.locator(".msg-question .bubble")).to_have_text(["첫 질문", "둘째 질문"])
 

@@ -219,13 +219,15 @@ def test_an_address_that_the_visitor_makes_up_is_not_believed(site, key):
 
 def test_words_of_an_answer_are_passed_on_as_they_come(site, visitor, model):
     _, url, _ = site
-    model.default = Stream(WORDS[:60], delay=0.05)
+    seen = threading.Event()
+    model.default = Stream(WORDS[:60], delay=0.05, hold=seen)
     with Socket(url, visitor.token) as socket:
         turn = visitor.ask("길게 이야기해 줘")
         socket.say("resume", run_id=turn["run_id"])
         listener = visitor.follow(turn)
         wait_until(lambda: listener.text and socket.run(turn["run_id"]), 20)
         assert visitor.message(turn)["status"] == "STREAMING"
+        seen.set()
         heard = socket.wait_for_end(turn["run_id"])
     wait_until(lambda: listener.ended, 20)
     moments = [event["at"] for event in heard if event["type"] == "delta"]

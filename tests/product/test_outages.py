@@ -1,6 +1,7 @@
 """How soon everybody goes on when a server is back, and what readers must not hold meanwhile."""
 
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -74,7 +75,7 @@ def test_streams_go_on_within_three_seconds_of_redis_being_back(product, client,
 
 
 def test_c85_readers_of_streams_hold_no_connection_to_the_database(product, client, model):
-    model.default = Stream(WORDS, delay=0.1)
+    model.default = Stream(WORDS, delay=0.1, hold=threading.Event())
     turn = client.ask("길게 이야기해 줘")
     listeners = [client.follow(turn) for _ in range(POOL + 10)]
     wait_until(lambda: all(listener.text for listener in listeners), 60)
@@ -86,7 +87,8 @@ def test_c85_readers_of_streams_hold_no_connection_to_the_database(product, clie
 
 
 def test_c85_who_waits_for_an_answer_holds_no_connection_to_the_database(product, client, model):
-    model.default = Stream(["안녕하세요."], first_delay=6)
+    looked = threading.Event()
+    model.default = Stream(["안녕하세요."], hold=looked)
     with ThreadPoolExecutor(POOL + 10) as threads:
         asked = [
             threads.submit(client.call, "POST", "/messages", {"content": f"{number}?"})
@@ -96,6 +98,7 @@ def test_c85_who_waits_for_an_answer_holds_no_connection_to_the_database(product
         begun = time.monotonic()
         assert list_chats(client) == 200
         assert time.monotonic() - begun < 2
+        looked.set()
         assert {future.result()[0] for future in asked} == {201}
 
 
@@ -127,7 +130,7 @@ def test_a_beat_that_died_is_back_and_reaping_does_not_wait_for_it(product, clie
     beat = product.process_of("beat")
     beat.suspend()
     try:
-        model.default = Stream(WORDS, delay=0.05)
+        model.default = Stream(WORDS, delay=0.05, hold=threading.Event())
         turn = client.ask("길게 이야기해 줘")
         listener = client.follow(turn)
         wait_until(lambda: len(listener.text) > 100)

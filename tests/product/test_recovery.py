@@ -1,5 +1,6 @@
 """Any process may be killed at any moment: answers and documents survive or end clearly."""
 
+import threading
 import time
 
 import pytest
@@ -13,9 +14,9 @@ WORDS = [f"{number}번째 문장입니다. " for number in range(120)]
 WHOLE = "".join(WORDS)
 
 
-def slow_answer(client, model):
-    """A turn whose answer is coming in, some of it heard already."""
-    model.default = Stream(WORDS, delay=0.05)
+def slow_answer(client, model, hold=None):
+    """A turn whose answer is coming in, some of it heard already; `hold` keeps its end back."""
+    model.default = Stream(WORDS, delay=0.05, hold=hold)
     turn = client.ask("길게 이야기해 줘")
     listener = client.follow(turn)
     wait_until(lambda: len(listener.text) > 100)
@@ -30,7 +31,7 @@ def assert_whole(client, turn, listener):
 
 
 def test_a_killed_answers_worker_leaves_the_text_it_wrote(product, client, model):
-    turn, listener = slow_answer(client, model)
+    turn, listener = slow_answer(client, model, threading.Event())
     product.process_of("answers").kill()
     killed = time.monotonic()
     wait_until(lambda: listener.ended, 40)
@@ -74,7 +75,7 @@ def test_a_killed_postgres_costs_no_character(product, client, model):
 
 
 def test_stop_closes_the_connection_to_the_model_and_keeps_the_text(client, model):
-    turn, listener = slow_answer(client, model)
+    turn, listener = slow_answer(client, model, threading.Event())
     assert client.call("POST", f"/runs/{turn['run_id']}/stop")[0] == 202
     assert model.chats[-1].wait_closed_by_client(2)
     wait_until(lambda: listener.ended)
@@ -109,7 +110,7 @@ def test_documents_survive_what_is_killed_while_they_are_read(product, client, v
     # A refusal while the database comes back has a status, too: a number.
     wait_until(lambda: all(row["status"] in {"COMPLETED", "FAILED"} for row in documents()), 120)
     for row in documents():
-        assert row["status"] == "COMPLETED", row
+        assert row["status"] == "COMPLETED", row["error"]
         status, chunks = client.call("GET", f"/documents/{row['id']}/chunks?page_size=1")
         assert (status, chunks["count"]) == (200, row["chunk_count"])
 

@@ -1,5 +1,6 @@
 """What is restarted, emptied, suspended or stopped while answers stream."""
 
+import threading
 import time
 
 import pytest
@@ -13,6 +14,8 @@ pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
 WORDS = [f"{number}번째 문장입니다. " for number in range(120)]
 WHOLE = "".join(WORDS)
+UNENDING = Stream(WORDS, delay=0.03, hold=threading.Event())
+"""Its last words never come: who stops it cannot be late."""
 TERMINAL = {"run.completed", "run.stopped", "run.error"}
 
 
@@ -122,12 +125,14 @@ def assert_stopped(client, turn, listener, model):
 
 
 def test_f80_a_stop_at_once_ends_the_run_before_or_at_its_first_words(client, model):
+    model.default = UNENDING
     turn = client.ask("길게 이야기해 줘")
     assert client.call("POST", f"/runs/{turn['run_id']}/stop")[0] == 202
     assert_stopped(client, turn, client.follow(turn), model)
 
 
 def test_f80_a_stop_from_another_device_during_the_words_keeps_them(client, model, phone):
+    model.default = UNENDING
     turn, listener = streaming(client, phone)
     phone.say("stop", run_id=turn["run_id"])
     assert_stopped(client, turn, listener, model)
@@ -156,6 +161,7 @@ def test_f80_a_stop_between_two_tries_ends_the_waiting(client, model):
 
 
 def test_f80_many_stops_at_the_same_time_are_one(client, model, phone):
+    model.default = UNENDING
     turn, listener = streaming(client, phone)
     for _ in range(5):
         phone.say("stop", run_id=turn["run_id"])

@@ -120,7 +120,7 @@ def test_f75_a_slow_reader_holds_up_nobody_and_gets_the_whole_in_the_end(product
         assert len(heard) < len(whole) / 10
         assert whole.startswith(heard)
         slow.pace = None
-        assert text_of(slow.wait_for_end(run_id)) == whole
+        assert text_of(slow.wait_for_end(run_id, 90)) == whole
 
 
 def test_f75_readers_that_stop_reading_cost_little_and_keep_nobody_from_asking(
@@ -190,13 +190,16 @@ def test_f84_a_sign_out_ends_the_socket_but_not_the_answer(product, client, mode
 
 
 def test_branches_stream_beside_each_other_each_with_its_own_text(client, model):
+    refused = threading.Event()
     model.default = lambda asked: Stream(
-        [f"[{asked['messages'][-1]['content']}] ", *WORDS], delay=0.02
+        [f"[{asked['messages'][-1]['content']}] ", *WORDS], delay=0.02, hold=refused
     )
+    refused.set()
     first = client.ask("첫 질문")
     done = client.follow(first)
     wait_until(lambda: done.ended)
     question, answer = first["user_message"]["id"], first["assistant_message"]["id"]
+    refused.clear()
     again = post(client, f"/messages/{answer}/regenerate")
     edited = post(client, f"/messages/{question}/edit", {"content": "다른 질문"})
     listeners = [client.follow(turn) for turn in (again, edited)]
@@ -204,6 +207,7 @@ def test_branches_stream_beside_each_other_each_with_its_own_text(client, model)
     busy = again["assistant_message"]["id"]
     status, refusal = client.call("POST", f"/messages/{busy}/regenerate?wait=false", {})
     assert (status, refusal["code"]) == (409, "still_answering")
+    refused.set()
     third = post(client, f"/messages/{answer}/regenerate")
     listeners.append(client.follow(third))
     wait_until(lambda: all(one.ended for one in listeners), 30)

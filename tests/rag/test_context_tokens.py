@@ -193,7 +193,7 @@ def test_a_short_text_is_not_cut():
 def test_a_whole_prompt_is_counted_in_a_few_milliseconds(found):
     text = KOREAN * 150
     found.count(text)
-    begun = time.perf_counter()
+    begun = time.process_time()
     for _ in range(10):
         found.count(text)
-    assert (time.perf_counter() - begun) / 10 < 0.02
+    assert (time.process_time() - begun) / 10 < 0.02

@@ -111,7 +111,7 @@ def test_what_is_put_back_is_bounded_and_the_gravest_stay():
 
 @pytest.mark.parametrize("piece", ["1,", "1억", "A1-", "2026-", "복용", "1 ", "“", "Jan 1"])
 def test_hostile_texts_take_no_time(piece):
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = find_protected([piece * 5000], DEFAULT)
     restore_protected("요약", found, "ko")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5

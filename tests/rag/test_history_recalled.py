@@ -95,9 +95,9 @@ def test_a_turn_may_be_named_by_its_place(text, place):
 
 @pytest.mark.parametrize("text", ["아까 " * 5000, "i " * 9000, "라고 " * 9000, "내가 말" * 4000])
 def test_endless_questions_take_no_time(text):
-    begun = time.perf_counter()
+    begun = time.process_time()
     recall.is_recalling(text), recall.strip_frame(text), recall.find_turn_number(text)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

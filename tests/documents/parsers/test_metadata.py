@@ -160,7 +160,7 @@ def test_values_are_on_one_line_without_markup_and_short() -> None:
 
 
 def test_reading_is_fast_on_hostile_beginnings() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     for piece in (
         "가 ",
         "가",
@@ -178,7 +178,7 @@ def test_reading_is_fast_on_hostile_beginnings() -> None:
         "\n",
     ):
         assert len(derive_metadata({}, piece * 8_000, content_type=formats.HWP)) < 3
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
