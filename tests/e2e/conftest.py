@@ -56,9 +56,10 @@ def llm():
 
 
 @pytest.fixture(scope="package")
-def product_with_model(llm):
+def product_with_model(llm, small_models):
     """The product with the stand-in as its language model."""
-    with Product(NURA_LLM_BASE_URL=llm.url, NURA_LLM_MODEL="stand-in") as running:
+    model = {"NURA_LLM_BASE_URL": llm.url, "NURA_LLM_MODEL": "stand-in"}
+    with Product(**model, **small_models) as running:
         yield running
 
 

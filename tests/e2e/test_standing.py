@@ -42,13 +42,13 @@ def click(page, marker):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_citation_moves_the_panel_alone(windows, reader, long_chat, size):
+def test_a_citation_moves_the_panel_alone(windows, reader, long_chat, size, whole):
     page = windows(reader, viewport=SIZES[size], color_scheme="light")
     page.goto(f"/c/{long_chat}")
     expect(page.locator(".msg-answer")).to_have_count(len(QUESTIONS))
     markers = page.locator(".msg-answer .cite")
     assert markers.count() >= len(QUESTIONS)
-    for number in range(markers.count()):
+    for number in range(0, markers.count(), 1 if whole else 3):
         click(page, markers.nth(number))
         assert page.evaluate(script("moved")) == []
         if size == "phone":
