@@ -176,7 +176,8 @@ class PassageQuery:
 
     `value`: the kind of value that answers it, `unit` finds figures of the unit asked for (몇 명).
     `defined`: the letters of a word whose meaning is asked for. `listed`: several items answer it,
-    `each`: several values do, one for each thing.
+    `each`: several values do, one for each thing. `bound`: what follows the value, if it ends or
+    begins something ("까지").
     """
 
     words: tuple[QuestionWord, ...]
@@ -185,6 +186,7 @@ class PassageQuery:
     defined: str
     listed: bool
     each: bool
+    bound: str
 
 
 def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
@@ -195,6 +197,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
     defined = strip_particle(re.sub(r"^(?:an?|the)\s+", "", noun, flags=re.IGNORECASE))
     value = next((kind for kind in VALUES if kind.asks.search(text)), None)
     counted = _COUNTED.search(text)
+    bound = _PATTERNS["bound"].search(text)
     return PassageQuery(
         words=_read_words(_without_titles(text, titles)) or _read_words(text),
         value=None if defined else value,
@@ -202,6 +205,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
         defined=to_letters(defined),
         listed=bool(_PATTERNS["listed"].search(text)),
         each=bool(_PATTERNS["each"].search(text)),
+        bound=bound[1] if bound else "",
     )
 
 
@@ -575,6 +579,8 @@ class _Composer:
         values = list(self.asked.value.finds.finditer(unit.text))
         if not values or (len(values) > 1 and not self._find(unit.text)):
             return ""
+        bound = self.asked.bound
+        values = [one for one in values if unit.text.startswith(bound, one.end())] or values
         middle = self._middle(unit.text, MAX_VALUE_CHARACTERS)
         start = min((one.start() for one in values), key=lambda at: abs(at - middle))
         before = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])

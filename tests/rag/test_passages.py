@@ -89,6 +89,14 @@ def test_the_value_that_is_asked_for_comes_first():
     assert told.startswith("**30일 이내** [1]\n\n")
 
 
+def test_until_when_is_no_number_of_days():
+    shown = "연차는 해마다 열닷새이며 남은 날은 다음 해 3월까지 씁니다."
+    assert ask("남은 날은 언제까지 써?", shown).startswith("**다음 해 3월까지** [1]")
+    assert ask("연차는 며칠이야?", shown).startswith("**열닷새** [1]")
+    told = ask("접수는 언제부터야?", "접수는 2027년 3월 2일부터 3월 20일까지 한다.")
+    assert told.startswith("**2027년 3월 2일부터")
+
+
 def test_a_date_in_points_is_a_value_to_its_end():
     shown = "○ 모집기간 : 2023. 6. 19.(월) ~ 6. 25.(일)\n○ 통지 : 7월 중 개별 안내"
     told = ask("모집 기간은 언제인가요?", shown)
