@@ -1,20 +1,30 @@
 """A thousand small files of one user: time a file, how the pages feel meanwhile, who else waits.
 
-`python -m benchmarks.ingest_queue 10000` takes as many. All text is Korean, of which the model that
-comes along makes no vectors: the figures are those of everything around it.
+`python -m benchmarks.ingest_queue 10000` takes as many. They are Markdown, text, web pages, Word
+files and PDFs in turn, all Korean, of which the model that comes along makes no vectors: figures
+are those of everything around it. Then scans, which take seconds a page, and who waits for them.
 """
 
+import functools
 import http.client
+import io
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from typing import Self
+
+import docx
+from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks import report
 from benchmarks.footprint import measure_settled
+from benchmarks.ingest import pdfs
 from benchmarks.ingest.spent import read_cpu
 from tests.product.client import Client
 from tests.support import Product, wait_until
@@ -22,8 +32,10 @@ from tests.support import Product, wait_until
 USUAL = report.choose_size(1_000, quick=40)
 FILES = int(sys.argv[1]) if sys.argv[1:] else USUAL
 UPLOADERS = 4
-OTHERS = report.choose_size(5, quick=2)
-"""Files that the second user uploads one after the other while the first one's wait."""
+OTHERS = report.choose_size(10, quick=2)
+"""Files of the second user, one after each tenth of the first one's that are left."""
+SCANS, SCANNED_PAGES = report.choose_size((6, 20), quick=(2, 1))
+"""Scanned files of the first user, and pages of each."""
 AIM = {"newcomer_seconds": 3.0}
 LOOKS_EVERY = 0.5
 PATIENCE = 5.0
@@ -37,29 +49,40 @@ def main() -> None:
         first = Client(product.url, product.create_user("first"))
         second = Client(product.url, product.create_user("second"))
         time_reading(second, "warm.md")
-        memory = [measure_settled(product)["documents"]]
+        memory = [measure_settled(product)]
         spent = read_cpu(product)
-        figures = _measured(first, second)
+        figures = _measure(first, second)
         after = read_cpu(product)
-        memory.append(measure_settled(product)["documents"])
-    each = {name: round((after[name] - spent[name]) * 1000 / FILES, 1) for name in after}
-    figures["cpu_milliseconds_a_file"] = each
-    figures["documents_memory_mb"] = dict(zip(("before", "after"), memory, strict=True))
+        memory.append(measure_settled(product))
+        figures["cpu_milliseconds_a_file"] = {
+            name: round((after[name] - spent[name]) * 1000 / FILES, 1) for name in after
+        }
+        for name in ("documents", "postgres"):
+            before, now = (one[name] for one in memory)
+            figures[f"{name}_memory_mb"] = {"before": before, "after": now}
+        figures["scans"] = _measure_scans(first, second)
     report.table(f"{FILES} files of one user", ("figure", "value"), list(figures.items()))
     name = "ingest_queue" if FILES == USUAL else f"ingest_queue_{FILES}"
     report.write(name, {"aim": AIM, **figures})
 
 
-def _measured(first: Client, second: Client) -> dict[str, object]:
+def _measure(first: Client, second: Client) -> dict[str, object]:
     begun = time.perf_counter()
     with ThreadPoolExecutor(UPLOADERS) as pool:
         list(pool.map(lambda number: first.upload(*_small(number)), range(FILES)))
     uploaded = time.perf_counter() - begun
+    waited, marks = [], []
     with _Looking(first) as looking:
-        waited = [time_reading(second, f"other {number}.md") for number in range(OTHERS)]
         ahead, reckoned = count_left(first)
         asked = time.perf_counter()
-        wait_until(lambda: not count_left(first)[0], FILES * PATIENCE, LOOKS_EVERY)
+        marks.append((asked, ahead))
+        for tenth in range(1, OTHERS + 1):
+            waited.append(time_reading(second, f"other {tenth}.md"))
+            wanted = ahead - ahead * tenth // OTHERS
+            wait_until(
+                lambda wanted=wanted: count_left(first)[0] <= wanted, FILES * PATIENCE, LOOKS_EVERY
+            )
+            marks.append((time.perf_counter(), count_left(first)[0]))
         took = time.perf_counter() - asked
     whole = time.perf_counter() - begun
     completed = first.call("GET", "/documents?status=COMPLETED&page_size=1")[1]["count"]
@@ -68,15 +91,51 @@ def _measured(first: Client, second: Client) -> dict[str, object]:
         "completed": completed,
         "upload_seconds": round(uploaded, 1),
         "seconds_a_file": round(whole / FILES, 3),
-        "other_user_waited_seconds": {
-            "median": round(median(waited), 1),
-            "max": round(max(waited), 1),
-        },
+        "files_per_second": [
+            round((left - later) / (end - start), 1)
+            for (start, left), (end, later) in pairwise(marks)
+        ],
+        "other_user_waited_seconds": _summarise(waited),
         "left_when_others_were_served": ahead,
         "seconds_left_told": reckoned,
         "seconds_left_true": round(took, 1),
         "milliseconds": looking.figures(),
     }
+
+
+def _measure_scans(first: Client, second: Client) -> dict[str, object]:
+    """How long files of text of a second user wait while scans of the first are recognised."""
+    with TemporaryDirectory() as place:
+        for number in range(SCANS):
+            path = _draw_scan(Path(place) / f"scan {number}.pdf", number)
+            first.upload(path.name, path.read_bytes())
+    begun, waited, left = time.perf_counter(), [], SCANS
+    while left:
+        waited.append(time_reading(second, f"beside scans {len(waited)}.md"))
+        left = count_left(first)[0]
+    return {
+        "files": SCANS,
+        "pages": SCANS * SCANNED_PAGES,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "other_user_waited_seconds": _summarise(waited),
+        "other_user_files": len(waited),
+    }
+
+
+def _summarise(waited: list[float]) -> dict[str, float]:
+    return {"median": round(median(waited), 1), "max": round(max(waited), 1)}
+
+
+def _draw_scan(path: Path, number: int) -> Path:
+    font = ImageFont.load_default(size=32)
+    pages = []
+    for page in range(SCANNED_PAGES):
+        picture = Image.new("L", (1240, 1754), 255)
+        lines = "\n".join(f"Line {line} of page {page} in file {number}" for line in range(30))
+        ImageDraw.Draw(picture).multiline_text((150, 100), lines, 0, font, spacing=15)
+        pages.append(picture)
+    pages[0].save(path, save_all=True, append_images=pages[1:], resolution=150)
+    return path
 
 
 class _Looking:
@@ -121,8 +180,26 @@ def _percentiles(values: list[float]) -> dict[str, float]:
 
 
 def _small(number: int) -> tuple[str, bytes]:
-    text = SENTENCE * 40
-    return f"{number}.md", f"# {number}호 공고\n\n{text}{number}\n".encode()
+    """Name and content of the file with this number, unlike all others."""
+    title, text = f"{number}호 공고", SENTENCE * 40 + str(number)
+    kind = ("md", "txt", "html", "docx", "pdf")[number % 5]
+    if kind == "docx":
+        document, file = docx.Document(), io.BytesIO()
+        document.add_heading(title)
+        document.add_paragraph(text)
+        document.save(file)
+        return f"{number}.docx", file.getvalue()
+    if kind == "pdf" and pdfs.available():
+        return f"{number}.pdf", _read_page_of_pdf() + f"% {number}\n".encode()
+    if kind == "html":
+        return f"{number}.html", f"<h1>{title}</h1><p>{text}</p>".encode()
+    return f"{number}.{'txt' if kind == 'txt' else 'md'}", f"# {title}\n\n{text}\n".encode()
+
+
+@functools.cache
+def _read_page_of_pdf() -> bytes:
+    with TemporaryDirectory() as place:
+        return pdfs.long(pdfs.korean(), 1, Path(place) / "page.pdf").read_bytes()
 
 
 def count_left(client: Client) -> tuple[int, float | None]:
