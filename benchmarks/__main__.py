@@ -2,7 +2,7 @@
 
 Each runs in a process of its own, most of them on a product of their own in a temporary folder.
 Figures are kept in benchmarks/results, those of a quick run in var/quick-results. A quick run has
-two going at a time, since it only tells whether all run. A benchmark that fails does not keep the
+three going at a time, since it only tells whether all run. A benchmark that fails does not keep the
 others from running; the exit status is 1 then.
 
 `compare BEFORE [AFTER]` names what has become worse instead.
@@ -79,7 +79,7 @@ def main() -> None:
     begun = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="nura-benchmarks-") as place,
-        ThreadPoolExecutor(2 if wanted.quick else 1) as pool,
+        ThreadPoolExecutor(3 if wanted.quick else 1) as pool,
     ):
         run = partial(run_benchmark, place=place, quick=wanted.quick)
         took = dict(zip(names, pool.map(run, names), strict=True))

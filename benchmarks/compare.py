@@ -71,7 +71,13 @@ def main(arguments: list[str] | None = None) -> int:
     before, after = read_results(given.before), read_results(given.after or str(FULL_RESULTS))
     changes = list_regressions(before, after)
     rows = [
-        (one.name, f"{one.before:g}", f"{one.after:g}", f"{one.share:+.0%}", one.loads)
+        (
+            one.name,
+            f"{one.before:g}",
+            f"{one.after:g}",
+            f"{one.share:+.0%}" if one.before else "from 0",
+            one.loads,
+        )
         for one in changes
     ]
     columns = ("figure", "before", "after", "worse by", "load")

@@ -34,7 +34,7 @@ FILES = int(sys.argv[1]) if sys.argv[1:] else USUAL
 UPLOADERS = 4
 OTHERS = report.choose_size(10, quick=2)
 """Files of the second user, one after each tenth of the first one's that are left."""
-SCANS, SCANNED_PAGES = report.choose_size((6, 20), quick=(2, 1))
+SCANS, SCANNED_PAGES = report.choose_size((4, 10), quick=(2, 1))
 """Scanned files of the first user, and pages of each."""
 AIM = {"newcomer_seconds": 3.0}
 LOOKS_EVERY = 0.5

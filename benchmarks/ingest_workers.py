@@ -25,8 +25,10 @@ PDFS, PAGES = report.choose_size((6, 60), quick=(2, 5))
 """How many files, and pages of each at the least."""
 LONG = report.choose_size((100, 101, 102), quick=(10,))
 """Pages of files that are uploaded one by one, when nothing else is to be done."""
-CASES = report.choose_size(((1, 1), (1, 2), (2, 2)), quick=((1, 1), (2, 2)))
+CASES = report.choose_size(((1, 1), (1, 2), (2, 2)), quick=((2, 2),))
 """Documents processes, and cores of the whole product."""
+LOCAL_CASES = report.choose_size(((1, 2), (2, 2)), quick=())
+"""The same with the model that comes along."""
 SHOWN = ("documents", "models", "postgres", "web")
 AIM = {"times_faster": 1.8, "long_seconds": 2.0}
 
@@ -43,14 +45,13 @@ def main() -> None:
         ]
         for source, settings, cases in (
             ("endpoint", endpoint.settings(url), CASES),
-            ("local model", {}, CASES[1:]),
+            ("local model", {}, LOCAL_CASES),
         ):
-            found[source] = {}
             for workers, cores in cases:
                 told = {"NURA_DOCUMENT_WORKERS": str(workers), "NURA_OCR_PAGES": "0"}
                 with Product(**settings, **told) as product:
                     name = f"{workers} at a time, {cores} cores"
-                    found[source][name] = _measure(product, paths, cores)
+                    found.setdefault(source, {})[name] = _measure(product, paths, cores)
     for source, measured in found.items():
         report.table(
             f"{PDFS} Korean PDFs, {source} (aim: {AIM['times_faster']} x)",

@@ -26,7 +26,7 @@ EVERY_SECONDS = 6.0
 LIBRARY = report.choose_size({"korean": 12, "english": 4}, quick={"korean": 2, "english": 1})
 UPLOADED = report.choose_size({"korean": 10, "english": 10}, quick={"korean": 2, "english": 1})
 WARM_UP_SECONDS, ALONE_SECONDS, BESIDE_SECONDS = report.choose_size(
-    (4.0, 20.0, 40.0), quick=(1.0, 3.0, 10.0)
+    (4.0, 20.0, 40.0), quick=(1.0, 2.0, 5.0)
 )
 """How long people search; beside the ingest no longer than that takes."""
 READ_SECONDS = 60.0

@@ -1,5 +1,6 @@
 """PDFs to be read: real ones, and longer ones made of their pages."""
 
+import itertools
 from pathlib import Path
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -51,9 +52,11 @@ def long(sources: list[Path], count: int, target: Path) -> Path:
     import pypdfium2
 
     whole = pypdfium2.PdfDocument.new()
-    while len(whole) < count:
-        for source in sources:
-            document = pypdfium2.PdfDocument(source)
-            whole.import_pages(document, list(range(min(len(document), count - len(whole)))))
+    for source in itertools.cycle(sources):
+        left = count - len(whole)
+        if not left:  # PDFium takes no pages for all pages
+            break
+        document = pypdfium2.PdfDocument(source)
+        whole.import_pages(document, list(range(min(len(document), left))))
     whole.save(target)
     return target

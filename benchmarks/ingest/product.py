@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from benchmarks.local_models import local_embedder
 from benchmarks.scale import stock
+from tests.support import copy_prepared_folder
 
 
 class Unembedded:
@@ -51,6 +52,7 @@ def running(embedder: Any) -> Iterator[Any]:
     """A migrated database and a user; ingests embed with `embedder`."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nura-ingest-"))
+        copy_prepared_folder(Path(folder))
         stack.enter_context(stock.postgres(Path(folder)))
         from django.conf import settings
         from django.contrib.auth.models import User

@@ -23,9 +23,11 @@ ROUNDS = report.choose_size(3, quick=1)
 AIM = {"pages_per_second": 300, "times_faster": 20, "share_in_model": 0.9, "long_seconds": 2.0}
 FILES = report.choose_size(None, quick=1)
 """Of each language, the first; None: all."""
+PAGES = report.choose_size(None, quick=8)
+"""Of each file, the first; None: all."""
 EMBEDDED_ROUNDS = 1
 """The model's own time hardly changes, and takes a minute and a half a round."""
-LONG = report.choose_size((50, 1_000), quick=(10, 50))
+LONG = report.choose_size((50, 1_000), quick=(20,))
 ANSWERABLE_PAGES = report.choose_size(100, quick=10)
 
 
@@ -57,12 +59,12 @@ def reading(language: str) -> dict[str, Any]:
     Text recognition counts apart: a scanned page takes a second, and the rival leaves it out.
     """
     os.sched_setaffinity(0, {0})  # what is started from here on, too: readers and Postgres
-    files = (pdfs.korean() if language == "korean" else pdfs.english())[:FILES]
-    count = sum(map(pdfs.pages, files))
     ours: list[float] = []
     recognised: list[float] = []
     theirs: list[float] = []
     with product.running(product.Unembedded()) as owner, tempfile.TemporaryDirectory() as folder:
+        files = _shorten(pdfs.korean() if language == "korean" else pdfs.english(), folder)
+        count = sum(map(pdfs.pages, files))
         straight = rival.Straight(Path(folder), product.Unembedded().embed_passages)
         product.ingested(owner, files[0])  # the analyser loads
         for _ in range(ROUNDS):
@@ -89,6 +91,13 @@ def reading(language: str) -> dict[str, Any]:
     }
 
 
+def _shorten(files: list[Path], folder: str) -> list[Path]:
+    """What a run of this size takes of them; files that are cut go into the folder."""
+    if PAGES is None:
+        return files[:FILES]
+    return [pdfs.long([path], PAGES, Path(folder) / path.name) for path in files[:FILES]]
+
+
 def _stages(owner: Any, files: list[Path]) -> dict[str, float]:
     """Seconds of each stage over all files."""
     from documents.models import Document
@@ -103,10 +112,10 @@ def _stages(owner: Any, files: list[Path]) -> dict[str, float]:
 
 def embedding() -> dict[str, Any]:
     """With the model that comes along, which here embeds everything: its share of the time."""
-    files = [*pdfs.english(), *pdfs.korean()][:FILES]
     model = product.Timed()
     shares, ours, theirs = [], [], []
     with product.running(model) as owner, tempfile.TemporaryDirectory() as folder:
+        files = _shorten([*pdfs.english(), *pdfs.korean()], folder)
         straight = rival.Straight(Path(folder), model.embed_passages)
         product.ingested(owner, files[0])
         for _ in range(EMBEDDED_ROUNDS):
@@ -114,7 +123,7 @@ def embedding() -> dict[str, Any]:
             ours.append(sum(product.ingested(owner, path) for path in files))
             shares.append(model.seconds / ours[-1])
             theirs.append(sum(_timed(lambda path=path: straight.add(path)) for path in files))
-    count = sum(map(pdfs.pages, files))
+        count = sum(map(pdfs.pages, files))
     return {
         "pages": count,
         "pages_per_second": round(count / statistics.median(ours), 1),

@@ -23,7 +23,7 @@ from tests.support import ROOT, Product, name_part, wait_until
 TIMES = report.choose_size(3, quick=1)
 REST_SECONDS = report.choose_size(10.0, quick=1.0)
 """Longer than anything that runs at rest waits before it does so again."""
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS = report.choose_size(3.0, quick=1.0)
 FILES = ("care-system-notice.pdf", "ventilator-manual.md")
 FIRST = "헤파 필터는 언제 교체하나요?"
 FOLLOW_UP = "그럼 청소는 얼마나 자주 하나요?"
