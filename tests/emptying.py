@@ -11,7 +11,12 @@ from tests.support import wait_until
 KEPT = {"django_content_type", "auth_permission"}
 """Made by the migrations. A flush empties both and makes them again with some 80 statements."""
 
-TRUNCATED = ("documents_chunkembedding", "documents_chunkterms", "documents_chunk")
+TRUNCATED = (
+    "documents_vectorcodes",
+    "documents_chunkembedding",
+    "documents_chunkterms",
+    "documents_chunk",
+)
 """A search by a vector index would meet the deleted rows first, and find less for it."""
 
 LEFT = """

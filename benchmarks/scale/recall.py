@@ -25,16 +25,24 @@ def _share(
     from documents.search.database import SearchScope
 
     chance = random.Random(str(share))
-    held = exactly = 0
+    held = 0
+    ways = set()
     for question in questions:
         scope = SearchScope(chance.sample(list(documents), max(1, round(share * len(documents)))))
         with database.open_search(scope) as search:
             assert search.facts.space is not None
             found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
             right = store.compare_exactly(search, search.facts.space, question.vector, NEAREST)
-            exactly += search.facts.chunks <= store.EXACT_CHUNKS
+            ways.add(_name_way(search.facts.chunks))
         near = {hit.passage.key for hit in found[:NEAREST]}
         held += len(near & {hit.passage.key for hit in right})
     recall = round(held / NEAREST / len(questions), 4)
-    way = "exact" if exactly == len(questions) else "graph"
-    return {"share": share, "way": way, "recall_at_10": recall}
+    return {"share": share, "way": " or ".join(sorted(ways)), "recall_at_10": recall}
+
+
+def _name_way(chunks: int) -> str:
+    from documents.search import store
+
+    if chunks <= store.EXACT_CHUNKS:
+        return "exact"
+    return "signs" if chunks <= store.SIGNED_CHUNKS else "graph"

@@ -13,7 +13,8 @@
 -- searches by. All passages, words and vectors of a document lie on one worker, and searches within a few documents ask only
 -- the workers that hold them. To keep a whole library on one worker, its id would have to stand in the three tables.
 --
--- Accounts, chats and runs stay on the coordinator: they are small. The documents' own rows are copied to every worker.
+-- Accounts, chats and runs stay on the coordinator: they are small. The documents' own rows are copied to every worker. Not tried
+-- either: the triggers that keep the vectors' signs (documents_vectorcodes), which Citus allows with citus.enable_unsafe_triggers alone.
 
 BEGIN;
 

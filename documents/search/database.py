@@ -1,4 +1,5 @@
 """A search in Postgres: its scope, its short transaction, and passages by their rows."""
+# ruff: noqa: S608 - every part of every statement is a constant
 
 import contextvars
 import json
@@ -23,10 +24,11 @@ from rag.types import Box, Hit, Kind, Passage
 
 @dataclass(frozen=True, slots=True)
 class SearchedSpace:
-    """The embedding space that is searched."""
+    """The embedding space that is searched; `unrelated` as in `EmbeddingSpace`."""
 
     pk: int
     dimensions: int
+    unrelated: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class ScopeFacts:
     """Chunks in the scope and everywhere, and the active space.
 
     Everywhere by an estimate; in scopes of more than `COUNTED_DOCUMENTS` so are those of the scope.
+    `namespaces` are those of the documents that were counted; None where one has none.
     `whole`: it is such a scope, and next to nothing lies outside of it. They are asked once a
     store, which lives as long as one question.
     """
@@ -41,6 +44,7 @@ class ScopeFacts:
     chunks: int
     everywhere: int
     space: SearchedSpace | None
+    namespaces: frozenset[int] | None
     whole: bool = False
 
 
@@ -113,14 +117,23 @@ LIMITS = """
 """
 
 
-FACTS = """
-    SELECT (SELECT coalesce(sum(document.chunk_count), 0)::int8
-              FROM documents_document document
-              JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id),
+NAMESPACED = 2
+"""The terms of that version and later ones name the namespace."""
+NAMESPACES_OF = """
+    array_agg(DISTINCT CASE WHEN document.terms_version >= %(namespaced)s
+                            THEN document.namespace END)
+"""
+FACTS = f"""
+    SELECT counted.chunks, counted.namespaces,
            (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_chunk'::regclass),
            (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_document'::regclass),
-           space.id, space.dimensions
-      FROM (VALUES (1)) AS always LEFT JOIN documents_embeddingspace space ON space.active
+           space.id, space.dimensions, space.unrelated
+      FROM (SELECT coalesce(sum(document.chunk_count), 0)::int8 AS chunks,
+                   {NAMESPACES_OF} FILTER (WHERE document.chunk_count > 0) AS namespaces
+              FROM documents_document document
+              JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id
+           ) AS counted
+      LEFT JOIN documents_embeddingspace space ON space.active
 """
 
 
@@ -128,20 +141,19 @@ MAX_NAMESPACES = 8
 """Scopes of more of them are searched as if there were none: each takes its time."""
 CROWDED = 4
 """Documents in its namespaces that are counted, for each of the scope; more are taken for all."""
-NAMESPACED = 2
-"""The terms of that version and later ones name the namespace."""
-NAMESPACES = """
-    WITH held AS MATERIALIZED (
-        SELECT DISTINCT CASE WHEN document.terms_version >= %(namespaced)s
-                             THEN document.namespace END AS namespace
-          FROM unnest(%(documents)s::uuid[]) AS wanted(id)
-          JOIN documents_document document ON document.id = wanted.id
-         WHERE document.chunk_count > 0)
-    SELECT (SELECT array_agg(namespace) FROM held),
-           (SELECT CASE WHEN count(*) < %(most)s THEN sum(chunk_count)::int8 END
-              FROM (SELECT document.chunk_count FROM documents_document document
-                      JOIN held ON held.namespace = document.namespace LIMIT %(most)s) AS there)
+NAMESPACES = f"""
+    WITH there AS MATERIALIZED (
+        SELECT id, chunk_count FROM documents_document
+         WHERE namespace = ANY(%(known)s) AND terms_version >= %(namespaced)s LIMIT %(most)s)
+    SELECT (SELECT CASE WHEN count(*) < %(most)s THEN sum(chunk_count)::int8 END FROM there),
+           (SELECT {NAMESPACES_OF}
+              FROM unnest(%(documents)s::uuid[]) AS wanted(id)
+              JOIN documents_document document ON document.id = wanted.id
+             WHERE document.chunk_count > 0
+               AND NOT EXISTS (SELECT FROM there WHERE there.id = wanted.id))
 """
+"""How many chunks the known namespaces hold, and in which ones the documents of the scope are
+that were not met there: looking up each of thousands takes longer than to read a few indexes."""
 
 
 WITHIN = "(document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE AND"
@@ -170,15 +182,20 @@ class SearchTransaction:
     def find_namespaces(self) -> Namespaces:
         """Where the scope stands in the word index; asked once a scope."""
         if self.scope.namespaces is None:
-            most = CROWDED * len(self.scope.documents)
-            ((found, chunks),) = self.rows(NAMESPACES, most=most, namespaced=NAMESPACED)
-            is_known = found and None not in found and len(found) <= MAX_NAMESPACES
-            everywhere = self.facts.everywhere
-            self.scope.namespaces = Namespaces(
-                tuple(found) if is_known else (),
-                min(everywhere, chunks or everywhere) if is_known else everywhere,
-            )
+            self.scope.namespaces = self._find_namespaces()
         return self.scope.namespaces
+
+    def _find_namespaces(self) -> Namespaces:
+        known, most = self.facts.namespaces, CROWDED * len(self.scope.documents)
+        everywhere = self.facts.everywhere
+        while known and len(known) <= MAX_NAMESPACES:
+            asked = {"known": list(known), "most": most, "namespaced": NAMESPACED}
+            ((chunks, found),) = self.rows(NAMESPACES, **asked)
+            others = _read_namespaces(found)
+            if others is not None and others <= known:
+                return Namespaces(tuple(known), min(everywhere, chunks or everywhere))
+            known = None if others is None else known | others
+        return Namespaces((), everywhere)
 
     def find_inside(
         self, find: Callable[["SearchTransaction", int], list[Hit]], limit: int
@@ -248,14 +265,22 @@ def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **paramet
 
 def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
     counted = scope.sample_documents(COUNTED_DOCUMENTS)
-    found = _fetch_rows(cursor, FACTS, {"documents": to_uuid_array(counted)})
-    ((chunks, everywhere, documents, space, dimensions),) = found
+    asked = {"documents": to_uuid_array(counted), "namespaced": NAMESPACED}
+    ((chunks, namespaces, everywhere, documents, *space),) = _fetch_rows(cursor, FACTS, asked)
     is_large = len(counted) < len(scope.documents)
     if is_large:
         chunks = chunks * len(scope.documents) // len(counted)
     whole = is_large and 0 < WHOLE_SHARE * documents <= len(scope.documents)
-    searched = space and SearchedSpace(space, dimensions)
-    return ScopeFacts(chunks, max(everywhere, chunks), searched, whole)
+    searched = SearchedSpace(*space) if space[0] else None
+    return ScopeFacts(
+        chunks, max(everywhere, chunks), searched, _read_namespaces(namespaces), whole
+    )
+
+
+def _read_namespaces(found: list[int | None] | None) -> frozenset[int] | None:
+    """None where a document has none."""
+    named = frozenset(one for one in found or () if one is not None)
+    return None if found and None in found else named
 
 
 def _fetch_rows(

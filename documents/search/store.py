@@ -1,9 +1,11 @@
 """Search in Postgres: the engine's `PassageStore` over a fixed set of documents.
 
-Vectors are compared one by one in small scopes, through the space's HNSW index in large ones.
+Vectors are compared one by one in small scopes, by their signs first in larger ones where these
+tell enough, else through the space's HNSW index.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
+import math
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
@@ -33,6 +35,14 @@ Below, the comparison takes no longer than the graph's walk and misses nothing; 
 left with scopes where it need not skip most of what it sees.
 """
 
+SIGNED_CHUNKS = 200_000
+"""Larger ones of at most that many are compared by the signs of their figures first, which misses
+less than the graph, and takes as long."""
+MAX_UNRELATED = 0.3
+"""In spaces whose vectors are more alike than that, whatever they say, signs tell too little."""
+CANDIDATES = 2_000
+"""The nearest by signs, whose vectors are compared (docs/notes/retrieval-measurements.md)."""
+
 GRAPH_SETTINGS = """
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
            set_config('hnsw.ef_search', %(ef_search)s, true)
@@ -47,6 +57,21 @@ EXACT = f"""
       JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
               FROM documents_chunkembedding
              WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
+             ORDER BY distance, chunk_id LIMIT %(limit)s) near
+        ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
+"""
+
+CODES = """
+    SELECT codes FROM documents_vectorcodes
+     WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
+"""
+
+NEAREST = f"""
+    SELECT {database.PASSAGE_COLUMNS}, 1 - near.distance
+      FROM {database.PASSAGE_TABLES}
+      JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
+              FROM documents_chunkembedding
+             WHERE chunk_id = ANY(%(keys)s) AND space_id = %(space)s
              ORDER BY distance, chunk_id LIMIT %(limit)s) near
         ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """
@@ -69,6 +94,9 @@ VECTORS = """
      WHERE chunk_id = ANY(%(keys)s) AND space_id = %(space)s
 """
 
+KEY_BYTES = 8
+"""Of the key before each code."""
+
 _VECTOR_HEADER = 4
 """Bytes before the figures of a sent vector: its width and a reserve."""
 
@@ -77,14 +105,18 @@ def find_nearest_chunks(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
     """The nearest `limit` chunks; see `rag.ports.PassageStore.find_similar`."""
-    if search.facts.chunks > EXACT_CHUNKS:
-        search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
-        found = search.find_inside(
-            lambda searched, most: _by_graph(searched, space, vector, most), limit
-        )
-        if len(found) == limit:
-            return found
-    return compare_exactly(search, space, vector, limit)  # also where the graph's walk ended short
+    if search.facts.chunks <= EXACT_CHUNKS:
+        return compare_exactly(search, space, vector, limit)
+    leaning = space.unrelated is None or space.unrelated > MAX_UNRELATED
+    if search.facts.chunks <= SIGNED_CHUNKS and not leaning:
+        return _find_by_signs(search, space, vector, limit)
+    search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
+    found = search.find_inside(
+        lambda searched, most: _by_graph(searched, space, vector, most), limit
+    )
+    if len(found) == limit:
+        return found
+    return compare_exactly(search, space, vector, limit)  # the graph's walk ended short
 
 
 def compare_exactly(
@@ -93,6 +125,28 @@ def compare_exactly(
     """The same, compared one by one."""
     rows = search.rows(EXACT, vector=to_halfvec(vector), space=space.pk, limit=limit)
     return [_to_hit(row) for row in rows]
+
+
+def _find_by_signs(
+    search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
+) -> list[Hit]:
+    """Those whose figures have the same signs more often than others', then by their vectors.
+
+    What lies on the same side of as many planes points the same way (Charikar 2002).
+    """
+    asked = np.packbits(np.asarray(vector) > 0)
+    sent = b"".join([codes for (codes,) in search.rows(CODES, space=space.pk)])
+    if not sent:
+        return []
+    rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(asked))
+    word = f"u{math.gcd(len(asked), 8)}"  # as many bytes at a time as fit without a rest
+    pairs = zip(rows[:, KEY_BYTES:].view(word).T, asked.view(word), strict=True)
+    differ = sum(np.bitwise_count(signs ^ one).astype(np.uint16) for signs, one in pairs)
+    last = min(max(CANDIDATES, limit), len(rows)) - 1
+    near = differ <= np.partition(differ, last)[last]  # all that are as near as that
+    keys = rows[near, :KEY_BYTES].view(">i8")[:, 0].tolist()
+    named = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
+    return [_to_hit(row) for row in search.rows(NEAREST, keys=keys, **named)]
 
 
 def _by_graph(
@@ -283,7 +337,11 @@ class ScopedStore:
 
     def _searched(self, search: database.SearchTransaction) -> SearchedSpace | None:
         fixed = self._space
-        return SearchedSpace(fixed.pk, fixed.dimensions) if fixed else search.facts.space
+        return (
+            SearchedSpace(fixed.pk, fixed.dimensions, fixed.unrelated)
+            if fixed
+            else search.facts.space
+        )
 
 
 class ReleasingStore:

@@ -168,6 +168,30 @@ def test_a_document_is_found_where_it_was_moved_and_left(owner):
     assert {hit.passage.document_id for hit in left} == {one.pk for one in others}
 
 
+@pytest.mark.parametrize("stranger_is", ["in another namespace", "of an earlier version"])
+def test_a_document_that_no_sample_shows_is_found_beside_others(owner, monkeypatch, stranger_is):
+    """A large scope is counted by some of its documents, which are all in one namespace."""
+    library = Library.objects.create(name="인사")
+    usual = [index(owner, ["공통 말"] * 3, library=library) for _ in range(4)]
+    other = index(owner, ["공통 말"] * 3)
+    index(owner, ["공통 말"] * 5, library=Library.objects.create(name="법무"))
+    if stranger_is == "of an earlier version":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE documents_chunk SET lexemes = %s::tsvector WHERE document_id = %s",
+                [bm25.to_tsvector(["공통", "말"]), other.pk],
+            )
+        Document.objects.filter(pk=other.pk).update(terms_version=1)
+    monkeypatch.setattr(database, "COUNTED_DOCUMENTS", 1)
+    scope = [*usual, other]
+    with pytest.MonkeyPatch.context() as patch, way("index"):
+        patch.setattr(database.SearchScope, "sample_documents", lambda _self, _most: [usual[0].pk])
+        found = store(*scope).find_by_terms({"공통": 1.0}, 30)
+        read = count_looked_up(scope)
+    assert {hit.passage.document_id for hit in found} == {one.pk for one in scope}
+    assert read == (15 if stranger_is == "in another namespace" else 20)
+
+
 @pytest.mark.parametrize("namespace", [None, 7])
 def test_a_document_of_an_earlier_version_is_found_beside_others(owner, namespace):
     """Its terms name no namespace yet, even while they are brought over."""
