@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from benchmarks.scale.corpus import Question
@@ -33,16 +34,16 @@ def _share(
             assert search.facts.space is not None
             found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
             right = store.compare_exactly(search, search.facts.space, question.vector, NEAREST)
-            ways.add(_name_way(search.facts.chunks))
+            ways.add(_name_way(search))
         near = {hit.passage.key for hit in found[:NEAREST]}
         held += len(near & {hit.passage.key for hit in right})
     recall = round(held / NEAREST / len(questions), 4)
     return {"share": share, "way": " or ".join(sorted(ways)), "recall_at_10": recall}
 
 
-def _name_way(chunks: int) -> str:
+def _name_way(search: Any) -> str:
     from documents.search import store
 
-    if chunks <= store.EXACT_CHUNKS:
+    if search.facts.chunks <= store.EXACT_CHUNKS:
         return "exact"
-    return "signs" if chunks <= store.SIGNED_CHUNKS else "graph"
+    return "signs" if store.goes_by_signs(search, search.facts.space) else "graph"

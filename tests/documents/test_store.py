@@ -222,11 +222,12 @@ def signed(owner):
     space = spaces.get_active_space()
     space.unrelated = 0.1
 
-    def find(scope, vector, candidates):
+    def find(scope, vector, candidates, share=1.0):
         compared = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(searching, "EXACT_CHUNKS", 0 if candidates else 10**9)
             patch.setattr(searching, "CANDIDATES", candidates)
+            patch.setattr(searching, "SIGNED_SHARE", share)
             fetch = database._fetch_rows
             patch.setattr(
                 database,
@@ -252,6 +253,13 @@ def test_the_nearest_by_signs_hold_the_nearest(signed):
     assert held >= 95
 
 
+def test_most_of_all_chunks_are_searched_through_the_graph(signed):
+    documents, asked, find = signed
+    found, compared = find(documents[:5], asked[0], 200, share=0.5)
+    assert len(found) == 10
+    assert not compared
+
+
 def test_signs_find_nothing_outside_of_the_scope(signed, stranger):
     documents, asked, find = signed
     index(stranger, ["w1 w2"] * 3, SignedEmbedder())
@@ -271,6 +279,7 @@ def test_vectors_that_all_have_the_same_signs_are_all_compared(owner, monkeypatc
     vector = TinyEmbedder().embed_query("말31")
     exact = [hit.passage.key for hit in found.find_similar(vector, 5)]
     monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
+    monkeypatch.setattr(searching, "SIGNED_SHARE", 1.0)
     monkeypatch.setattr(searching, "CANDIDATES", 5)
     assert [hit.passage.key for hit in found.find_similar(vector, 5)] == exact
 
