@@ -898,7 +898,7 @@ class VectorCodes(models.Model):
     """The signs of a document's vectors in one space, which a search of thousands goes by first.
 
     For each chunk its key, of 8 bytes, and a bit for each figure, filled up to whole bytes. The
-    database writes them, whoever writes or deletes the vectors (`0013_vector_codes`).
+    database writes them, whoever writes or deletes the vectors (`0015_codes_follow_vectors`).
     """
 
     document_id = models.UUIDField()

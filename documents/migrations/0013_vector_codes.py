@@ -4,7 +4,11 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Adds only; `0014_fill_vector_codes` writes the rows of the vectors that are there."""
+    """Adds only, and holds no table that is there.
+
+    Each of the migrations that follow holds one: searches and uploads go on meanwhile, and whoever
+    holds two tables waits for somebody who holds the other.
+    """
 
     dependencies = [("documents", "0012_namespace")]
 
@@ -30,16 +34,6 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        # Beside it, what a search asks of the documents of a namespace comes from the index alone.
-        migrations.AddIndex(
-            model_name="document",
-            index=models.Index(
-                fields=("namespace",),
-                include=("id", "terms_version", "chunk_count"),
-                name="document_of_namespace",
-            ),
-        ),
-        migrations.RemoveIndex(model_name="document", name="document_in_namespace"),
         # Signs do not compress, and a row out of line takes a second index to read.
         migrations.RunSQL(
             """
@@ -70,16 +64,8 @@ class Migration(migrations.Migration):
                    FROM (SELECT DISTINCT document_id, space_id FROM changed) AS documents;
                 RETURN NULL;
             END $$;
-            CREATE TRIGGER vectors_come_with_codes AFTER INSERT ON documents_chunkembedding
-                REFERENCING NEW TABLE AS changed
-                FOR EACH STATEMENT EXECUTE FUNCTION follow_vectors();
-            CREATE TRIGGER vectors_go_with_codes AFTER DELETE ON documents_chunkembedding
-                REFERENCING OLD TABLE AS changed
-                FOR EACH STATEMENT EXECUTE FUNCTION follow_vectors();
             """,
             """
-            DROP TRIGGER vectors_come_with_codes ON documents_chunkembedding;
-            DROP TRIGGER vectors_go_with_codes ON documents_chunkembedding;
             DROP FUNCTION follow_vectors();
             DROP FUNCTION write_vector_codes(uuid, bigint);
             """,

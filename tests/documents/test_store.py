@@ -329,7 +329,7 @@ def test_vectors_from_before_get_their_codes_by_the_migration(signed):
     space = spaces.get_active_space()
     before = list_codes(space)
     VectorCodes.objects.exclude(document_id=signed[0][0].pk).delete()
-    fill = import_module("documents.migrations.0014_fill_vector_codes")
+    fill = import_module("documents.migrations.0016_fill_vector_codes")
     with pytest.MonkeyPatch.context() as patch, connection.schema_editor() as editor:
         patch.setattr(fill, "DOCUMENTS_AT_ONCE", 4)
         fill.fill_codes(None, editor)

@@ -34,5 +34,5 @@ class Migration(migrations.Migration):
     """Not in one transaction, so that searches and uploads go on."""
 
     atomic = False
-    dependencies = [("documents", "0013_vector_codes")]
+    dependencies = [("documents", "0015_codes_follow_vectors")]
     operations = [migrations.RunPython(fill_codes, migrations.RunPython.noop)]
