@@ -217,12 +217,11 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     """An empty answer to `question` with its run, dispatched on commit.
 
     `anew`: no answer that was kept will do. `memory`: it may know what is remembered of the user,
-    and add to it.
-    `documents` are those that a new question names (None: one that is gone); it is stored with
-    them. Without `documents` the question is one that is stored. `model` is the id of the language
-    model; empty: the chat's, else the assistant's, else the user's usual one. `assistant` is whom
-    the question is put to; None: the chat's. Raises `QuotaMessages`, `QuotaTokens`,
-    `ModelNotAllowed`.
+    and add to it. `documents` are those that a new question names (None: one that is gone); it is
+    stored with them. Without `documents` the question is one that is stored. `model` is the id of
+    the language model; empty: the chat's, else the assistant's, else the user's usual one.
+    `assistant` is whom the question is put to; None: the chat's. Raises `QuotaMessages`,
+    `QuotaTokens`, `ModelNotAllowed`.
     """
     asked = assistant or _find_kept_assistant(chat)
     chosen = _choose_model(chat, asked, model)

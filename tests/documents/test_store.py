@@ -260,6 +260,17 @@ def test_most_of_all_chunks_are_searched_through_the_graph(signed):
     assert not compared
 
 
+def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed, monkeypatch):
+    documents, asked, find = signed
+    a_code = searching.KEY_BYTES + 13
+    monkeypatch.setattr(searching, "SIGNED_BYTES", 1000 * a_code)
+    assert find(documents[:5], asked[0], 200)[1]
+    monkeypatch.setattr(searching, "SIGNED_BYTES", 1000 * a_code - 1)
+    found, compared = find(documents[:5], asked[0], 200)
+    assert len(found) == 10
+    assert not compared
+
+
 def test_signs_find_nothing_outside_of_the_scope(signed, stranger):
     documents, asked, find = signed
     index(stranger, ["w1 w2"] * 3, SignedEmbedder())
