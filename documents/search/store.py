@@ -41,7 +41,7 @@ compared by the signs of their figures first, which misses less than the graph, 
 every search reads them all."""
 SIGNED_SHARE = 0.5
 """Of all chunks, at most: through a graph of which most is in the scope next to nothing is missed
-(.998 of the nearest ten among 100,000), and it is quicker."""
+(.998 of the nearest ten found among 100,000)."""
 MAX_UNRELATED = 0.3
 """In spaces whose vectors are more alike than that, whatever they say, signs tell too little."""
 CANDIDATES = 2_000

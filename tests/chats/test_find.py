@@ -135,13 +135,11 @@ def test_a_thousand_chats_are_looked_through_at_once(api, owner):
     Message.objects.create(chat=chats[7], role="user", content="자작나무", created_at=now)
     find(api, "자작나무")  # the first loads the analyser of Korean
     took = []
-    for query in ("자작나무", "없는말", "출장비") * 10:  # others may have the processor meanwhile
+    for query in ("자작나무", "없는말", "출장비") * 2:
         began = time.perf_counter()
         find(api, query)
         took.append(time.perf_counter() - began)
-        if took[-1] < MAX_SECONDS:
-            break
-    assert took[-1] < MAX_SECONDS, took
+    assert min(took) < MAX_SECONDS, took
 
 
 def test_an_excerpt_is_cut_around_the_words():
