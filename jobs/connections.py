@@ -22,6 +22,8 @@ from django.conf import settings
 from django.db import connection, connections
 from django.db.models import QuerySet
 
+HANGING_SECONDS = 3.0
+"""A Redis that is so late with an answer hangs; who waits drops the connection."""
 SENTINEL = "redis+sentinel"
 SENTINEL_PORT = 26379
 SENTINEL_SECONDS = 1.0

@@ -26,8 +26,6 @@ MAX_MESSAGES = 100_000
 """Approximate maximum length of a stream nobody reads; lost entries are still in their rows."""
 ABANDONED_SECONDS = 10.0
 """A message delivered but not acknowledged for so long had a reader that died."""
-HANGING_SECONDS = 3.0
-"""A Redis that takes longer is considered hung, and the connection is dropped."""
 FORGOTTEN_SECONDS = 3600.0
 """A reader not heard from for so long is removed from the group."""
 
@@ -127,7 +125,7 @@ class WorkStream:
         self._strike_off(pipe, settled)
         pipe.xreadgroup(self._group, self._reader, {self.key: ">"}, count=limit, block=wait)
         try:
-            async with asyncio.timeout(patience + HANGING_SECONDS), pipe:
+            async with asyncio.timeout(patience + connections.HANGING_SECONDS), pipe:
                 answer = (await pipe.execute())[-1]
         except ResponseError as error:
             if "NOGROUP" not in str(error) and "UNBLOCKED" not in str(error):
@@ -137,11 +135,14 @@ class WorkStream:
         return _messages(answer[0][1]) if answer else []
 
     async def open(self) -> None:
-        """Create the group if it is missing; it gets all existing entries."""
+        """Create the group if it is missing; it gets all existing entries.
+
+        Raises `RedisError`, `OSError`, as the others do.
+        """
+        client = connections.asynchronous()
         try:
-            await connections.asynchronous().xgroup_create(
-                self.key, self._group, id="0", mkstream=True
-            )
+            async with asyncio.timeout(connections.HANGING_SECONDS):
+                await client.xgroup_create(self.key, self._group, id="0", mkstream=True)
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
@@ -149,8 +150,9 @@ class WorkStream:
     async def settle(self, messages: Sequence[WorkMessage]) -> None:
         """Acknowledge entries, so that nobody sees them again."""
         if messages:
-            async with connections.asynchronous().pipeline(transaction=False) as pipe:
-                self._strike_off(pipe, messages)
+            pipe = connections.asynchronous().pipeline(transaction=False)
+            self._strike_off(pipe, messages)
+            async with asyncio.timeout(connections.HANGING_SECONDS), pipe:
                 await pipe.execute()
 
     def _strike_off(self, pipe: Any, messages: Sequence[WorkMessage]) -> None:
@@ -162,9 +164,10 @@ class WorkStream:
         """Take over entries that another reader took and never acknowledged."""
         client = connections.asynchronous()
         idle = int(ABANDONED_SECONDS * 1000)
-        answer = await client.xautoclaim(
-            self.key, self._group, self._reader, min_idle_time=idle, count=limit
-        )
+        async with asyncio.timeout(connections.HANGING_SECONDS):
+            answer = await client.xautoclaim(
+                self.key, self._group, self._reader, min_idle_time=idle, count=limit
+            )
         return _messages(answer[1])
 
     async def count_waiting(self) -> int:
@@ -177,16 +180,17 @@ class WorkStream:
         A reader that still has entries stays: they would go with it.
         """
         client = connections.asynchronous()
-        readers = await client.xinfo_consumers(self.key, self._group)
         forgotten = FORGOTTEN_SECONDS * 1000
-        gone = [
-            one["name"]
-            for one in readers
-            if not one["pending"] and (one["name"] == self._reader or one["idle"] > forgotten)
-        ]
-        await asyncio.gather(
-            *(client.xgroup_delconsumer(self.key, self._group, name) for name in gone)
-        )
+        async with asyncio.timeout(connections.HANGING_SECONDS):
+            readers = await client.xinfo_consumers(self.key, self._group)
+            gone = [
+                one["name"]
+                for one in readers
+                if not one["pending"] and (one["name"] == self._reader or one["idle"] > forgotten)
+            ]
+            await asyncio.gather(
+                *(client.xgroup_delconsumer(self.key, self._group, name) for name in gone)
+            )
 
 
 def _messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[WorkMessage]:

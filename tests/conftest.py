@@ -13,6 +13,7 @@ import os
 import httpcore2
 import hypothesis
 import pytest
+from django.conf import LazySettings
 from django.test import TransactionTestCase
 from xdist.scheduler import LoadScopeScheduling
 
@@ -234,6 +235,24 @@ def django_db_setup(request, django_db_modify_db_settings, django_db_blocker):
 def _quick_flush():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settings_changed_at_once():
+    """Django empties its settings before it takes others: a worker in a thread of the test, which
+    asks for one in between, would find none.
+    """
+    change = LazySettings.__setattr__
+
+    def change_at_once(settings, name, value):
+        if name == "_wrapped":
+            object.__setattr__(settings, "__dict__", {name: value})
+        else:
+            change(settings, name, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LazySettings, "__setattr__", change_at_once)
         yield
 
 

@@ -304,9 +304,10 @@ async def watch_for_stop(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     listener.waiting[str(run_id)].add(event)
     try:
         try:
-            if await connections.asynchronous().exists(stop_flag_key(run_id)):
-                event.set()
-        except RedisError as error:
+            async with asyncio.timeout(connections.HANGING_SECONDS):
+                if await connections.asynchronous().exists(stop_flag_key(run_id)):
+                    event.set()
+        except (RedisError, OSError) as error:  # a time-out is an OSError too
             logger.warning("stop_flag_unreadable", error=str(error)[:200])
         yield event
     finally:

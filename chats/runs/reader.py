@@ -32,8 +32,6 @@ logger = structlog.get_logger()
 
 BLOCK_SECONDS = 2.0
 """How long Redis is asked to wait for something new."""
-HANGING_SECONDS = 3.0
-"""A Redis that is so late with an answer hangs."""
 AT_ONCE = 200
 """Entries of one log that are read together."""
 HELD = 400
@@ -161,7 +159,7 @@ class Relay(LoopTask):
         asked[self._door] = self._knocked
         self._waits, self._is_late = True, False
         try:
-            async with asyncio.timeout(BLOCK_SECONDS + HANGING_SECONDS):
+            async with asyncio.timeout(BLOCK_SECONDS + connections.HANGING_SECONDS):
                 answer = await connections.asynchronous().xread(
                     asked, count=AT_ONCE, block=int(BLOCK_SECONDS * 1000)
                 )

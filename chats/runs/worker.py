@@ -131,14 +131,15 @@ class AnswersWorker:
     # Messages
 
     async def _receive(self) -> None:
-        deaf = True  # what was announced before we came is in Postgres
+        deaf, told = True, False  # what was announced before we came is in Postgres
         looked, taken = 0.0, list[WorkMessage]()
         while True:
+            messages = list[WorkMessage]()
             try:
                 if deaf:
                     await STREAM.open()
                     await self._claim_all_waiting()
-                deaf = False
+                deaf = told = False
                 if len(self._tasks) >= MAX_AT_ONCE:
                     await STREAM.settle(taken)
                     taken = []
@@ -152,9 +153,13 @@ class AnswersWorker:
                 await self._take(messages, is_crowded=len(messages) >= limit)
                 taken = messages
             except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
-                if not deaf:  # once an outage
+                if not told:  # once an outage
                     logger.warning("work_not_heard", error=f"{type(error).__name__}: {error}"[:200])
-                deaf = True
+                deaf = told = True
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:  # a process that hears nothing more would live on unnoticed
+                logger.exception("work_not_taken")
+                deaf, taken = True, messages  # a message that nobody can take would come for ever
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
@@ -256,8 +261,8 @@ class AnswersWorker:
     async def _leave_stream(self) -> None:
         try:
             await STREAM.leave()
-        except (RedisError, OSError):
-            logger.info("stream_not_left")
+        except (RedisError, OSError) as error:
+            logger.info("stream_not_left", error=f"{type(error).__name__}: {error}"[:200])
 
     # What was lost
 

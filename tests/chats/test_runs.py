@@ -4,6 +4,7 @@ import asyncio
 import uuid
 
 import pytest
+import redis.asyncio
 
 from chats.errors import RunLost
 from chats.runs import log, reader
@@ -163,6 +164,21 @@ async def test_a_fenced_log_takes_nothing_more_of_its_writer(run_id):
     with pytest.raises(RunLost):
         await writer.close()
     assert log.join_text(log.load_events(run_id)) == "가"
+
+
+async def test_a_redis_that_hangs_keeps_no_answer_from_ending(run_id, monkeypatch):
+    async def answer():
+        await asyncio.sleep(0)
+
+    silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    hanging = redis.asyncio.Redis(port=silent.sockets[0].getsockname()[1])
+    monkeypatch.setattr(connections, "HANGING_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "asynchronous", lambda: hanging)
+    async with asyncio.timeout(5):
+        work = asyncio.create_task(answer())
+        assert not await log.wait_unless_stopped(run_id, work)
+    assert work.done()
+    silent.close()
 
 
 async def test_a_second_attempt_goes_on_where_the_first_stopped(run_id):

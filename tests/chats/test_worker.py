@@ -100,6 +100,18 @@ def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
         wait_until(lambda: has_ended(turn))
 
 
+STRANGE = {"an id that is none": {"kind": "run", "id": "?"}, "no kind": {"id": "?"}}
+
+
+@pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
+def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fields):
+    with working():
+        connections.sync().xadd(dispatch.STREAM.key, fields)
+        turn = ask(owner)
+        wait_until(lambda: has_ended(turn))
+        wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
+
+
 def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
     monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
     with working():

@@ -8,7 +8,7 @@ from redis.exceptions import ConnectionError as RedisGone
 
 from jobs import connections, queue
 from jobs.background import LoopTask, stop_loop_tasks
-from jobs.queue import WorkStream
+from jobs.queue import WorkMessage, WorkStream
 
 
 @pytest.fixture(autouse=True)
@@ -69,20 +69,34 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
     assert asyncio.run(read()) == ["after"]
 
 
-def test_a_redis_that_hangs_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(queue, "HANGING_SECONDS", 0.0)
+MESSAGE = WorkMessage("1-0", {})
 
-    async def read():
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda stream: stream.open(),
+        lambda stream: stream.read(limit=1, patience=0.01),
+        lambda stream: stream.settle([MESSAGE]),
+        lambda stream: stream.take_over(limit=1),
+        lambda stream: stream.leave(),
+    ],
+    ids=["open", "read", "settle", "take_over", "leave"],
+)
+def test_a_redis_that_hangs_is_not_waited_for_for_ever(ask, monkeypatch):
+    monkeypatch.setattr(connections, "HANGING_SECONDS", 0.0)
+
+    async def wait():
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)  # it says nothing
         port = server.sockets[0].getsockname()[1]
         hanging = redis.asyncio.Redis(port=port)
         monkeypatch.setattr(connections, "asynchronous", lambda: hanging)
-        reading = asyncio.create_task(WorkStream("errands").read(limit=1, patience=0.01))
-        done, _ = await asyncio.wait({reading}, timeout=5)
+        asking = asyncio.create_task(ask(WorkStream("errands")))
+        done, _ = await asyncio.wait({asking}, timeout=5)
         server.close()
         return [task.exception() for task in done]
 
-    (error,) = asyncio.run(read())
+    (error,) = asyncio.run(wait())
     assert isinstance(error, TimeoutError)
 
 
