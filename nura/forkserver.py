@@ -9,6 +9,7 @@ hears of its end, and whose end it does not survive. The fork server itself may 
 """
 
 import asyncio
+import atexit
 import contextlib
 import fcntl
 import gc
@@ -150,11 +151,28 @@ async def _read_once(descriptor: int) -> bytes:
 
 
 def main() -> None:
-    """Load and serve. What comes back from `serve` is a forked process and runs what was asked."""
+    """Load and serve. What comes back from `serve` is a forked process and runs what was asked.
+
+    Such a process ends at once when it is done: Python would take apart what is shared, and the
+    kernel would copy it for that, half a second in which somebody waits.
+    """
+    status = 1  # of an exception that nobody took
+
+    def leave() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(leave)  # what is registered first comes last
     requests = socket.socket(fileno=int(os.environ[SOCKET_FD]))
     load_product()
-    entry = serve(requests)
-    pkgutil.resolve_name(entry)()
+    entry = pkgutil.resolve_name(serve(requests))
+    try:
+        entry()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
 
 
 def load_product() -> None:

@@ -147,6 +147,7 @@ def test_a_command_alone_brings_its_services_and_prints_nothing_else(tmp_path):
 
 def test_two_commands_at_once_wait_for_each_other(tmp_path):
     stopped = Product(tmp_path / "var")
+    copy_prepared_folder(stopped.data_dir)
     with ThreadPoolExecutor(2) as both:
         keys = list(both.map(stopped.create_user, ["one", "two"]))
     assert len(set(keys)) == 2
