@@ -202,7 +202,8 @@ class Gallery:
             gallery.write()      # in the transaction that replaces the document's rows
 
     `pages` reads a few pages ahead while the vision model works; it calls `on_wait` about every
-    second and notes in `watch` how long it waits. What was stored is removed at the end of the
+    second and notes in `watch` how long it waits. Before the model is asked, it calls
+    `on_recognition`; what either raises goes through. What was stored is removed at the end of the
     `with` where it ends in an error or `write` was not called. `warnings` are codes: pictures that
     should have been described and were not.
     """
@@ -212,10 +213,12 @@ class Gallery:
         document: Document,
         on_wait: Callable[[], None] = _do_nothing,
         watch: Stopwatch | None = None,
+        on_recognition: Callable[[], None] = _do_nothing,
     ) -> None:
         self.warnings: list[str] = []
         self._document = document
         self._on_wait = on_wait
+        self._on_recognition = on_recognition
         self._watch = watch or Stopwatch()
         vision = factory.get_vision(read_config())
         self._describer = PictureDescriber(vision) if vision else None
@@ -315,6 +318,7 @@ class Gallery:
             row.description, row.model = known, self._model
         if known is not None or self._describer is None:
             return _AskedPicture(row, picture.at, None)
+        self._on_recognition()
         return _AskedPicture(row, picture.at, self._describer.describe(picture, language))
 
     def _described(self, page: Page, pictures: Sequence[_AskedPicture]) -> Page:

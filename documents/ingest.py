@@ -1,8 +1,12 @@
 """One document from file to index. Running it twice gives the same rows; every end has a reason.
 
 An ingest that lost its worker is handed on by `reap_ingests`; so is one that no worker was told of.
+
+Recognition, by OCR or by a vision model, takes seconds a page, and happens elsewhere. Who waits for
+it reads documents meanwhile that need none (`_Recognition`), so that scans hold no text up.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,6 +65,8 @@ PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 REPROCESS_FAILED = "reprocess_failed"
+MEANWHILE_SECONDS = 5.0
+"""How long pages that are recognised may wait to be taken, where other documents are read."""
 
 logger = structlog.get_logger()
 
@@ -115,10 +121,7 @@ def ingest_next_document() -> bool:
     lease = queue.claim_next_document()
     if lease is None:
         return False
-    try:
-        _carry_out(lease, Stopwatch())
-    except LeaseLostError:
-        logger.info("ingest_taken_away", document_id=str(lease.job_id))
+    _ingest(lease, meanwhile=False)
     return True
 
 
@@ -132,19 +135,68 @@ def _load_analyser() -> None:
     tokenize.count_terms("준비")
 
 
-def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
+class RecognitionNeededError(Exception):
+    """A document that is read while another one is recognised needs that, too: put it off."""
+
+
+class _Recognition:
+    """What becomes of the time in which pages or pictures of a document are recognised.
+
+    Documents that need no recognition are read in it, one after another. One that turns out to need
+    it (`meanwhile`) is put off, before any page or picture of it is recognised.
+    """
+
+    def __init__(self, progress: IngestProgress, *, meanwhile: bool) -> None:
+        self.progress = progress
+        self._meanwhile = meanwhile
+        self._is_awaited = False
+
+    def begin(self) -> None:
+        """A page or a picture is to be recognised. Raises `RecognitionNeededError`."""
+        if self._meanwhile:
+            raise RecognitionNeededError
+        self._is_awaited = True
+
+    def wait(self) -> None:
+        """Nothing came for about a second. Raises `LeaseLostError`."""
+        self.progress.check()
+        until = time.monotonic() + MEANWHILE_SECONDS
+        while self._is_awaited and time.monotonic() < until:
+            lease = queue.claim_next_document(queue.QUICK)
+            if lease is None:
+                break
+            with self.progress.watch.stopped():
+                _ingest(lease, meanwhile=True)
+            self.progress.check()
+
+
+def _ingest(lease: Lease[Document], *, meanwhile: bool) -> None:
+    """Work on a document; `meanwhile`, while this worker waits for another one's recognition."""
+    try:
+        _carry_out(lease, Stopwatch(), meanwhile=meanwhile)
+    except LeaseLostError:
+        logger.info("ingest_taken_away", document_id=str(lease.job_id))
+
+
+def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
     """Work, and end the document in any case. Raises `LeaseLostError`."""
     try:
         with HEARTBEAT.hold(lease) as held:
-            _process_document(held, watch)
+            _process_document(held, watch, meanwhile=meanwhile)
     except LeavingError:
         queue.hand_back(lease)
         logger.info("ingest_handed_back", document_id=str(lease.job_id))
+    except RecognitionNeededError:
+        queue.hand_back(lease, Document.Stage.PICTURED)
+        logger.info("ingest_put_off", document_id=str(lease.job_id))
     except LeaseLostError:
         raise
     except NuraError as error:
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
+        if meanwhile:  # it is the other document's time that has run out
+            queue.hand_back(lease)
+            raise
         _handle_failure(lease, IngestTimeout(), watch)
     except (OperationalError, InterfaceError, InternalError) as error:
         connection.close()
@@ -171,6 +223,7 @@ class _IngestAttempt:
     document: Document
     version: DocumentVersion | None
     progress: IngestProgress
+    recognition: _Recognition
     gallery: Gallery
     draft: index.IndexDraft
     chunks: ChunkSpool
@@ -181,13 +234,14 @@ class _IngestAttempt:
         return self.version or self.document
 
 
-def _process_document(held: HeldLease[Document], watch: Stopwatch) -> None:
+def _process_document(held: HeldLease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
     """Process the document; without its pictures where its reader died over the whole file."""
     document = Document.objects.filter(pk=held.lease.job_id).first()
     if document is None:
         raise LeaseLostError
     version = versions.get_pending_version(document.pk)
-    process = partial(_process_file, held, document, version, IngestProgress(held, watch))
+    recognition = _Recognition(IngestProgress(held, watch), meanwhile=meanwhile)
+    process = partial(_process_file, held, document, version, recognition)
     try:
         process(settings.PICTURES)
     except DEATHS as death:
@@ -205,16 +259,17 @@ def _process_file(
     held: HeldLease[Document],
     document: Document,
     version: DocumentVersion | None,
-    progress: IngestProgress,
+    recognition: _Recognition,
     pictures: PictureRules,
 ) -> None:
+    progress = recognition.progress
     with (
-        Gallery(document, progress.check, progress.watch) as gallery,
+        Gallery(document, recognition.wait, progress.watch, recognition.begin) as gallery,
         index.IndexDraft(document) as draft,
         ChunkSpool() as chunks,
     ):
         job = _IngestAttempt(
-            held.lease, document, version, progress, gallery, draft, chunks, pictures
+            held.lease, document, version, progress, recognition, gallery, draft, chunks, pictures
         )
         found = _read_file(job)
         while not _embed_and_store(job, found):
@@ -233,7 +288,8 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
             settings.READING_LIMITS,
             pictures=job.pictures,
             pdf_reader=settings.PDF_READER,
-            on_wait=progress.check,
+            on_wait=job.recognition.wait,
+            on_recognition=job.recognition.begin,
         )
         with reading, ChunkAnalysis(job.chunks.add) as analysis:
             _split_pages(job, reading, analysis)

@@ -262,9 +262,13 @@ class Document(OwnedJob):
         FAILED = "FAILED", _("Failed")
 
     class Stage(models.TextChoices):
-        """What the ingest is doing now; DONE when it has ended, well or not."""
+        """What the ingest is doing now; DONE when it has ended, well or not.
+
+        PICTURED waits as QUEUED does, and is known to hold pages or pictures to be recognised.
+        """
 
         QUEUED = "queued", _("Queued")
+        PICTURED = "pictured", _("Waiting for its pictures to be read")
         PARSING = "parsing", _("Reading")
         CHUNKING = "chunking", _("Splitting")
         EMBEDDING = "embedding", _("Embedding")

@@ -5,7 +5,8 @@ Notices are a convenience: the REST API is the truth.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -132,6 +133,16 @@ class Stopwatch:
         now = time.monotonic()
         self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
         self._stage, self._since = stage, now
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Leave out what happens within the block."""
+        stage = self._stage
+        self.enter("")
+        try:
+            yield
+        finally:
+            self.enter(stage)
 
     def seconds(self) -> dict[str, float]:
         """What was measured so far, to the millisecond."""

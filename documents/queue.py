@@ -38,6 +38,12 @@ DELIVERY_SECONDS = 0.5
 MAX_MESSAGES = 50
 """Limit of waiting messages; each serves whichever document is next."""
 MAX_PARAMETER_CHARACTERS = 500
+QUICK = ~Q(stage=Document.Stage.PICTURED) & Q(attempts=0)
+"""Documents that a worker reads while pages of another one are recognised.
+
+None of them is known to need recognition itself, and none was tried before: what ended its worker
+then would end the other document's, too.
+"""
 
 
 def enqueue_ingest_on_commit(document_id: UUID) -> None:
@@ -60,12 +66,15 @@ def count_waiting_messages() -> int:
     return count_messages(QUEUE)
 
 
-def claim_next_document() -> Lease[Document] | None:
-    """Claim the next document, owners taking turns; None if none waits, or the queue is held."""
+def claim_next_document(among: Q | None = None) -> Lease[Document] | None:
+    """Claim the next document, owners taking turns; None if none waits, or the queue is held.
+
+    `among` says which may be taken.
+    """
     if QueueHold.objects.exists():
         return None
     begun: dict[str, Any] = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
-    leases = claim_next_jobs(Document, limit=1, **begun)
+    leases = claim_next_jobs(Document, limit=1, among=among, **begun)
     return leases[0] if leases else None
 
 
@@ -77,9 +86,10 @@ def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bo
     return True
 
 
-def hand_back(lease: Lease[Document]) -> None:
+def hand_back(lease: Lease[Document], stage: str = Document.Stage.QUEUED) -> None:
     """Let another worker begin at once; the attempt that was cut off does not count."""
-    if release_lease(lease, attempts=F("attempts") - 1, **to_waiting_values()):
+    waiting = to_waiting_values() | {"stage": stage}
+    if release_lease(lease, attempts=F("attempts") - 1, **waiting):
         enqueue_ingest(lease.job_id)
 
 

@@ -167,16 +167,22 @@ def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[
 
 
 def claim_next_jobs(
-    model: type[OwnedJobT], *, limit: int = 1, limit_of_one: int = 0, **values: Any
+    model: type[OwnedJobT],
+    *,
+    limit: int = 1,
+    limit_of_one: int = 0,
+    among: Q | None = None,
+    **values: Any,
 ) -> list[Lease[OwnedJobT]]:
     """Take the jobs whose turn it is, at most `limit`; empty when none waits.
 
     Owners take turns: who has the fewest jobs at work comes first, then who was served longest
     ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. Before all of
     that, those of a higher `RANK` go first. No owner has more than `limit_of_one` at work by this,
-    however much room there is; 0 is no limit. `values` are plain values to write with the claim.
+    however much room there is; 0 is no limit. `among`, in columns of the row itself, says which
+    jobs may be taken. `values` are plain values to write with the claim.
     """
-    query, parameters = _claim_statement(model, limit, limit_of_one, values)
+    query, parameters = _claim_statement(model, limit, limit_of_one, among or Q(), values)
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return [Lease(model, key, token) for key, token in cursor.fetchall()]
@@ -276,7 +282,8 @@ def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[
     meta: Any = model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
-    waits, begun = f"{_condition(model, parameters)} AND {FREE.format(table=table)}", ""
+    is_open = _condition(open_jobs(model), "open", parameters)
+    waits, begun = f"{is_open} AND {FREE.format(table=table)}", ""
     if counted:
         waits += f" AND {table}.attempts < %(most)s"
         begun = ", attempts = attempts + 1"
@@ -289,14 +296,15 @@ def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[
 
 
 def _claim_statement(
-    model: type[OwnedJobT], limit: int, limit_of_one: int, values: Mapping[str, Any]
+    model: type[OwnedJobT], limit: int, limit_of_one: int, among: Q, values: Mapping[str, Any]
 ) -> tuple[str, Any]:
     """The SQL of `claim_next_jobs` with its named parameters."""
     quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
     owner: Any = meta.get_field("owner")
-    is_open = _condition(model, parameters)
+    is_open = _condition(open_jobs(model), "open", parameters)
+    is_meant = _condition(model._default_manager.filter(among), "among", parameters)  # noqa: SLF001
     free = FREE.format(table=table)
     changes = ""
     for name, value in values.items():
@@ -309,7 +317,7 @@ def _claim_statement(
         owner=quote(owner.column),
         active=_active_condition(model, "one.owner"),
         open=is_open,
-        waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
+        waits=f"{is_open} AND {is_meant} AND {table}.attempts < %(most)s AND {free}",
         bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
         limit=int(limit),
         rank=quote(model.RANK) if model.RANK else "0::int",
@@ -330,13 +338,15 @@ def _active_condition(model: type[OwnedJob], owner: str) -> str:
     return f"EXISTS (SELECT 1 FROM {table} WHERE {key} = {owner} AND is_active)"  # noqa: S608
 
 
-def _condition(model: type[Job], parameters: dict[str, Any]) -> str:
-    """`OPEN` as SQL; its parameters are added, named, to those given."""
-    query = open_jobs(model).query
+def _condition(rows: QuerySet[Any], name: str, parameters: dict[str, Any]) -> str:
+    """What the rows are filtered by, as SQL; its parameters are added to those given, by `name`."""
+    query = rows.query
+    if not query.where:
+        return "TRUE"
     sql, given = query.get_compiler(connection=connection).compile(query.where)
-    names: Iterable[str] = [f"open_{number}" for number in range(len(given))]
+    names: Iterable[str] = [f"{name}_{number}" for number in range(len(given))]
     parameters.update(zip(names, given, strict=True))
-    return "(" + str(sql) % tuple(f"%({name})s" for name in names) + ")" if sql else "TRUE"
+    return "(" + str(sql) % tuple(f"%({each})s" for each in names) + ")"
 
 
 logger = structlog.get_logger()

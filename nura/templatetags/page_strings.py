@@ -109,6 +109,7 @@ EVERYWHERE = {
     "left.minutes": _("about {count} min left"),
     "left.hours": _("about {count} h left"),
     "stage.queued": _("Waiting"),
+    "stage.pictured": _("Waiting for its pictures to be read"),
     "stage.parsing": _("Reading"),
     "stage.page": _("Reading page {page}"),
     "stage.page_of": _("Reading page {page} of {pages}"),

@@ -6,10 +6,11 @@ import threading
 from dataclasses import replace
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.core.management import CommandError, call_command
 from PIL import Image
 
-from documents import services, tasks
+from documents import ingest, queue, services, tasks
 from documents.gallery import Gallery
 from documents.models import Chunk, Document, DocumentPicture
 from documents.parsers.base import PictureRules
@@ -229,6 +230,98 @@ def test_four_pictures_are_asked_about_at_the_same_time(owner, sent, tiny_engine
     first, fifth = vision.chats[0], vision.chats[4]
     assert fifth.at - first.at >= 0.3
     assert len(vision.chats) == 6
+
+
+def test_text_is_read_while_pictures_are_described(owner, sent, tiny_engine, vision, tmp_path):
+    vision.default = Stream([SAID], first_delay=1.6)
+    pictured = uploaded(owner, report(tmp_path, chart()))
+    broken = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7\nnothing of the kind")
+    text, other = upload(owner), upload(owner, name="b.md", content="# 다른 글\n\n내용이다.")
+    run(pictured)
+    for document in (broken, text, other):
+        document.refresh_from_db()
+        assert document.updated_at < pictured.indexed_at
+    assert (pictured.status, pictured.attempts) == ("COMPLETED", 1)
+    assert pictured.seconds["describing"] > 0.8
+    assert (broken.status, broken.error_code) == ("FAILED", "corrupt")
+    assert (text.status, other.status) == ("COMPLETED", "COMPLETED")
+    assert pictured.chunks.filter(text__contains="734억").exists()
+
+
+def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
+    owner, sent, tiny_engine, vision, tmp_path
+):
+    vision.default = Stream([SAID], first_delay=1.6)
+    first = uploaded(owner, report(tmp_path, chart()))
+    second = uploaded(owner, report(tmp_path, noise((120, 120), 1)))
+    text = upload(owner)
+    sent.clear()
+    run(first)
+    second.refresh_from_db()
+    text.refresh_from_db()
+    assert (first.status, text.status) == ("COMPLETED", "COMPLETED")
+    assert (second.stage, second.attempts, second.claim) == ("pictured", 0, None)
+    assert len(vision.chats) == 1
+    assert (queue.INGEST, str(second.pk)) in sent
+    assert run(second).status == "COMPLETED"
+    assert len(stored_files()) == 3 + 2  # the originals, and a picture of each report
+
+
+def test_one_that_failed_before_is_not_read_beside_another(
+    owner, sent, tiny_engine, vision, tmp_path
+):
+    vision.default = Stream([SAID], first_delay=1.6)
+    pictured, text = uploaded(owner, report(tmp_path, chart())), upload(owner)
+    Document.objects.filter(pk=text.pk).update(attempts=1)
+    assert run(pictured).status == "COMPLETED"
+    text.refresh_from_db()
+    assert text.stage == "queued"
+    assert run(text).status == "COMPLETED"
+
+
+def test_a_worker_that_is_to_end_gives_both_back(
+    owner, sent, tiny_engine, vision, tmp_path, monkeypatch
+):
+    vision.default = Hang()
+    documents = [uploaded(owner, report(tmp_path, chart())), upload(owner)]
+    leave = ingest.HEARTBEAT.share_leaving()
+    monkeypatch.setattr(ingest.files, "open_local_path", _leave_at_second(leave))
+    try:
+        run(documents[0])
+    finally:
+        ingest.HEARTBEAT.share_leaving()
+    documents[1].refresh_from_db()
+    assert [(one.stage, one.attempts, one.claim) for one in documents] == [("queued", 0, None)] * 2
+
+
+def _leave_at_second(leave):
+    """Opens files as usual, and asks the worker to end at the second."""
+    usual, opened = ingest.files.open_local_path, []
+
+    def open_path(kept):
+        opened.append(kept)
+        if len(opened) == 2:
+            leave()
+        return usual(kept)
+
+    return open_path
+
+
+def test_the_time_that_runs_out_is_that_of_the_document_which_waits(
+    owner, sent, tiny_engine, vision, tmp_path, monkeypatch
+):
+    def run_out(*_arguments):
+        raise SoftTimeLimitExceeded
+
+    vision.default = Hang()
+    pictured, text = uploaded(owner, report(tmp_path, chart())), upload(owner)
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest.index, "replace_index", run_out)
+        run(pictured)
+    text.refresh_from_db()
+    assert (pictured.status, pictured.error_code) == ("FAILED", "timeout")
+    assert (text.stage, text.attempts) == ("queued", 0)
+    assert run(text).status == "COMPLETED"
 
 
 def test_who_stops_waiting_hangs_up_and_leaves_no_files(owner, sent, vision, tmp_path):

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from documents.models import Document
@@ -176,6 +177,17 @@ def test_no_owner_has_more_at_work_than_one_may_however_much_room_there_is(erran
     assert claim_next_jobs(Errand, limit=10, limit_of_one=2) == []
     Errand.objects.filter(owner=1, claim__isnull=False).first().delete()
     assert owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2)) == [1]
+
+
+def test_of_some_jobs_alone_the_owners_take_turns_by_all_that_they_have_at_work(errands):
+    for owner, place in ((1, "far"), (1, "near"), (2, "far"), (2, "near")):
+        errands.create(owner=owner, place=place)
+    assert owners_of(claim_next_jobs(Errand)) == [1]  # to far away
+    near = Q(place="near")
+    assert owners_of(claim_next_jobs(Errand, among=near)) == [2]
+    assert owners_of(claim_next_jobs(Errand, among=near)) == [1]
+    assert claim_next_jobs(Errand, among=near) == []
+    assert [one.place for one in waiting_jobs(Errand)] == ["far"]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from tests.documents.parsers.test_ocr import needs_tesseract, scan
 from tests.product.client import Client
 from tests.support import wait_until
 
@@ -73,6 +74,50 @@ def test_many_files_let_others_through_and_survive_every_kill(product, client, s
     failed = client.call("GET", "/documents?status=FAILED&q=many-")[1]["results"]
     assert [document["error"] for document in failed] == []
     assert settled(product) == (0, 0, 0, 0, 0)
+
+
+@needs_tesseract
+def test_scans_hold_no_text_up_and_survive_a_kill(product, client, second, tmp_path):
+    scans = []
+    for number in range(2):
+        pages = [
+            f"Page {page} of scan {number}\n" + "The boiler is hot.\n" * 20 for page in range(6)
+        ]
+        path = scan(tmp_path / f"many-scan {number}.pdf", *pages)
+        scans.append(f"/documents/{client.upload(path.name, path.read_bytes())['id']}")
+    wait_until(lambda: count_pages(client, scans), LOADING)  # a scan is being recognised
+
+    texts = [upload_text(second, number) for number in range(3)]
+    wait_until(lambda: all(is_read(second, path) for path in texts), 60)
+    assert not all(is_read(client, path) for path in scans)
+
+    product.process_of("documents").kill()
+    late = upload_text(second, 3)
+    wait_until(lambda: is_read(second, late), 120)
+    wait_until(lambda: all(is_read(client, path) for path in scans), 240, step=0.5)
+    assert [client.call("GET", path)[1]["page_count"] for path in scans] == [6, 6]
+    with psycopg.connect(**product.database) as connection:
+        found = connection.execute(PAGES_OF_SCANS).fetchall()
+    assert found == [(6, 6), (6, 6)]
+
+
+PAGES_OF_SCANS = """
+    SELECT count(*), count(*) FILTER (WHERE text LIKE '%%boiler is hot%%')
+      FROM documents_documentpage p JOIN documents_document d ON d.id = p.document_id
+     WHERE d.name LIKE 'many-scan%%' GROUP BY d.id
+"""
+
+
+def upload_text(client, number):
+    return f"/documents/{client.upload(f'beside {number}.md', f'# Short {number}'.encode())['id']}"
+
+
+def is_read(client, path):
+    return client.call("GET", path)[1]["status"] == "COMPLETED"
+
+
+def count_pages(client, paths):
+    return sum(client.call("GET", path)[1]["pages_done"] for path in paths)
 
 
 def test_a_document_is_found_while_it_is_read_again(product, client):

@@ -311,15 +311,19 @@ class DocumentReading:
     `warnings` are codes, or `{code, count}`: something was left out. `pictures` are those of the
     page that came last.
     `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
+    `on_recognition` is called when a page begins to be recognised; what it raises goes through.
     """
 
-    def __init__(self, child: SandboxChild) -> None:
+    def __init__(
+        self, child: SandboxChild, on_recognition: Callable[[], None] = _do_nothing
+    ) -> None:
         self.page_total: int | None = None
         self.metadata: dict[str, str] = {}
         self.warnings: list[str | dict[str, Any]] = []
         self.pictures: list[Picture] = []
         self.no_text = ""
         self._child = child
+        self._on_recognition = on_recognition
         self._found: list[Picture] = []
         self._announced: Any = None
         self._pictures_left = MAX_PICTURES
@@ -365,6 +369,7 @@ class DocumentReading:
         elif kind == "recognising" and self._recognised_left > 0:
             self._recognised_left -= 1
             self._child.budget += limits.seconds_per_recognised_page
+            self._on_recognition()
         elif kind == "no_text":
             self.no_text = str(value)[:20]
         else:
@@ -409,11 +414,13 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
     pictures: PictureRules = ALL_PICTURES,
     pdf_reader: str = PDFIUM,
     on_wait: Callable[[], None] = _do_nothing,
+    on_recognition: Callable[[], None] = _do_nothing,
 ) -> DocumentReading:
     """Start reading a document in a child of its own.
 
     `pictures` says which of them are kept, `pdf_reader` who reads PDF. `on_wait` is called about
-    every second while nothing comes: a heartbeat; what it raises goes through.
+    every second while nothing comes: a heartbeat. `on_recognition` is called when a page begins to
+    be recognised. What they raise goes through.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -424,7 +431,7 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
         "pictures": asdict(pictures),
         "pdf_reader": pdf_reader,
     }
-    return DocumentReading(SandboxChild(request, limits, on_wait))
+    return DocumentReading(SandboxChild(request, limits, on_wait), on_recognition)
 
 
 def take_frames(buffer: bytearray, largest: int) -> Iterator[tuple[str, Any]]:
