@@ -66,7 +66,9 @@ UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 REPROCESS_FAILED = "reprocess_failed"
 MEANWHILE_SECONDS = 5.0
-"""How long pages that are recognised may wait to be taken, where other documents are read."""
+"""How long other documents are read before it is looked for what was recognised meanwhile."""
+LOOK_SECONDS = 0.5
+"""Between two looks for other documents, where pages come quickly."""
 
 logger = structlog.get_logger()
 
@@ -150,6 +152,7 @@ class _Recognition:
         self.progress = progress
         self._meanwhile = meanwhile
         self._is_awaited = False
+        self._looked = time.monotonic()
 
     def begin(self) -> None:
         """A page or a picture is to be recognised. Raises `RecognitionNeededError`."""
@@ -160,14 +163,23 @@ class _Recognition:
     def wait(self) -> None:
         """Nothing came for about a second. Raises `LeaseLostError`."""
         self.progress.check()
-        until = time.monotonic() + MEANWHILE_SECONDS
-        while self._is_awaited and time.monotonic() < until:
-            lease = queue.claim_next_document(queue.QUICK)
-            if lease is None:
-                break
+        self._read_others(MEANWHILE_SECONDS)
+
+    def take_turns(self) -> None:
+        """A page came: another document is next, if one waits. Raises `LeaseLostError`."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._read_others(0.0)
+
+    def _read_others(self, seconds: float) -> None:
+        """Documents that need no recognition, at least one."""
+        until = time.monotonic() + seconds
+        while self._is_awaited and (lease := queue.claim_next_document(queue.QUICK)):
             with self.progress.watch.stopped():
                 _ingest(lease, meanwhile=True)
             self.progress.check()
+            if time.monotonic() >= until:
+                break
+        self._looked = time.monotonic()
 
 
 def _ingest(lease: Lease[Document], *, meanwhile: bool) -> None:
@@ -314,6 +326,7 @@ def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkA
         analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
         job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
+        job.recognition.take_turns()
 
 
 def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -290,6 +291,31 @@ def test_e71_a_worker_that_has_to_go_hands_its_document_back_and_no_attempt_is_c
     reads(Page(1, "eins"), Page(2, "zwei"))
     run(document)
     assert (document.status, document.attempts) == ("COMPLETED", 1)
+
+
+def test_text_is_read_between_pages_that_are_recognised_quickly(
+    owner, document, tiny_engine, monkeypatch
+):
+    text = upload(owner, name="b.md", content="# 다른 글\n\n내용이다.")
+    usual, seen = ingest.read_document, []
+
+    def read(path, kind, name, *limits, **options):
+        def recognise():
+            options["on_recognition"]()
+            time.sleep(ingest.LOOK_SECONDS)
+            return Page(1, "eins")
+
+        def look():
+            seen.append(Document.objects.get(pk=text.pk).status)
+            return Page(2, "zwei")
+
+        if name == text.name:
+            return usual(path, kind, name, *limits, **options)
+        return Reading(recognise, look)
+
+    monkeypatch.setattr(ingest, "read_document", read)
+    assert run(document).status == "COMPLETED"
+    assert seen == ["COMPLETED"]
 
 
 def test_e70_a_cancelled_document_does_not_come_back_at_the_last_step(
