@@ -6,7 +6,7 @@ import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData } from "./dom.js";
 import { formatPercent } from "./format.js";
-import { readSearchedWords, showFound } from "./found.js";
+import { readSearchedWords } from "./found.js";
 import { MetadataEditor } from "./metadata_editor.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
@@ -130,7 +130,7 @@ class DocumentReading {
   /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
   async lead(chunk, words) {
     await this.reader?.mark([chunk], [], chunk);
-    if (this.root.dataset.kind === "text" && words.length && !this.reader?.hasSearched) showFound(this.root, words);
+    this.reader?.leadToWords(words, chunk);
   }
 }
 

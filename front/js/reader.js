@@ -165,6 +165,12 @@ export class Reader {
     if (!this.hasSearched) await this.goTo(place);
   }
 
+  /** Mark the words of a search in the passage that it found, where the text is drawn, and go to the first. */
+  leadToWords(words, passage) {
+    const isPlaced = this.root.dataset.kind === "text" && passage.start !== null;
+    if (isPlaced && !this.hasSearched) this.view?.goToWords(words, passage);
+  }
+
   async goTo({ page = null, start = null, boxes = [] }) {
     await this.opening;
     if (!this.view) return;

@@ -47,8 +47,10 @@ list.addEventListener("htmx:beforeSwap", (event) => {
 
 /** The reader has the chat before him: no dot for it. Behind another tab he has not seen it yet. */
 export function markSeen(id) {
-  if (document.visibilityState === "visible") patchJson(`/chats/${id}`, { unread: false }).catch(showError);
-  else document.addEventListener("visibilitychange", () => markSeen(id), { once: true });
+  if (document.visibilityState === "visible") {
+    // One that was deleted elsewhere leaves the list.
+    patchJson(`/chats/${id}`, { unread: false }).catch((error) => (error.status === 404 ? refreshChats() : showError(error)));
+  } else document.addEventListener("visibilitychange", () => markSeen(id), { once: true });
 }
 
 const findRows = (ids) => [...list.querySelectorAll(".side-chat")].filter((row) => ids.includes(row.dataset.chatId));

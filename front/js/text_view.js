@@ -201,6 +201,16 @@ export class TextView {
     this.onFound({ current: this.hit + 1, total: this.hits.length, isDone: true });
   }
 
+  /** Mark the words in a passage, {start, end} in code points, and go to the first; nothing where none stands in it. */
+  goToWords(words, { start, end }) {
+    const [from, to] = [start, end].map((one) => this.units.fromPoints(one));
+    const places = words.flatMap((word) => findAll(this.text.slice(from, to), word)).sort(([one], [other]) => one - other);
+    if (!places.length) return;
+    this.found = places.map(([first, last]) => ({ kind: "found", start: from + first, end: from + last, isHere: false }));
+    this.aim = { at: this.found[0].start, mark: "mark.found" };
+    this.redraw();
+  }
+
   endFind() {
     this.found = [];
     this.query = "";

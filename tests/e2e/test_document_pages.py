@@ -309,7 +309,48 @@ def test_a_document_is_found_by_what_it_says_and_opens_at_the_words(open_page, k
     found = page.locator(".document-found a").first
     expect(found.locator("mark").first).to_have_text("별빛")
     found.click()
-    wait_until(lambda: page.evaluate("[...CSS.highlights.get('found') ?? []].length"))
+    expect(page.locator("mark.found").first).to_be_in_viewport()
+
+
+LAST = "노랑부리저어새"
+IS_LAST_SEEN = """
+(word) => {
+  const text = document.querySelector("#document-reader .doc-text");
+  if (!text) return false;
+  const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+  const range = new Range();
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const at = node.data.lastIndexOf(word);
+    if (at < 0) continue;
+    range.setStart(node, at);
+    range.setEnd(node, at + word.length);
+  }
+  const [place, pane] = [range, text.parentElement].map((one) => one.getBoundingClientRect());
+  return place.height > 0 && place.top >= pane.top && place.bottom <= pane.bottom;
+}
+"""
+
+
+def test_words_at_the_end_of_a_long_passage_are_in_sight_and_stay_so(open_page, keeper, tmp_path):
+    file = tmp_path / "긴 글.txt"
+    lines = "\n".join(f"{number}번째 줄에는 물새 이야기가 있다." for number in range(1, 200))
+    file.write_text(f"{LAST} 이야기의 처음.\n\n{lines}\n마지막으로 {LAST}가 온다.\n", "utf-8")
+    document = keeper.upload(file, "물새.txt")
+    keeper.wait_for_documents()
+    place = f"documents/{document['id']}"
+    chunks = keeper.api(f"{place}/chunks?page_size=100")["results"]
+    assert len(chunks) > 1
+    page = open_page(
+        f"/{place}?chunk={len(chunks) - 1}&q={LAST}", viewport={"width": 1000, "height": 480}
+    )
+    wait_until(lambda: page.evaluate(IS_LAST_SEEN, LAST))
+    for width in (700, 900):  # lines break anew, and the place is led to again
+        page.set_viewport_size({"width": width, "height": 480})
+        page.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        assert page.evaluate(IS_LAST_SEEN, LAST)
+    keeper.api(place, method="DELETE")
 
 
 def test_what_is_chosen_ends_with_its_page_of_the_table(open_page, keeper, rules):

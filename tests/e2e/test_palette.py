@@ -41,7 +41,7 @@ def test_a_document_is_found_by_its_text_and_opens_at_the_place(page, reader):
     expect(found).to_contain_text("환기청정기")
     found.click()
     page.wait_for_url("**/documents/*?chunk=*")
-    wait_until(lambda: page.evaluate(f"{MARKED}.length"))
+    expect(page.locator("mark.found").first).to_be_in_viewport()
 
 
 def test_a_document_is_found_by_its_name_with_keys_alone(windows, product):

@@ -95,6 +95,30 @@ def test_a_chat_begun_elsewhere_appears_by_itself_and_is_unread(page, reader, ch
     expect(row(page, other).locator(".dot-unread")).to_have_count(0)
 
 
+def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page, reader, chat):
+    other = reader.api("messages", {"content": "곧 지워질 대화"})["chat_id"]
+    held = []
+
+    def hold(route):
+        if route.request.method == "PATCH":
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(f"**/api/v1/chats/{other}", hold)
+    page.goto(f"/c/{other}")
+    expect(row(page, other)).to_be_visible()
+    expect(page.locator(".msg-answer")).to_be_visible()
+    wait_until(lambda: page.evaluate("1") and held)
+    reader.api(f"chats/{other}", method="DELETE")
+    with page.expect_response(lambda one: one.request.method == "PATCH") as told:
+        held[0].continue_()
+    assert told.value.status == 404
+    expect(row(page, other)).to_have_count(0)
+    page.evaluate("fetch('/healthz').then(() => new Promise(requestAnimationFrame))")  # it was read
+    assert not page.locator(".toast-error").count()  # at once: a toast goes by itself
+
+
 def test_an_answer_that_ended_while_its_page_came_is_not_shown_as_running(page, chat):
     page.add_init_script("""addEventListener("DOMContentLoaded", () => {
         const mark = '<span class="dot-busy"></span>';
