@@ -26,6 +26,8 @@ from tests.servers.llm import Failure, Hang, Stream
 
 pytestmark = pytest.mark.django_db
 SAID = "지역별 매출\n\n| 지역 | 매출 |\n| --- | --- |\n| 제주 | 734억 |"
+heartbeat_sees_rows = pytest.mark.django_db(transaction=True)
+"""For tests that take long enough for a beat, on a busy machine."""
 REFUSED = Failure(400, {"error": {"message": "no"}})
 
 
@@ -232,6 +234,7 @@ def test_four_pictures_are_asked_about_at_the_same_time(owner, sent, tiny_engine
     assert len(vision.chats) == 6
 
 
+@heartbeat_sees_rows
 def test_text_is_read_while_pictures_are_described(owner, sent, tiny_engine, vision, tmp_path):
     vision.default = Stream([SAID], first_delay=1.6)
     pictured = uploaded(owner, report(tmp_path, chart()))
@@ -248,6 +251,7 @@ def test_text_is_read_while_pictures_are_described(owner, sent, tiny_engine, vis
     assert pictured.chunks.filter(text__contains="734억").exists()
 
 
+@heartbeat_sees_rows
 def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
     owner, sent, tiny_engine, vision, tmp_path
 ):
@@ -267,6 +271,7 @@ def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
     assert len(stored_files()) == 3 + 2  # the originals, and a picture of each report
 
 
+@heartbeat_sees_rows
 def test_one_that_failed_before_is_not_read_beside_another(
     owner, sent, tiny_engine, vision, tmp_path
 ):
@@ -279,6 +284,7 @@ def test_one_that_failed_before_is_not_read_beside_another(
     assert run(text).status == "COMPLETED"
 
 
+@heartbeat_sees_rows
 def test_a_worker_that_is_to_end_gives_both_back(
     owner, sent, tiny_engine, vision, tmp_path, monkeypatch
 ):
@@ -307,6 +313,7 @@ def _leave_at_second(leave):
     return open_path
 
 
+@heartbeat_sees_rows
 def test_the_time_that_runs_out_is_that_of_the_document_which_waits(
     owner, sent, tiny_engine, vision, tmp_path, monkeypatch
 ):
