@@ -23,6 +23,7 @@ MODULES = {
     "access": "benchmarks.access",
     "administration": "benchmarks.administration",
     "answers": "benchmarks.answers",
+    "embedding": "benchmarks.embedding",
     "fidelity": "benchmarks.fidelity.run",
     "first_delta": "benchmarks.first_delta",
     "first_token": "benchmarks.first_token",

@@ -4,15 +4,17 @@ In a quick run (`python -m benchmarks --quick`) benchmarks take the small ones o
 they state with `choose_size`, and results go to a folder of their own.
 """
 
+import contextlib
 import datetime as dt
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,11 +60,19 @@ def circumstances() -> dict[str, object]:
         "load_after": round(os.getloadavg()[0], 2),
         "machine": platform.machine(),
         "processor": read_processor(),
+        "gpu": read_gpu(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": dict(_read_versions()),
     }
+
+
+def _read_versions() -> Iterator[tuple[str, str]]:
+    """Of the packages that are installed: a benchmark of the engine alone needs few of them."""
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def read_processor() -> str:
@@ -71,6 +81,14 @@ def read_processor() -> str:
     lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "")
+
+
+def read_gpu() -> str:
+    """The first one's name; empty where there is none."""
+    if not shutil.which("nvidia-smi"):
+        return ""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def read_commit() -> str:

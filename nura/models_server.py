@@ -51,7 +51,9 @@ MAX_BODY_BYTES = 32 * 2**20
 MAX_TEXTS_A_REQUEST = 2048
 MAX_TEXTS_WAITING = 8192
 RETRY_AFTER_SECONDS = 1
-MAX_TEXTS_A_BATCH = 32
+MAX_TEXTS_A_BATCH = 256
+FIRST_TEXTS_A_BATCH = 8
+MAX_QUESTIONS_A_BATCH = 32
 BATCH_SECONDS = 0.15
 """How long a batch takes that others wait for: batches grow and shrink towards it."""
 SHUTDOWN_SECONDS = 6.0
@@ -135,7 +137,9 @@ class Batcher:
         self._something = {lane: asyncio.Event() for lane in LANES}
         self._threads = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=name, initializer=prepare)
-            for lane, name, prepare in zip(LANES, ("asked", "kept"), (None, _go_last), strict=True)
+            for lane, name, prepare in zip(
+                LANES, ("asked", "kept"), (models.overtake, _go_last), strict=True
+            )
         }
 
     @property
@@ -209,9 +213,8 @@ class Batcher:
             if urgency >= Urgency.PASSAGE:
                 self._last = urgency
             kind = queue[0].kind
-            room = (
-                MAX_TEXTS_A_BATCH if queue is self._waiting[Urgency.QUESTION] else self._size(kind)
-            )
+            is_question = queue is self._waiting[Urgency.QUESTION]
+            room = MAX_QUESTIONS_A_BATCH if is_question else self._size(kind)
             batch = []
             for asked in [one for one in queue if one.kind == kind]:
                 texts = asked.texts[asked.taken : asked.taken + room]
@@ -233,7 +236,7 @@ class Batcher:
         return lane[::-1] if is_turned else lane
 
     def _size(self, kind: tuple[str, str]) -> int:
-        return self._sizes.setdefault(kind, MAX_TEXTS_A_BATCH // 4)
+        return self._sizes.setdefault(kind, FIRST_TEXTS_A_BATCH)
 
     def _compute(
         self, batch: Sequence[tuple[WaitingRequest, Sequence[Any]]]
@@ -266,7 +269,7 @@ class Batcher:
             logger.warning("%s", error, exc_info=error.__cause__)
             raise
         self.loaded[task.name, model] = "ready"
-        logger.info("%s is loaded", model)
+        logger.info("%s is loaded on %s", model, models.find_device())
         spawn.give_memory_back()
 
 
@@ -396,10 +399,17 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_health(request: web.Request) -> web.Response:
-    """200 as long as it serves; what it has loaded, and how many texts wait."""
+    """200 as long as it serves; what it has loaded, on what, and how many texts wait."""
     batcher = request.app[BATCHER]
     states = {model: state for (_, model), state in batcher.loaded.items()}
-    return _reply({"status": "ok", "models": states, "waiting": batcher.waiting})
+    return _reply(
+        {
+            "status": "ok",
+            "models": states,
+            "device": models.find_device(),
+            "waiting": batcher.waiting,
+        }
+    )
 
 
 @web.middleware

@@ -16,7 +16,9 @@ HEALTH_SECONDS = 2.0
 ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "TQDM_DISABLE": "1",
-    "MALLOC_ARENA_MAX": "2",  # threads that load models else keep memory in many arenas
+    # Threads that load models else keep memory in many arenas; those that cut texts into tokens,
+    # one a core, wait for each other where they are too few.
+    "MALLOC_ARENA_MAX": str(max(2, os.cpu_count() or 2)),
 }
 
 

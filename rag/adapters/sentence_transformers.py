@@ -8,6 +8,7 @@ takes one call at a time.
 import copy
 import functools
 import importlib.util
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ def embed_texts(model: str, texts: Sequence[str]) -> list[bytes]:
     `ModelNotLoaded`, `EngineUnavailable` where the model fails on them.
     """
     loaded = _load_embedder(model)
+    _enter_stream()
     try:
         vectors = loaded.encode(
             list(texts), batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True
@@ -52,6 +54,18 @@ def classify_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Mapping
     shares = _predict(model, pairs, apply_softmax=True)
     labels = _load_cross_encoder(model).model.config.id2label
     return [{labels[place]: float(one) for place, one in enumerate(row)} for row in shares]
+
+
+def find_device() -> str:
+    """What the models compute on: the GPU's name, or "cpu"; empty before one is loaded."""
+    if not (torch := sys.modules.get("torch")):
+        return ""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def overtake() -> None:
+    """Let what this thread computes on a GPU overtake there what other threads compute."""
+    _own.overtakes = True
 
 
 class ModelNotLoaded(EngineUnavailable):
@@ -94,29 +108,29 @@ def _share_embedder(model: str, _thread: int) -> Any:
     return copy.deepcopy(loaded, {id(one): one for one in weights})
 
 
+def _enter_stream() -> None:
+    """Take a stream of its own for a thread that overtakes, once torch is loaded."""
+    import torch
+
+    if getattr(_own, "overtakes", False) and torch.cuda.is_available():
+        torch.cuda.set_stream(torch.cuda.Stream(priority=-1))
+    _own.overtakes = False
+
+
 _loading = threading.Lock()
+_own = threading.local()
 
 
 @functools.lru_cache(maxsize=KEPT_MODELS_MAX)
 def _read_embedder(model: str) -> Any:
-    """The one that comes with the product when it is called by its name: nothing is fetched then.
-
-    bfloat16 only where the processor multiplies it itself; elsewhere it is slower than float32.
-    """
+    """The one that comes with the product when called by its name: nothing is fetched then."""
     embedded = model == EMBEDDED_NAME
     path = str(find_embedded_model()) if embedded else model
     try:
-        import torch
         from sentence_transformers import SentenceTransformer
 
-        if torch.cuda.is_available():
-            fast = torch.cuda.is_bf16_supported()
-        else:
-            fast = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
-        dtype = torch.bfloat16 if fast else torch.float32
-        return SentenceTransformer(
-            path, local_files_only=embedded, model_kwargs={"torch_dtype": dtype}
-        )
+        numbers = {"dtype": _choose_number_type(on_processor=True)}
+        return SentenceTransformer(path, local_files_only=embedded, model_kwargs=numbers)
     except BROKEN_MODEL as error:
         raise ModelNotLoaded(f"{model} cannot be loaded: {type(error).__name__}") from error
 
@@ -126,13 +140,26 @@ def _load_cross_encoder(model: str) -> Any:
     try:
         from sentence_transformers import CrossEncoder
 
-        return CrossEncoder(model)
+        numbers = {"dtype": _choose_number_type(on_processor=False)}
+        return CrossEncoder(model, model_kwargs=numbers)
     except BROKEN_MODEL as error:
         raise ModelNotLoaded(f"{model} cannot be loaded: {type(error).__name__}") from error
 
 
+def _choose_number_type(*, on_processor: bool) -> Any:
+    """bfloat16 where it is multiplied as such; elsewhere it is slower than float32."""
+    import torch
+
+    if torch.cuda.is_available():
+        fast = torch.cuda.is_bf16_supported()
+    else:
+        fast = on_processor and getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
+    return torch.bfloat16 if fast else torch.float32
+
+
 def _predict(model: str, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
     loaded = _load_cross_encoder(model)
+    _enter_stream()
     try:
         return loaded.predict(
             list(pairs), batch_size=len(pairs), show_progress_bar=False, **options

@@ -16,8 +16,10 @@ from documents.sources.models import Source
 from nura import __version__, health
 from nura.accounts.models import SignOnServer
 from nura.backup.integrity import list_lost_keys
+from nura.embedded import models
 from nura.management.commands import doctor
 from nura.management.commands.doctor import State
+from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import Endpoint
 from tests.servers.hostile import HostileServer
 from tests.servers.wire import LOOK
@@ -185,6 +187,16 @@ def test_an_embedder_that_is_away_is_a_warning_that_says_what_happens(settings):
     assert found.state is State.WARN
     assert "words alone are searched, and uploads wait" in found.detail
     assert not list(doctor.check_models_process())
+
+
+@pytest.mark.django_db
+def test_a_local_model_is_named_with_what_it_computes_on(settings, local_models):
+    settings.RAG = local_models
+    EndpointEmbedder(local_models.local_model(EMBEDDED_NAME)).embed_query("deposit")
+    (found,) = doctor.check_models_process()
+    device = models.read_health(local_models.models_socket)["device"]
+    assert (found.state, device != "") == (State.OK, True)
+    assert f"{EMBEDDED_NAME} ready on {device}" in found.detail
 
 
 @pytest.mark.django_db

@@ -439,9 +439,12 @@ def check_models_process() -> Iterator[Finding]:
         detail = f"the process is not running; until then {WITHOUT_EMBEDDER}"
         yield Finding("models", State.WARN, detail)
         return
-    states = [f"{name} {state}" for name, state in health["models"].items()] or ["none loaded yet"]
+    on = {"ready": f"ready on {health['device']}"}
+    states = [f"{name} {on.get(state, state)}" for name, state in health["models"].items()]
     failed = set(health["models"].values()) - {"ready", "loading"}
-    yield Finding("models", State.WARN if failed else State.OK, ", ".join(states))
+    yield Finding(
+        "models", State.WARN if failed else State.OK, ", ".join(states) or "none loaded yet"
+    )
 
 
 def check_embedding_space() -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that is not ours: `transformers serve` with a small model on a CPU.
+"""OpenAI-compatible servers that are not ours: `transformers serve` on a CPU, vLLM on a GPU.
 
 The model is real, its weights are made here: each word has one successor, so that what it will say
 is known word for word. A question's last word is what the answer goes on from.
@@ -7,13 +7,21 @@ is known word for word. A question's last word is what the answer goes on from.
 import contextlib
 import http.client
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.support import free_port, wait_until
+import pytest
+import yaml
 
+from tests.support import ROOT, free_port, wait_until
+
+VLLM_VARIABLE = "NURA_TEST_VLLM"
+"""Path of the program `vllm`."""
+MAIN_MODEL = ROOT / "deploy" / "vllm" / "main.yaml"
+NAME = "qwen3-of-the-tests"
 ANSWER = "연차 휴가는 해마다 15일 입니다."
 THOUGHT = "규정을 찾아 본다"
 THOUGHT_OVER = "반차는 반나절 입니다."
@@ -109,9 +117,9 @@ def make_tokenizer(number: dict[str, int]):
     )
 
 
-def ready(process: subprocess.Popen[bytes], port: int) -> bool:
+def ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
     """Whether it serves. Raises `AssertionError` when it has ended."""
-    assert process.poll() is None, "the server ended"
+    assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-4000:]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/health")
@@ -123,22 +131,49 @@ def ready(process: subprocess.Popen[bytes], port: int) -> bool:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[tuple[str, str]]:
+def serving_by_transformers(folder: Path) -> Iterator[tuple[str, str]]:
     """Make a model in the folder and serve it: the base URL, with /v1, and the model's name."""
-    model, port = folder / "model", free_port()
-    make_model(model)
-    options = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    program = Path(sys.executable).with_name("transformers")
+    command = [program, "serve", folder / "model", "--device", "cpu"]
+    with _serving(folder, command, {"CUDA_VISIBLE_DEVICES": ""}) as url:
+        yield url, str(folder / "model")
+
+
+@contextlib.contextmanager
+def serving_by_vllm(folder: Path) -> Iterator[tuple[str, str]]:
+    """The same by the vLLM of the environment that `NURA_TEST_VLLM` names, with the parsers of
+    `deploy/vllm/main.yaml`. Skips where there is none."""
+    program = os.environ.get(VLLM_VARIABLE, "")
+    if not program:
+        pytest.skip(f"{VLLM_VARIABLE} names no vLLM, which needs a GPU")
+    known = yaml.safe_load(MAIN_MODEL.read_text(encoding="utf-8"))
+    parsers = ("reasoning-parser", "tool-call-parser")
+    command = [program, "serve", folder / "model", "--enable-auto-tool-choice", "--enforce-eager"]
+    command += ["--served-model-name", NAME, "--gpu-memory-utilization", "0.3"]
+    command += [word for name in parsers for word in (f"--{name}", known[name])]
+    with _serving(folder, command, {}) as url:
+        yield url, NAME
+
+
+@contextlib.contextmanager
+def _serving(
+    folder: Path, command: list[str | Path], environment: Mapping[str, str]
+) -> Iterator[str]:
+    port = free_port()
+    make_model(folder / "model")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [Path(sys.executable).with_name("transformers"), "serve", model, *options],
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
+            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # the engine of vLLM is a process of its own
         )
     try:
-        wait_until(lambda: ready(process, port), timeout=300, step=0.1)
-        yield f"http://127.0.0.1:{port}/v1", str(model)
+        wait_until(lambda: ready(process, port, folder / "log"), timeout=300, step=0.1)
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
