@@ -200,6 +200,7 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         logger.info("ingest_handed_back", document_id=str(lease.job_id))
     except RecognitionNeededError:
         queue.hand_back(lease, Document.Stage.PICTURED)
+        _show_owner(lease)
         logger.info("ingest_put_off", document_id=str(lease.job_id))
     except LeaseLostError:
         raise
@@ -363,15 +364,22 @@ def _handle_failure(lease: Lease[Document], error: NuraError, watch: Stopwatch) 
     _report(lease, watch, code=error.code)
 
 
+def _show_owner(lease: Lease[Document]) -> Document | None:
+    """Show the owner where the document stands; None where it is gone."""
+    document = Document.objects.filter(pk=lease.job_id).first()
+    if document:
+        notices.notify_document_changed(document)
+    return document
+
+
 def _report(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
     """Show the owner where the document stands, and write the one line of this attempt.
 
     No line holds a name or a text. `outcome` PROCESSING: another attempt follows.
     """
-    document = Document.objects.filter(pk=lease.job_id).first()
+    document = _show_owner(lease)
     if document is None:
         return
-    notices.notify_document_changed(document)
     facts = {
         "document_id": str(document.pk),
         "owner_id": document.owner_id,

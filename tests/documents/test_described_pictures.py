@@ -10,7 +10,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.core.management import CommandError, call_command
 from PIL import Image
 
-from documents import ingest, queue, services, tasks
+from documents import ingest, notices, queue, services, tasks
 from documents.gallery import Gallery
 from documents.models import Chunk, Document, DocumentPicture
 from documents.parsers.base import PictureRules
@@ -253,8 +253,10 @@ def test_text_is_read_while_pictures_are_described(owner, sent, tiny_engine, vis
 
 @heartbeat_sees_rows
 def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
-    owner, sent, tiny_engine, vision, tmp_path
+    owner, sent, tiny_engine, vision, tmp_path, monkeypatch
 ):
+    told = []
+    monkeypatch.setattr(notices, "send", lambda _user, payload: told.append(payload["data"]))
     vision.default = Stream([SAID], first_delay=1.6)
     first = uploaded(owner, report(tmp_path, chart()))
     second = uploaded(owner, report(tmp_path, noise((120, 120), 1)))
@@ -265,6 +267,7 @@ def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
     text.refresh_from_db()
     assert (first.status, text.status) == ("COMPLETED", "COMPLETED")
     assert (second.stage, second.attempts, second.claim) == ("pictured", 0, None)
+    assert [one["stage"] for one in told if one["id"] == str(second.pk)][-1] == "pictured"
     assert len(vision.chats) == 1
     assert (queue.INGEST, str(second.pk)) in sent
     assert run(second).status == "COMPLETED"
