@@ -4,7 +4,7 @@ import "./theme.js";
 import { toAddress } from "./address.js";
 import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
-import { byId, el, readPageData } from "./dom.js";
+import { byId, el, readPageData, scrollWithin } from "./dom.js";
 import { formatPercent } from "./format.js";
 import { readSearchedWords } from "./found.js";
 import { MetadataEditor } from "./metadata_editor.js";
@@ -129,6 +129,7 @@ class DocumentReading {
 
   /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
   async lead(chunk, words) {
+    scrollWithin(this.root, 1); // in a small window it reaches beyond the page's end
     await this.reader?.mark([chunk], [], chunk);
     this.reader?.leadToWords(words, chunk);
   }

@@ -326,7 +326,8 @@ IS_LAST_SEEN = """
     range.setEnd(node, at + word.length);
   }
   const [place, pane] = [range, text.parentElement].map((one) => one.getBoundingClientRect());
-  return place.height > 0 && place.top >= pane.top && place.bottom <= pane.bottom;
+  const bottom = Math.min(pane.bottom, innerHeight);
+  return place.height > 0 && place.top >= pane.top && place.bottom <= bottom;
 }
 """
 
