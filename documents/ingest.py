@@ -2,8 +2,8 @@
 
 An ingest that lost its worker is handed on by `reap_ingests`; so is one that no worker was told of.
 
-Recognition, by OCR or by a vision model, takes seconds a page, and happens elsewhere. Who waits for
-it reads documents meanwhile that need none (`_Recognition`), so that scans hold no text up.
+Recognition, by OCR or by a vision model, takes seconds a page, and happens elsewhere. A worker that
+waits for it reads documents that need none (`_Recognition`), so that scans hold no text up.
 """
 
 import time
@@ -66,7 +66,7 @@ UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 REPROCESS_FAILED = "reprocess_failed"
 MEANWHILE_SECONDS = 5.0
-"""How long other documents are read before it is looked for what was recognised meanwhile."""
+"""How long other documents are read before the worker looks for what was recognised meanwhile."""
 LOOK_SECONDS = 0.5
 """Between two looks for other documents, where pages come quickly."""
 
@@ -171,7 +171,7 @@ class _Recognition:
             self._read_others(0.0)
 
     def _read_others(self, seconds: float) -> None:
-        """Documents that need no recognition, at least one."""
+        """Documents that need no recognition, as long as some wait; at least one of them."""
         until = time.monotonic() + seconds
         while self._is_awaited and (lease := queue.claim_next_document(queue.QUICK)):
             with self.progress.watch.stopped():

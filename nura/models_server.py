@@ -13,7 +13,8 @@ the database: whoever may open the socket may ask.
   relevance_score}]}`, best first, as with Jina, Cohere and vLLM.
 - `POST /v1/predict`: `{model, inputs: [[text, sentence]]}` gives `[[{label, score}]]`, as with
   Hugging Face's TEI.
-- `GET /v1/models`, `GET /health`: the models that are loaded; whether it serves, what waits.
+- `GET /v1/models`, `GET /health`: the models that are loaded; whether it serves, on what device,
+  and what waits.
 
 Errors are OpenAI's `{"error": {"message", "type", "code"}}` with 400, 404 (no such model), 413,
 500, or 503 with `Retry-After` where too much waits.

@@ -16,8 +16,8 @@ HEALTH_SECONDS = 2.0
 ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "TQDM_DISABLE": "1",
-    # Threads that load models else keep memory in many arenas; those that cut texts into tokens,
-    # one a core, wait for each other where they are too few.
+    # Threads that load models else keep memory in many arenas. A tokenizer has a thread for each
+    # core, and those that share an arena wait for each other.
     "MALLOC_ARENA_MAX": str(max(2, os.cpu_count() or 2)),
 }
 

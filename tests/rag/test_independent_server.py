@@ -61,10 +61,11 @@ async def test_the_limit_of_tokens_is_kept_and_told(llm):
     assert pieces[-1].finish_reason == "length"
 
 
-async def test_a_stop_word_ends_the_answer(llm):
+async def test_a_stop_word_ends_the_answer(llm, served):
     pieces = await reply_to(llm, "휴가는 며칠?", stop=("15일",))
-    told, stop, _rest = server.ANSWER.partition("15일")
-    assert text_of(pieces) in {told.strip(), told + stop}  # servers differ
+    until, stop, _rest = server.ANSWER.partition("15일")
+    is_left_out = served[1] == server.NAME  # by vLLM
+    assert text_of(pieces) == (until.strip() if is_left_out else until + stop)
     assert pieces[-1].finish_reason == "stop"
 
 
