@@ -196,11 +196,10 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         with HEARTBEAT.hold(lease) as held:
             _process_document(held, watch, meanwhile=meanwhile)
     except LeavingError:
-        queue.hand_back(lease)
+        _hand_back(lease, Document.Stage.QUEUED)
         logger.info("ingest_handed_back", document_id=str(lease.job_id))
     except RecognitionNeededError:
-        queue.hand_back(lease, Document.Stage.PICTURED)
-        _show_owner(lease)
+        _hand_back(lease, Document.Stage.PICTURED)
         logger.info("ingest_put_off", document_id=str(lease.job_id))
     except LeaseLostError:
         raise
@@ -208,7 +207,7 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
         if meanwhile:  # it is the other document's time that has run out
-            queue.hand_back(lease)
+            _hand_back(lease, Document.Stage.QUEUED)
             raise
         _handle_failure(lease, IngestTimeout(), watch)
     except (OperationalError, InterfaceError, InternalError) as error:
@@ -219,6 +218,12 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         _handle_failure(lease, _name_failure(error), watch)
     else:
         _report(lease, watch)
+
+
+def _hand_back(lease: Lease[Document], stage: str) -> None:
+    """Let another worker begin at once, and show the owner that the document waits."""
+    queue.hand_back(lease, stage)
+    _show_owner(lease)
 
 
 def _name_failure(error: Exception) -> NuraError:

@@ -86,7 +86,7 @@ def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bo
     return True
 
 
-def hand_back(lease: Lease[Document], stage: str = Document.Stage.QUEUED) -> None:
+def hand_back(lease: Lease[Document], stage: str) -> None:
     """Let another worker begin at once; the attempt that was cut off does not count."""
     waiting = to_waiting_values() | {"stage": stage}
     if release_lease(lease, attempts=F("attempts") - 1, **waiting):
@@ -252,21 +252,35 @@ class _Left:
     working: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Lately:
+    """What the files that were done last tell, and those at work by what is done of them.
+
+    `paces` by type, and of all together; `last` is when a file was done, `side_by_side` how many
+    were at work at once on average in the time before that, leaving out when none was.
+    """
+
+    paces: Mapping[str, ReadingPace]
+    last: datetime
+    side_by_side: float
+
+
 def estimate_queue_seconds(owner_id: int) -> float | None:
     """Until all files of the owner are read; None where there is nothing to judge it by."""
     all_left = _sum_left()
     if not any(one.owner_id == owner_id for one in all_left):
         return 0.0
-    paces, last = _learn_paces()
+    lately = _learn_from_files()
     working = sum(one.working for one in all_left)
-    if last is None or not (working or timezone.now() - last < QUIET):
+    if lately is None or not (working or timezone.now() - lately.last < QUIET):
         return None
     needs: defaultdict[int, float] = defaultdict(float)
     for one in all_left:
-        pace = paces.get(one.content_type, paces[ANY_TYPE])
+        pace = lately.paces.get(one.content_type, lately.paces[ANY_TYPE])
         needs[one.owner_id] += pace.seconds(one.files, one.size)
     shared = sum(min(need, needs[owner_id]) for need in needs.values())
-    return round(shared / max(working, 1), 1)
+    # at this moment a worker may be between two files; and files read beside others took longer
+    return round(shared / max(working, lately.side_by_side), 1)
 
 
 def _sum_left() -> list[_Left]:
@@ -278,17 +292,39 @@ def _sum_left() -> list[_Left]:
     return [_Left(*row) for row in sums]
 
 
-def _learn_paces() -> tuple[dict[str, ReadingPace], datetime | None]:
-    """The pace of each type and of all together, and when the last file was done."""
+def _learn_from_files() -> _Lately | None:
+    """What the files that were done last tell; None where none was."""
     rows = Document.objects.filter(
         status=Document.Status.COMPLETED, indexed_at__gt=F("started_at"), size__gt=0
     )
     done = rows.order_by("-indexed_at").values_list(
-        "content_type", "size", F("indexed_at") - F("started_at"), "indexed_at"
+        "content_type", "size", "started_at", "indexed_at"
     )[:MAX_FILES_LEARNT_FROM]
+    if not done:
+        return None
+    begun = Document.objects.processing().filter(
+        claim__isnull=False,
+        progress__gte=MIN_SHARE,
+        updated_at__gte=F("started_at") + timedelta(seconds=MIN_SECONDS),
+    )
+    parts = begun.values_list("content_type", F("size") * F("progress"), "started_at", "updated_at")
     took: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-    for kind, size, passed, _ended in done:
+    spans: list[tuple[datetime, datetime]] = []
+    for kind, size, start, end in (*done, *parts):
+        spans.append((start, end))
         for name in (kind, ANY_TYPE):
-            took[name].append((size, passed.total_seconds()))
+            took[name].append((size, (end - start).total_seconds()))
     paces = {name: ReadingPace.of(*zip(*files, strict=True)) for name, files in took.items()}
-    return paces, done[0][3] if done else None
+    last = done[0][3]
+    return _Lately(paces, last, _count_side_by_side(spans, last - QUIET))
+
+
+def _count_side_by_side(spans: Sequence[tuple[datetime, datetime]], since: datetime) -> float:
+    """How many of the spans lie beside one another on average, where there is any at all."""
+    sum_of_all = covered = timedelta(0)
+    until = since
+    for start, end in sorted(spans):
+        sum_of_all += max(end - max(start, since), timedelta(0))
+        covered += max(end - max(start, until), timedelta(0))
+        until = max(until, end)
+    return sum_of_all / covered

@@ -8,7 +8,8 @@ it is put into SQL once (`KeptQuery`).
 import asyncio
 import copy
 import functools
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,6 +25,15 @@ from django.db.models import QuerySet
 
 HANGING_SECONDS = 3.0
 """A Redis that is so late with an answer hangs; who waits drops the connection."""
+KEEPALIVE: Mapping[int, int] = {
+    socket.TCP_KEEPIDLE: 3,
+    socket.TCP_KEEPINTVL: 1,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 6_000,
+}
+"""A host that vanished, without a word to those who wait for it, is given up after 6 s; a Redis
+that is merely silent is not. Seconds, seconds, how often, milliseconds.
+"""
 SENTINEL = "redis+sentinel"
 SENTINEL_PORT = 26379
 SENTINEL_SECONDS = 1.0
@@ -110,6 +120,9 @@ def asynchronous() -> Any:
     loop = asyncio.get_running_loop()
     client = _by_loop.get(loop)
     if client is None:
+        keeping: dict[str, Any] = {}
+        if not settings.REDIS_URL.startswith("unix"):
+            keeping = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
         client = open_client(
             redis.asyncio,
             settings.REDIS_URL,
@@ -117,6 +130,7 @@ def asynchronous() -> Any:
             socket_timeout=None,
             socket_connect_timeout=2.0,
             max_connections=10_000,
+            **keeping,
         )
         _by_loop[loop] = client
     return client

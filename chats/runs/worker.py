@@ -163,6 +163,7 @@ class AnswersWorker:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
+        messages = list(filter(_names_its_row, messages))
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
             is_crowded = is_crowded or any(map(self._has_enough, messages))
@@ -170,7 +171,10 @@ class AnswersWorker:
             self._some_wait = self._some_wait or len(claimed) < len(runs)
             self._answer_all(claimed, {one.fields["id"]: one for one in messages})
         for message in messages:
-            self._begin_other(message)
+            try:
+                self._begin_other(message)
+            except (KeyError, ValueError):  # its asker notices; those of the others wait
+                logger.exception("message_not_read", entry=message.entry_id)
 
     def _has_enough(self, message: WorkMessage) -> bool:
         """Whether its owner has as many answers at work here as he may have."""
@@ -276,6 +280,15 @@ class AnswersWorker:
                 except Exception:  # the next round may go better
                     logger.exception("not_reaped", jobs=name)
             await asyncio.sleep(min(REAPING_SECONDS.values()) / 2)
+
+
+def _names_its_row(message: WorkMessage) -> bool:
+    """Whether it has a kind and an id; one that has not is dropped, and no other one with it."""
+    try:
+        return bool(message.fields["kind"] and UUID(message.fields["id"]))
+    except (KeyError, ValueError):
+        logger.exception("message_not_read", entry=message.entry_id)
+        return False
 
 
 def claim_announced_runs(run_ids: Sequence[UUID], *, is_crowded: bool) -> list[ClaimedRun]:

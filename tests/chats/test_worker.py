@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -100,7 +101,12 @@ def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
         wait_until(lambda: has_ended(turn))
 
 
-STRANGE = {"an id that is none": {"kind": "run", "id": "?"}, "no kind": {"id": "?"}}
+STRANGE = {
+    "an id that is none": {"kind": "run", "id": "?"},
+    "no kind": {"id": str(uuid4())},
+    "nothing asked": {"kind": "request", "id": str(uuid4())},
+    "no JSON": {"kind": "request", "id": str(uuid4()), "body": "{"},
+}
 
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
@@ -110,6 +116,14 @@ def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fi
         turn = ask(owner)
         wait_until(lambda: has_ended(turn))
         wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
+
+
+@pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
+def test_a_message_that_nobody_understands_takes_no_other_with_it(owner, fields):
+    connections.sync().xadd(dispatch.STREAM.key, fields)
+    request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
+    with working():
+        wait_until(lambda: log.load_events(request))
 
 
 def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):

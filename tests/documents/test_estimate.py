@@ -40,7 +40,7 @@ def left(owner):
 
 def test_files_of_each_type_take_what_files_of_the_type_took(owner):
     read(owner, 1_000_000, 100.0, PDF)
-    read(owner, 1_000, 0.5, MARKDOWN)
+    read(owner, 1_000, 0.5, MARKDOWN, ago=0.5)
     waits(owner, 2_000_000, content_type=PDF)
     assert left(owner) == pytest.approx(200, rel=0.01)
     Document.objects.processing().delete()
@@ -49,8 +49,9 @@ def test_files_of_each_type_take_what_files_of_the_type_took(owner):
 
 
 def test_small_files_cost_their_start_and_large_ones_their_bytes(owner):
-    for size, seconds in ((1_000, 1.0), (2_000, 1.0), (1_001_000, 11.0), (2_001_000, 21.0)):
-        read(owner, size, seconds)
+    sizes, all_seconds = (1_000, 2_000, 1_001_000, 2_001_000), (1.0, 1.0, 11.0, 21.0)
+    for ago, size, seconds in zip((0.0, 1.0, 2.0, 13.0), sizes, all_seconds, strict=True):
+        read(owner, size, seconds, ago=ago)
     waits(owner, 1_000, count=100)
     assert left(owner) == pytest.approx(100, rel=0.05)
     Document.objects.processing().delete()
@@ -92,6 +93,35 @@ def test_two_workers_need_half_the_time(owner):
     for _ in range(2):
         queue.claim_next_document()
     assert left(owner) == pytest.approx(5, rel=0.01)
+
+
+def test_a_worker_between_two_files_does_not_double_the_time(owner):
+    for ago in (1.0, 1.0, 2.0, 2.0):
+        read(owner, 1_000, 1.0, ago=ago)
+    waits(owner, 1_000, count=10)
+    queue.claim_next_document()
+    assert left(owner) == pytest.approx(5, rel=0.01)
+
+
+def test_a_file_read_while_another_one_waits_for_recognition_is_not_counted_twice(owner):
+    for ago in range(10):
+        read(owner, 1_000, 1.0, ago=ago)
+    read(owner, 100_000, 20.0, PDF, ago=0)  # by the same worker: its own share is 10 seconds
+    waits(owner, 100_000, count=2, content_type=PDF)
+    assert left(owner) == pytest.approx(2 * 20 / 1.5, rel=0.01)
+
+
+def test_a_large_file_at_work_tells_what_small_ones_did_not(owner):
+    for number in range(20):
+        read(owner, 1_000 + number, 0.5, PDF, ago=10.0 + number)
+    waits(owner, 1_000_000, content_type=PDF)
+    lease = queue.claim_next_document()
+    Document.objects.filter(pk=lease.job_id).update(
+        started_at=timezone.now() - timedelta(seconds=10), progress=0.5
+    )
+    Document.objects.filter(pk=lease.job_id).update(updated_at=timezone.now())
+    waits(owner, 1_000_000, content_type=PDF)
+    assert 15 < left(owner) < 40  # 5 for the rest, and 20; by small files alone it was 750
 
 
 def test_paused_files_are_not_counted(owner):

@@ -1,6 +1,8 @@
-"""How a URL of Sentinels is read (that they are asked, `tests/product/test_nodes.py` tries), and
-queries that are kept."""
+"""How a URL of Sentinels is read (that they are asked, `tests/product/test_nodes.py` tries), a
+Redis whose machine vanishes, and queries that are kept."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -34,6 +36,24 @@ def test_celery_gets_the_same_in_its_own_words():
     assert options["master_name"] == "main"
     assert options["sentinel_kwargs"]["password"] == "c"
     assert build_celery_options("redis://127.0.0.1/0") == {}
+
+
+def test_who_waits_for_a_redis_whose_machine_vanished_is_told_after_seconds():
+    network = ["unshare", "--net"]
+    try:
+        subprocess.run([*network, "ip", "link", "set", "lo", "up"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no network of its own to be had here")
+    told = subprocess.run(
+        [*network, sys.executable, "-m", "tests.servers.vanishing"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    ended = {name: int(seconds) for name, seconds, _ in map(str.split, told.stdout.splitlines())}
+    assert set(ended) == {"waits", "writes"}
+    assert all(5 <= seconds <= 12 for seconds in ended.values())
 
 
 def test_a_kept_query_is_made_once_and_tells_what_is_so_now(errands):
