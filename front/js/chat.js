@@ -149,12 +149,18 @@ runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
   refreshChats();
 });
 
-runs.addEventListener("refused", ({ detail: { pending, error } }) => {
+runs.addEventListener("refused", async ({ detail: { pending, error } }) => {
   thread.forget(pending);
   if (pending.topic === "new") scope.beginTopic();
   composer.refused(pending.content, error.message ?? t("failed"));
   composer.setBusy(Boolean(nameBlocker()));
+  if (error.code === "not_found" && (await hasGone())) composer.say(t("chat_gone"));
 });
+
+/** Whether this chat was deleted meanwhile: what was not found may be something else that the question named. */
+async function hasGone() {
+  return Boolean(chatId) && getJson(`/chats/${chatId}`).then(() => false, (failure) => failure.status === 404);
+}
 
 thread.addEventListener("busy", () => {
   composer.setBusy(Boolean(thread.runId));

@@ -113,7 +113,7 @@ def _find_owner(folder: Path) -> Account | None:
     if not folder.exists() or not folder.stat().st_uid:
         return None
     found = folder.stat()
-    return Account(f"#{found.st_uid}", found.st_uid, found.st_gid)
+    return Account(f"uid {found.st_uid}", found.st_uid, found.st_gid)
 
 
 def find_account(name: str) -> Account | None:

@@ -23,6 +23,7 @@ EVERYWHERE = {
     "new_name": _("New name"),
     "file.choose": _("Choose a file"),
     "file.none": _("No file chosen"),
+    "chat_gone": _("This chat was deleted. Ask in a new chat."),
     "chat_deleted": _("“{title}” was deleted"),
     "chats_deleted": _("{count} chats were deleted"),
     "chats_deleted.one": _("{count} chat was deleted"),

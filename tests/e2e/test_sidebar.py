@@ -119,6 +119,19 @@ def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page,
     assert not page.locator(".toast-error").count()  # at once: a toast goes by itself
 
 
+def test_who_asks_in_a_chat_that_was_deleted_elsewhere_is_told_so_and_keeps_the_question(
+    page, reader
+):
+    chat = reader.api("messages", {"content": "곧 지워질 대화"})["chat_id"]
+    page.goto(f"/c/{chat}")
+    expect(page.locator(".msg-answer")).to_be_visible()
+    reader.api(f"chats/{chat}", method="DELETE")
+    page.locator("#composer textarea").fill("아직 있니?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#composer-note")).to_contain_text("삭제된 대화입니다")
+    expect(page.locator("#composer textarea")).to_have_value("아직 있니?")
+
+
 def test_an_answer_that_ended_while_its_page_came_is_not_shown_as_running(page, chat):
     page.add_init_script("""addEventListener("DOMContentLoaded", () => {
         const mark = '<span class="dot-busy"></span>';
