@@ -252,12 +252,13 @@ TAKE = """
                          ORDER BY {rank} DESC, created_at, {key} LIMIT {reach}) job
          WHERE owners.since IS NOT NULL
     ),
-    picked AS MATERIALIZED (
-        SELECT {table}.{key} AS key
-          FROM {table} JOIN turns ON turns.key = {table}.{key}
-         WHERE {waits}{bound}
-         ORDER BY turns.rank DESC, turns.turn, turns.served NULLS FIRST, turns.since
-         LIMIT {limit} FOR UPDATE OF {table} SKIP LOCKED
+    picked AS MATERIALIZED (  -- one after the other: a plain join would read all that waits
+        SELECT job.key
+          FROM (SELECT key FROM turns WHERE {bound}
+                 ORDER BY rank DESC, turn, served NULLS FIRST, since) next,
+               LATERAL (SELECT {key} AS key FROM {table} WHERE {key} = next.key AND {waits}
+                           FOR UPDATE SKIP LOCKED) job
+         LIMIT {limit}
     )
     UPDATE {table}
        SET claim = gen_random_uuid(), lease_until = statement_timestamp() + {lease},
@@ -318,7 +319,7 @@ def _claim_statement(
         active=_active_condition(model, "one.owner"),
         open=is_open,
         waits=f"{is_open} AND {is_meant} AND {table}.attempts < %(most)s AND {free}",
-        bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
+        bound=f"turn <= {int(limit_of_one)}" if limit_of_one else "TRUE",
         limit=int(limit),
         rank=quote(model.RANK) if model.RANK else "0::int",
         reach=int(limit) + SKIPPED_LOCKS,
