@@ -415,7 +415,10 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
         "versions": list_versions(document),
         "kind": FORMAT_NAMES.get(document.content_type, document.content_type),
         "page": _page(document)
-        | {"libraries": list_library_data(Library.objects.visible_to(user).described_for(user))},
+        | {
+            "libraries": list_library_data(Library.objects.visible_to(user).described_for(user)),
+            "searched_words": list_marked_words(get_query(request.GET.dict())),
+        },
         "may_change": Document.objects.owned_by(user).filter(pk=document.pk).exists(),
     }
     return render(request, "document.html", context)

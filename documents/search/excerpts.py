@@ -78,7 +78,8 @@ def _choose_place(hits: list[tuple[int, int]]) -> int:
 
 def list_marked_words(query: str) -> list[str]:
     """What of a search is marked in a text: its words, and those without their endings."""
-    return [*split_words(query), *sorted(tokenize.find_subject_terms(query))]
+    words = split_words(query)
+    return [*words, *sorted(tokenize.find_subject_terms(query))] if words else []
 
 
 def find_passages(document_ids: Iterable[UUID], query: str, limit: int) -> list[Passage]:

@@ -6,7 +6,6 @@ import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData, scrollWithin } from "./dom.js";
 import { formatPercent } from "./format.js";
-import { readSearchedWords } from "./found.js";
 import { MetadataEditor } from "./metadata_editor.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
@@ -252,7 +251,7 @@ async function openAsked() {
   if (index === null) return;
   tabs.open("read");
   const [chunk] = await Promise.all([fetchChunk(id, Number(index)), opened]);
-  if (chunk) await reading.lead(chunk, readSearchedWords());
+  if (chunk) await reading.lead(chunk, page.searched_words);
 }
 
 setEscapeAction(() => panel.isOpen && (panel.leave(), true));

@@ -204,7 +204,7 @@ export class TextView {
   /** Mark the words in a passage, {start, end} in code points, and go to the first; nothing where none stands in it. */
   goToWords(words, { start, end }) {
     const [from, to] = [start, end].map((one) => this.units.fromPoints(one));
-    const places = words.flatMap((word) => findAll(this.text.slice(from, to), word)).sort(([one], [other]) => one - other);
+    const places = listApart(words.flatMap((word) => findAll(this.text.slice(from, to), word)));
     if (!places.length) return;
     this.found = places.map(([first, last]) => ({ kind: "found", start: from + first, end: from + last, isHere: false }));
     this.aim = { at: this.found[0].start, mark: "mark.found" };
@@ -272,6 +272,15 @@ function findAll(text, words) {
   if (!words) return [];
   const pattern = words.split(" ").map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+");
   return [...text.matchAll(new RegExp(pattern, "giu"))].map((found) => [found.index, found.index + found[0].length]);
+}
+
+/** The places [from, to) in order; of those that overlap the first, and of what begins there the longest. */
+function listApart(places) {
+  const apart = [];
+  for (const [from, to] of places.sort(([one, end], [other, otherEnd]) => one - other || otherEnd - end)) {
+    if (from >= (apart.at(-1)?.[1] ?? 0)) apart.push([from, to]);
+  }
+  return apart;
 }
 
 // Blocks of Markdown

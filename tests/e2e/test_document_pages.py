@@ -354,6 +354,18 @@ def test_words_at_the_end_of_a_long_passage_are_in_sight_and_stay_so(open_page, 
     keeper.api(place, method="DELETE")
 
 
+def test_words_of_a_search_are_marked_without_their_endings(open_page, keeper, tmp_path):
+    file = tmp_path / "계약.txt"
+    file.write_text("계약 해지는 서면으로 한다. 해지된 계약은 되살릴 수 없다.\n", "utf-8")
+    document = keeper.upload(file, "계약.txt")
+    keeper.wait_for_documents()
+    place = f"documents/{document['id']}"
+    page = open_page(f"/{place}?chunk=0&q=계약을 해지하려면")
+    found = page.locator("#document-reader mark.found")
+    expect(found).to_have_text(["계약", "해지", "해지", "계약"])
+    keeper.api(place, method="DELETE")
+
+
 def test_what_is_chosen_ends_with_its_page_of_the_table(open_page, keeper, rules):
     page = open_page("/documents")
     page.locator("[data-choose]").first.check()
