@@ -315,7 +315,7 @@ def _learn_from_files() -> _Lately | None:
         for name in (kind, ANY_TYPE):
             took[name].append((size, (end - start).total_seconds()))
     paces = {name: ReadingPace.of(*zip(*files, strict=True)) for name, files in took.items()}
-    last = done[0][3]
+    last = spans[0][1]
     return _Lately(paces, last, _count_side_by_side(spans, last - QUIET))
 
 
