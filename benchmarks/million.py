@@ -3,6 +3,7 @@
 Within 5 and 100 documents, a library of a tenth, and all of it; every call is all that an answers
 worker does for one, without the question's vector. Recall is that of the best ten of each leg
 beside the exact comparison of every chunk; what scores as much as the tenth counts as found.
+`--rivals` asks others the same in turn, on the same terms and vectors; they take 5 GB of memory.
 """
 
 import argparse
@@ -13,9 +14,9 @@ from pathlib import Path
 from uuid import UUID
 
 from benchmarks import report
-from benchmarks.scale import corpus, stock
-from benchmarks.scale.corpus import Question
-from benchmarks.speed import Nura, _figures
+from benchmarks.scale import corpus, rivals, stock
+from benchmarks.scale.corpus import Corpus, Question
+from benchmarks.speed import Nura, System, _figures
 from tests.quality import sets
 
 SIZE = report.choose_size(1_000_000, quick=20_000)
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument(
         "--recalled", type=int, default=RECALLED, help="questions of each language; 0: times alone"
     )
+    parser.add_argument("--rivals", action="store_true", help="ask others as well")
     wanted, _ = parser.parse_known_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     wanted.folder.mkdir(parents=True, exist_ok=True)
@@ -59,24 +61,44 @@ def main() -> None:
         documents = stock.stocked(texts, wanted.size)
         if wanted.build:
             return
-        figures = measure(texts.questions, documents, wanted.recalled)
+        nura = Nura(texts.questions)
+        others = list_rivals(texts, documents, wanted.size) if wanted.rivals else []
+        figures = measure(texts.questions, documents, wanted.recalled, nura, others)
     report.write("million", {"aims": AIMS, "chunks": wanted.size, **figures})
 
 
+def list_rivals(texts: Corpus, documents: Sequence[UUID], size: int) -> list[System]:
+    """Those that such a library can be put into within an hour."""
+    return [rivals.Textbook(documents), rivals.Sparse(texts, documents, size)]
+
+
 def measure(
-    questions: Sequence[Question], documents: Sequence[UUID], recalled: int
+    questions: Sequence[Question],
+    documents: Sequence[UUID],
+    recalled: int,
+    nura: Nura,
+    others: Sequence[System],
 ) -> dict[str, object]:
     """Times of each scope, and recall for so many questions of each language."""
-    times, steps = _time_searches(questions, documents)
+    times, steps = _time_searches(questions, documents, nura, others)
     rows = [
         [f"{scope}, {language}", *(_figures(values)[name] for name in ("p50", "p95")), *AIMS[scope]]
-        for (scope, language), values in times.items()
+        for (scope, language), values in times[nura.name].items()
     ]
     report.table("Search among a million chunks", ["", "p50", "p95", "aim", "aim p95"], rows)
     for case, found in steps.items():
         print(*case, found)
-    named = {", ".join(case): _figures(values) for case, values in times.items()}
-    figures = {"ms": named, "steps_p50_ms": {", ".join(c): s for c, s in steps.items()}}
+    named = {
+        name: {", ".join(case): _figures(values) for case, values in found.items()}
+        for name, found in times.items()
+    }
+    figures = {
+        "ms": named.pop(nura.name),
+        "rivals_ms": named,
+        "steps_p50_ms": {", ".join(c): s for c, s in steps.items()},
+    }
+    for name, cases in named.items():
+        report.table(name, ["", "p50", "p95", "p99"], [[c, *f.values()] for c, f in cases.items()])
     if not recalled:
         return figures
     recall = measure_recall(_list_asked(questions, recalled), documents)
@@ -92,22 +114,27 @@ Case = tuple[str, str]
 
 
 def _time_searches(
-    questions: Sequence[Question], documents: Sequence[UUID]
-) -> tuple[dict[Case, list[float]], dict[Case, dict[str, float]]]:
-    """Every question in every scope in turn, so that what else runs meets all scopes alike."""
-    nura, chance = Nura(questions), random.Random(11)
-    times: dict[Case, list[float]] = {}
+    questions: Sequence[Question], documents: Sequence[UUID], nura: Nura, others: Sequence[System]
+) -> tuple[dict[str, dict[Case, list[float]]], dict[Case, dict[str, float]]]:
+    """Every question in every scope in turn, so that what else runs meets all scopes alike.
+
+    Times by system and case, and the medians of Nura's steps.
+    """
+    chance, turns = random.Random(11), random.Random(13)
+    systems: list[System] = [nura, *others]
+    times: dict[str, dict[Case, list[float]]] = {system.name: {} for system in systems}
     steps: dict[Case, dict[str, list[float]]] = {}
     for number, question in enumerate(_list_asked(questions, QUESTIONS + WARMING // 2)):
         for name in SCOPES:
             scope = _choose_scope(name, documents, chance)
-            took = report.time_once(lambda scope=scope: nura.search(question, scope))  # noqa: B023
-            if number < WARMING:
-                continue
             case = name, question.language
-            times.setdefault(case, []).append(took)
-            for step, value in nura.steps.items():
-                steps.setdefault(case, {}).setdefault(step, []).append(value)
+            for system in turns.sample(systems, len(systems)):
+                took = report.time_once(lambda run=system: run.search(question, scope))  # noqa: B023
+                if number >= WARMING:
+                    times[system.name].setdefault(case, []).append(took)
+            if number >= WARMING:
+                for step, value in nura.steps.items():
+                    steps.setdefault(case, {}).setdefault(step, []).append(value)
     medians = {
         case: {step: _figures(values)["p50"] for step, values in found.items()}
         for case, found in steps.items()

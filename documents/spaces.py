@@ -6,12 +6,15 @@ vectors are stored, a change of the space (`documents.reindex`) is the way to an
 """
 
 import random
+import re
+import threading
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Max, Min
+from psycopg.errors import LockNotAvailable
 
 from documents.connected.choice import find_endpoint, read_config
 from documents.models import ChunkEmbedding, EmbeddingSpace
@@ -165,16 +168,25 @@ def strip_credentials(endpoint: Endpoint | None) -> str:
 
 def to_index_statement(space: EmbeddingSpace, kind: str) -> str:
     """Makes the space's own HNSW index: partial, so that one graph never mixes two models."""
-    return (
-        f"CREATE {kind} {to_index_name(space)} ON documents_chunkembedding "
-        f"USING hnsw ((vector::halfvec({space.dimensions:d})) halfvec_cosine_ops) "
-        f"WHERE space_id = {space.pk:d}"
-    )
+    return f"CREATE {kind} {to_index_name(space)} ON {_describe_index(space, USUAL_CANDIDATES)}"
 
 
 def to_index_name(space: EmbeddingSpace) -> str:
     """The name of the space's HNSW index."""
     return f"embedding_space_{space.pk:d}"
+
+
+USUAL_CANDIDATES, DENSE_CANDIDATES = 64, 200
+"""Those of which a passage that is added chooses its neighbours in the graph: as uploads do it, and
+where the whole graph is made anew, which takes two to three times as long."""
+
+
+def _describe_index(space: EmbeddingSpace, candidates: int) -> str:
+    return (
+        "documents_chunkembedding "
+        f"USING hnsw ((vector::halfvec({space.dimensions:d})) halfvec_cosine_ops) "
+        f"WITH (ef_construction = {candidates:d}) WHERE space_id = {space.pk:d}"
+    )
 
 
 def describe_pending_reindex() -> str:
@@ -224,18 +236,121 @@ def build_index(space: EmbeddingSpace) -> None:
 
 
 def drop_index(space: EmbeddingSpace) -> None:
-    """Drop the index. Outside of any transaction."""
-    _execute_untimed(f"DROP INDEX CONCURRENTLY IF EXISTS {to_index_name(space)}")
+    """Drop the index, and one that was to take its place. Outside of any transaction."""
+    for name in (to_index_name(space), _to_spare_name(space)):
+        _drop_index(name)
 
 
-def _execute_untimed(statement: str) -> None:
-    """Without the time limit that the database may set for statements."""
+def _drop_index(name: str) -> None:
+    _execute_untimed(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+
+
+def _execute_untimed(statement: str, **settings: str) -> None:
+    """Without the time limit that the database may set for statements, and with these settings."""
+    changed = {"statement_timeout": "0", **settings}
     with connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = 0")
         try:
+            for name, value in changed.items():
+                cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
             cursor.execute(statement)
         finally:
-            cursor.execute("RESET statement_timeout")
+            for name in changed:
+                cursor.execute(f"RESET {name}")
+
+
+LARGE_GRAPH = 300_000
+"""From so many passages on, a graph that grew with its uploads misses some of what is near
+(docs/notes/retrieval-measurements.md)."""
+GROWN = 2
+"""So many times as large as when it was made anew, it is worth to be made again."""
+LOCK_TIMEOUT = "250ms"
+"""How long searches and uploads wait for the new graph to take its place."""
+RETRY_SECONDS = 1.0
+GRAPH_NOTE = re.compile(r"made anew in file (?P<file>\d+) of (?P<chunks>\d+) passages")
+"""What the database keeps as the comment of a graph that was made anew."""
+GRAPH = """
+    SELECT greatest(class.reltuples, 0)::int8, pg_relation_filenode(class.oid),
+           coalesce(obj_description(class.oid, 'pg_class'), ''), to_regclass(%s) IS NOT NULL
+      FROM pg_class class WHERE class.oid = to_regclass(%s)
+"""
+
+
+def estimate_graph_megabytes(space: EmbeddingSpace) -> int:
+    """What the database needs to make the space's graph in memory; on the disk it takes hours."""
+    bytes_each = 2 * space.dimensions + 1000  # the vector, its neighbours, and what is around them
+    return ChunkEmbedding.objects.filter(space=space).count() * bytes_each // 2**20 + 64
+
+
+def describe_pending_graph() -> str:
+    """Why `manage.py reindex --graph` is of use, as a sentence; empty where it is not."""
+    space = get_active_space()
+    if space is None:
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute(GRAPH, (_to_spare_name(space), to_index_name(space)))
+        chunks, stored_in, note, has_spare = cursor.fetchone() or (0, None, "", False)
+    if has_spare:
+        return (
+            "`manage.py reindex --graph` is at work or was killed; if it was, run it again, as "
+            "uploads take longer until then"
+        )
+    if chunks < LARGE_GRAPH:
+        return ""
+    made = GRAPH_NOTE.fullmatch(note)
+    if made and int(made["file"]) == stored_in and chunks <= GROWN * int(made["chunks"]):
+        return ""
+    return (
+        f"the graph of {chunks:,} passages grew with its uploads and misses some of what is near; "
+        f"`manage.py reindex --graph {estimate_graph_megabytes(space)}MB` makes it anew with that "
+        "much of the database's memory"
+    )
+
+
+def renew_graph(space: EmbeddingSpace, memory: str) -> None:
+    """Make the index anew, denser, beside the one that serves, which it then replaces.
+
+    Uploads go on to cost what they did. `memory` as Postgres reads it. Outside of any transaction;
+    a run that was killed leaves at most a spare index, which the next one drops.
+    """
+    spare = _to_spare_name(space)
+    _drop_index(spare)
+    _execute_untimed(
+        f"CREATE INDEX CONCURRENTLY {spare} ON {_describe_index(space, DENSE_CANDIDATES)}",
+        maintenance_work_mem=memory,
+        # the memory is its own then, not shared memory, which containers have little of
+        max_parallel_maintenance_workers="0",
+        client_connection_check_interval="10s",  # it ends with the command, should that be killed
+    )
+    while not _put_spare_in_place(space):
+        threading.Event().wait(RETRY_SECONDS)
+    _drop_index(spare)
+
+
+def _to_spare_name(space: EmbeddingSpace) -> str:
+    return f"{to_index_name(space)}_spare"
+
+
+def _put_spare_in_place(space: EmbeddingSpace) -> bool:
+    """Whether it was done, and not given up for those who would have had to wait."""
+    used, spare = to_index_name(space), _to_spare_name(space)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
+            # what is uploaded from here on; it keeps everybody out, and waits for all who are in
+            cursor.execute(f"ALTER INDEX {spare} SET (ef_construction = {USUAL_CANDIDATES:d})")
+            cursor.execute(f"ALTER INDEX IF EXISTS {used} RENAME TO {used}_before")
+            cursor.execute(f"ALTER INDEX {spare} RENAME TO {used}")
+            cursor.execute(f"ALTER INDEX IF EXISTS {used}_before RENAME TO {spare}")
+            cursor.execute(GRAPH, (spare, used))
+            ((chunks, stored_in, *_),) = cursor.fetchall()
+            # whatever makes the index in another way, as a restored backup, puts it into another
+            note = f"made anew in file {stored_in} of {chunks} passages"
+            cursor.execute(f"COMMENT ON INDEX {used} IS %s", (note,))
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            return False
+        raise
+    return True
 
 
 def _is_index_valid(space: EmbeddingSpace) -> bool | None:

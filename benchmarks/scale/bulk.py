@@ -10,7 +10,7 @@ import json
 import random
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from rag.indexing import K1, REFERENCE_LENGTH, TERMS_VERSION, B, compute_term_we
 from rag.ports import Embedder
 
 if TYPE_CHECKING:
-    from documents.models import Document
+    from documents.models import Document, EmbeddingSpace
 
 LIBRARIES = 10
 """A document is in one of them by chance: each holds a tenth of the chunks."""
@@ -137,12 +137,26 @@ def fill(corpus: Corpus, size: int, space_of: Embedder) -> None:
         cursor.execute(CODES, [space.pk])
         cursor.execute("VACUUM (ANALYZE)")
         cursor.execute("SELECT set_config('maintenance_work_mem', '2GB', false)")
-        for statement in (LEXICAL_INDEX, spaces.to_index_statement(space, "INDEX")):
-            begun = time.perf_counter()
-            cursor.execute(statement)
-            print(f"{statement} took {time.perf_counter() - begun:.0f} s", flush=True)
+        _time("the word index", lambda: cursor.execute(LEXICAL_INDEX))
+        _time("the graph of the vectors", lambda: _make_graph(space, size))
         cursor.execute("SELECT set_config('maintenance_work_mem', '64MB', false)")
     spaces.measure_unrelated(space)
+
+
+def _make_graph(space: "EmbeddingSpace", size: int) -> None:
+    """As a small installation has it, and a large one whose administrator did what he was told."""
+    from documents import spaces
+
+    if size < spaces.LARGE_GRAPH:
+        spaces.build_index(space)
+    else:
+        spaces.renew_graph(space, f"{spaces.estimate_graph_megabytes(space)}MB")
+
+
+def _time(what: str, work: Callable[[], object]) -> None:
+    begun = time.perf_counter()
+    work()
+    print(f"{what} took {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 INDEXED = {

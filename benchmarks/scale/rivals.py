@@ -4,11 +4,12 @@ import logging
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from benchmarks.scale.corpus import Question
+from benchmarks.scale.corpus import Corpus, Question
 from benchmarks.scale.stock import Stored
 from rag import tokenize
 
@@ -62,6 +63,104 @@ class Flat:
         return _fused([lexical.tolist(), [row for row in near[0].tolist() if row >= 0]])
 
 
+class Sparse:
+    """bm25s and FAISS flat, joined by reciprocal ranks: both read the whole library.
+
+    bm25s adds up the scores that it keeps for each term and chunk, of all chunks; what lies outside
+    the scope falls out after. FAISS compares the vectors of the scope.
+    """
+
+    name = "bm25s + FAISS flat"
+
+    def __init__(self, texts: Corpus, documents: Sequence[UUID], size: int) -> None:
+        import bm25s
+        import faiss
+
+        faiss.omp_set_num_threads(2)
+        self._faiss = faiss
+        self._index = faiss.IndexFlatIP(texts.vectors.shape[1])
+        self._rows: dict[UUID, range] = {}
+        self._places: dict[str, int] = {}
+        held: list[list[int]] = []
+        for document, chunks in zip(documents, texts.documents(size), strict=True):
+            self._rows[document] = range(len(held), len(held) + len(chunks))
+            self._index.add(np.stack([chunk.vector for chunk in chunks]))
+            held += [
+                [self._places.setdefault(term, len(self._places)) for term in _repeated(one.terms)]
+                for one in chunks
+            ]
+        self._bm25 = bm25s.BM25()
+        self._bm25.index((held, self._places), create_empty_token=False, show_progress=False)
+        self._size = size
+
+    def search(self, question: Question, scope: Collection[UUID]) -> list[int]:
+        """The rows of the best chunks."""
+        terms = tokenize.weigh_query_terms(question.text)
+        places = [self._places[term] for term in terms if term in self._places]
+        scores = self._bm25.get_scores_from_ids(places)
+        query = np.array([question.vector], dtype=np.float32)
+        if len(scope) == len(self._rows):
+            lexical = _top(scores)
+            _, near = self._index.search(query, DEPTH)
+        else:
+            rows = np.concatenate([self._rows[document] for document in scope])
+            lexical = rows[_top(scores[rows])]
+            chosen = self._faiss.SearchParameters(sel=self._faiss.IDSelectorBatch(rows))
+            _, near = self._index.search(query, DEPTH, params=chosen)
+        return _fused([lexical.tolist(), [row for row in near[0].tolist() if row >= 0]])
+
+
+WORDS = """
+    SELECT id FROM documents_chunk WHERE {within} lexemes @@ %(asked)s::tsquery
+     ORDER BY ts_rank(lexemes, %(asked)s::tsquery) DESC LIMIT %(depth)s
+"""
+NEAR = """
+    SELECT chunk_id FROM documents_chunkembedding WHERE {within} space_id = {space}
+     ORDER BY vector::halfvec({dimensions}) <=> %(vector)s::halfvec({dimensions}) LIMIT %(depth)s
+"""
+WITHIN = "document_id = ANY(%(documents)s) AND"
+
+
+class Textbook:
+    """What the manuals of Postgres and pgvector show, on the product's own tables and indexes.
+
+    `ts_rank` over all chunks that hold one of the terms, which knows no frequencies of terms, and
+    the order of the vectors' index with its usual settings, scanned on until enough are in scope.
+    """
+
+    name = "plain tsvector + pgvector"
+
+    def __init__(self, documents: Sequence[UUID]) -> None:
+        from documents import spaces
+
+        space = spaces.get_active_space()
+        assert space is not None
+        self._names = {"space": space.pk, "dimensions": space.dimensions}
+        self._all = len(documents)
+
+    def search(self, question: Question, scope: Collection[UUID]) -> list[int]:
+        """The keys of the best chunks."""
+        from django.db import connection
+
+        from documents.search import bm25, store
+
+        terms = bm25.clean_terms(tokenize.weigh_query_terms(question.text))
+        names = {"within": "" if len(scope) == self._all else WITHIN, **self._names}
+        asked: dict[str, Any] = {
+            "asked": " | ".join(bm25.quote_lexeme(term) for term in terms),
+            "vector": store.to_halfvec(question.vector),
+            "documents": list(scope),
+            "depth": DEPTH,
+        }
+        found = []
+        with connection.cursor() as cursor:
+            cursor.execute("SET hnsw.iterative_scan = relaxed_order")
+            for statement in (WORDS, NEAR):
+                cursor.execute(statement.format(**names), asked)
+                found.append([key for (key,) in cursor.fetchall()])
+        return _fused(found)
+
+
 class Chroma:
     """The embedded client with a filter on the document; cosine alone, as it has no BM25."""
 
@@ -103,6 +202,8 @@ def _repeated(terms: dict[str, int]) -> list[str]:
 
 
 def _top(scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarray":
+    if len(scores) <= DEPTH:
+        return np.argsort(-scores)
     best = np.argpartition(-scores, DEPTH)[:DEPTH]
     return best[np.argsort(-scores[best])]
 

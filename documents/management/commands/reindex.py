@@ -1,5 +1,6 @@
 """`manage.py reindex`: from one embedding model to another while the old one serves."""
 
+import re
 import threading
 import time
 from argparse import ArgumentParser
@@ -15,6 +16,7 @@ from documents.reindex.change import ReindexBusyError, ReindexWish
 from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
 
+MEMORY = re.compile(r"(?P<number>[0-9]+)(?P<unit>MB|GB)")
 LINE_SECONDS = 2.0
 """Between two lines of progress."""
 
@@ -41,6 +43,12 @@ class Command(BaseCommand):
             action="store_true",
             help="make the terms of documents that an earlier version indexed anew, embed nothing",
         )
+        parser.add_argument(
+            "--graph",
+            metavar="MEMORY",
+            help="make the graph of a large installation's vectors anew, denser, with so much of "
+            "the database's memory (2GB); embed nothing",
+        )
         parser.add_argument("--rollback", action="store_true", help="back to the model before")
         parser.add_argument("--drop-old", action="store_true", help="delete vectors not in use")
 
@@ -48,6 +56,8 @@ class Command(BaseCommand):
         """Do it; exit status 1 when nothing was changed over."""
         if options["terms"]:
             self._bring_terms_over()
+        elif options["graph"]:
+            self._renew_graph(options["graph"])
         elif options["rollback"]:
             self._roll_back()
         elif options["drop_old"]:
@@ -108,6 +118,23 @@ class Command(BaseCommand):
         progress = Progress(self.stdout)
         count = renewal.renew_terms(lambda done, total: progress.step("terms", done, total))
         self.stdout.write(self.style.SUCCESS(f"{count} documents brought over."))
+
+    def _renew_graph(self, memory: str) -> None:
+        space = spaces.get_active_space()
+        if space is None or space.dimensions > spaces.MAX_INDEX_DIMENSIONS:
+            raise CommandError("There is no graph: nothing is embedded, or vectors are too wide.")
+        given = MEMORY.fullmatch(memory)
+        if given is None:
+            raise CommandError(f"{memory} is no amount of memory, such as 1800MB or 2GB.")
+        megabytes = int(given["number"]) * (1024 if given["unit"] == "GB" else 1)
+        needed = spaces.estimate_graph_megabytes(space)
+        if megabytes < needed:
+            raise CommandError(f"The graph needs {needed}MB of the database's memory to be made.")
+        self.stdout.write(
+            "The graph is made anew. Searches and uploads go on with the present one."
+        )
+        spaces.renew_graph(space, memory)
+        self.stdout.write(self.style.SUCCESS("The new graph is in use."))
 
     def _roll_back(self) -> None:
         try:

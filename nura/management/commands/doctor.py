@@ -451,13 +451,15 @@ def check_embedding_space() -> Iterator[Finding]:
     """Whose vectors are searched, and whether the settings want others."""
     try:
         space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
-        used = spaces.get_space_in_use()
+        used, graph = spaces.get_space_in_use(), spaces.describe_pending_graph()
     except DatabaseError:  # told already, or not migrated yet
         return
     if pending:
         yield Finding("embedding space", State.WARN, pending)
     elif space:
         yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
+    if graph:
+        yield Finding("graph of vectors", State.WARN, graph)
     spoken = frozenset(used.space.languages) if used.space else frozenset[str]()
     if settings.LANGUAGE_CODE == "ko" and not knows_korean(used.config, spoken):
         detail = (

@@ -1,0 +1,211 @@
+"""The graph of the vectors is made anew while it serves; see `documents.spaces.renew_graph`."""
+
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from django.core.management import CommandError
+from django.db import IntegrityError, connection
+
+from documents import spaces
+from documents.models import Chunk
+from documents.search import database, store
+from jobs.connections import released
+from nura.management.commands import doctor
+from tests.documents.changing import add, reindex, vectors_of
+from tests.documents.test_reindex_kill import kill
+from tests.locks import has_waiting
+from tests.support import ROOT, wait_until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("library")]
+
+INDEXES = """
+    SELECT relname, indisvalid, reloptions FROM pg_index JOIN pg_class ON oid = indexrelid
+     WHERE relname LIKE 'embedding\\_space\\_%'
+"""
+INSERT = """
+    INSERT INTO documents_chunkembedding (chunk_id, space_id, document_id, vector)
+    SELECT chunk_id, 0, document_id, vector FROM documents_chunkembedding LIMIT 1
+"""
+"""Of a space that is not there: its transaction is never committed."""
+PROCESS = textwrap.dedent(
+    """
+    import sys
+    import django
+    from django.conf import settings
+    settings.DATABASES["default"]["NAME"] = sys.argv[1]
+    django.setup()
+    from django.core.management import call_command
+    call_command("reindex", graph="1GB")
+    """
+)
+
+
+def indexes():
+    with connection.cursor() as cursor:
+        cursor.execute(INDEXES)
+        return {name: (valid, options) for name, valid, options in cursor.fetchall()}
+
+
+def only_the_usual():
+    return {spaces.to_index_name(spaces.get_active_space()): (True, ["ef_construction=64"])}
+
+
+@contextmanager
+def held(statement):
+    """What another connection's transaction locks with a statement; it is rolled back."""
+    other = connection.copy()
+    other.set_autocommit(False)
+    try:
+        with other.cursor() as cursor:
+            cursor.execute(statement)
+        yield
+    finally:
+        other.rollback()
+        other.close()
+
+
+def found_by_the_graph():
+    """The documents that the index finds, with its own statement."""
+    space = spaces.get_active_space()
+    statement = store.to_graph_statement(space, within="")
+    vector = store.to_halfvec([1.0] * space.dimensions)
+    with database.open_search(database.SearchScope([])) as search:
+        rows = search.rows(statement, vector=vector, limit=100)
+    return {row[1] for row in rows}
+
+
+def test_a_new_graph_takes_the_place_of_the_old_one_and_uploads_cost_what_they_did(library):
+    text = reindex(graph="1GB")
+    assert "in use" in text
+    assert indexes() == only_the_usual()
+    assert found_by_the_graph() == {document.pk for document in library}
+
+
+def test_uploads_and_searches_go_on_while_it_is_made(library, owner):
+    with ThreadPoolExecutor(1) as pool:
+        with held(INSERT):
+            made = pool.submit(released, reindex, graph="1GB")
+            wait_until(has_waiting_build)
+            late = add(owner, "새 지침.md")
+            assert late.pk in found_by_the_graph()
+            assert not made.done()
+        made.result(60)
+    assert indexes() == only_the_usual()
+    assert found_by_the_graph() == {late.pk, *(document.pk for document in library)}
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+
+
+def has_waiting_build():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%'"
+            " AND datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone()[0]
+
+
+def test_it_waits_for_a_search_that_is_under_way_without_keeping_others_out(monkeypatch):
+    put, tried = spaces._put_spare_in_place, []
+    monkeypatch.setattr(spaces, "RETRY_SECONDS", 0.01)
+
+    def put_beside_a_search(space):
+        if tried:
+            return put(space)
+        with held("SELECT count(*) FROM documents_chunkembedding"):
+            tried.append(put(space))
+            assert not has_waiting()
+            assert found_by_the_graph()
+        return tried[0]
+
+    monkeypatch.setattr(spaces, "_put_spare_in_place", put_beside_a_search)
+    reindex(graph="1GB")
+    assert tried == [False]
+    assert indexes() == only_the_usual()
+
+
+def test_what_a_build_that_failed_left_is_dropped(library):
+    spare = f"{spaces.to_index_name(spaces.get_active_space())}_spare"
+    with connection.cursor() as cursor, pytest.raises(IntegrityError):
+        cursor.execute(
+            f"CREATE UNIQUE INDEX CONCURRENTLY {spare} ON documents_chunkembedding ((1))"
+        )
+    assert indexes()[spare][0] is False
+    (finding,) = [one for one in doctor.check_embedding_space() if "graph" in one.name]
+    assert "run it again" in finding.detail
+    reindex(graph="1GB")
+    assert indexes() == only_the_usual()
+
+
+def test_a_run_that_is_killed_leaves_the_old_graph_and_the_next_one_ends(library):
+    name = str(connection.settings_dict["NAME"])
+    with held(INSERT):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROCESS, name],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        wait_until(has_waiting_build, timeout=60)
+        kill(process)
+        assert found_by_the_graph() == {document.pk for document in library}
+    reindex(graph="1GB")
+    assert indexes() == only_the_usual()
+
+
+def test_a_space_that_is_dropped_takes_a_spare_graph_along(embedding_server):
+    old = spaces.get_active_space()
+    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    with connection.cursor() as cursor:
+        spare = spaces._to_spare_name(old)
+        cursor.execute(f"CREATE INDEX {spare} ON {spaces._describe_index(old, 200)}")
+    reindex(drop_old=True)
+    assert [*indexes()] == [spaces.to_index_name(spaces.get_active_space())]
+
+
+def test_the_doctor_asks_for_it_where_a_large_graph_grew_with_its_uploads(owner, monkeypatch):
+    def advice():
+        return [one.detail for one in doctor.check_embedding_space() if "graph" in one.name]
+
+    def count_anew():
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE documents_chunkembedding")
+
+    count_anew()
+    assert advice() == []
+    monkeypatch.setattr(spaces, "LARGE_GRAPH", 10)
+    (detail,) = advice()
+    needed = spaces.estimate_graph_megabytes(spaces.get_active_space())
+    assert f"manage.py reindex --graph {needed}MB" in detail
+    reindex(graph=f"{needed}MB")
+    assert advice() == []
+    for number in range(5):
+        add(owner, f"지침 {number}.md")
+    count_anew()
+    assert len(advice()) == 1  # it has more than doubled
+    reindex(graph="1GB")
+    assert advice() == []
+    with connection.cursor() as cursor:
+        cursor.execute(f"REINDEX INDEX {spaces.to_index_name(spaces.get_active_space())}")
+    assert len(advice()) == 1  # as after a restored backup: made in the usual way
+
+
+@pytest.mark.parametrize("memory", ["2", "GB", "2 GB", "-1GB", "2GB; DROP TABLE documents_chunk"])
+def test_what_is_no_amount_of_memory_is_refused(memory):
+    with pytest.raises(CommandError, match="no amount of memory"):
+        reindex(graph=memory)
+
+
+def test_too_little_memory_is_refused_with_what_is_needed():
+    with pytest.raises(CommandError, match="needs 64MB"):
+        reindex(graph="63MB")
+
+
+def test_without_a_graph_nothing_is_made(settings, embedding_server):
+    reindex(model="words-4096", base_url=embedding_server.url, languages="*", force=True)
+    with pytest.raises(CommandError, match="no graph"):
+        reindex(graph="1GB")
