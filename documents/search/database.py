@@ -37,8 +37,8 @@ class ScopeFacts:
 
     Everywhere by an estimate; in scopes of more than `COUNTED_DOCUMENTS` so are those of the scope.
     `namespaces` are those of the documents that were counted; None where one has none.
-    `whole`: it is such a scope, and next to nothing lies outside of it. They are asked once a
-    store, which lives as long as one question.
+    `whole`: it is such a scope, next to nothing lies outside of it, and none was counted. They are
+    asked once a store, which lives as long as one question.
     """
 
     chunks: int
@@ -124,17 +124,25 @@ NAMESPACES_OF = """
                             THEN document.namespace END)
 """
 FACTS = f"""
-    SELECT counted.chunks, counted.namespaces,
-           (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_chunk'::regclass),
-           (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_document'::regclass),
+    WITH everywhere AS MATERIALIZED (
+        SELECT chunk.reltuples::int8 AS chunks,
+               chunk.reltuples > 0 AND document.reltuples > 0
+               AND document.reltuples * %(whole_share)s <= %(size)s AS is_whole
+          FROM pg_class chunk, pg_class document
+         WHERE chunk.oid = 'documents_chunk'::regclass
+           AND document.oid = 'documents_document'::regclass)
+    SELECT everywhere.chunks, everywhere.is_whole, counted.chunks, counted.namespaces,
            space.id, space.dimensions, space.unrelated
-      FROM (SELECT coalesce(sum(document.chunk_count), 0)::int8 AS chunks,
+      FROM everywhere,
+           (SELECT coalesce(sum(document.chunk_count), 0)::int8 AS chunks,
                    {NAMESPACES_OF} FILTER (WHERE document.chunk_count > 0) AS namespaces
               FROM documents_document document
               JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id
+             WHERE NOT (SELECT is_whole FROM everywhere)
            ) AS counted
       LEFT JOIN documents_embeddingspace space ON space.active
 """
+"""Of a scope that is the whole, nothing is counted."""
 
 
 MAX_NAMESPACES = 8
@@ -265,16 +273,20 @@ def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **paramet
 
 def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
     counted = scope.sample_documents(COUNTED_DOCUMENTS)
-    asked = {"documents": to_uuid_array(counted), "namespaced": NAMESPACED}
-    ((chunks, namespaces, everywhere, documents, *space),) = _fetch_rows(cursor, FACTS, asked)
     is_large = len(counted) < len(scope.documents)
+    asked = {
+        "documents": to_uuid_array(counted),
+        "namespaced": NAMESPACED,
+        "whole_share": WHOLE_SHARE,
+        "size": len(scope.documents) if is_large else 0,
+    }
+    ((everywhere, whole, chunks, namespaces, *space),) = _fetch_rows(cursor, FACTS, asked)
+    searched = SearchedSpace(*space) if space[0] else None
+    if whole:
+        return ScopeFacts(everywhere, everywhere, searched, None, whole=True)
     if is_large:
         chunks = chunks * len(scope.documents) // len(counted)
-    whole = is_large and 0 < WHOLE_SHARE * documents <= len(scope.documents)
-    searched = SearchedSpace(*space) if space[0] else None
-    return ScopeFacts(
-        chunks, max(everywhere, chunks), searched, _read_namespaces(namespaces), whole
-    )
+    return ScopeFacts(chunks, max(everywhere, chunks), searched, _read_namespaces(namespaces))
 
 
 def _read_namespaces(found: list[int | None] | None) -> frozenset[int] | None:

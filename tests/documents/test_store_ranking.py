@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from documents.models import Document, Library
+from documents.models import Chunk, Document, Library
 from documents.search import bm25, database
 from documents.search import store as searching
 from rag.indexing import K1, REFERENCE_LENGTH, B, compute_idf
@@ -229,7 +229,8 @@ def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, st
     words, documents = crowd
     beside = index(owner, [words[:50]] * strangers)
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE documents_document")  # how many there are is not counted
+        # how many there are is not counted
+        cursor.execute("ANALYZE documents_document, documents_chunk")
     question = dict.fromkeys(words[:50], 1.0)
     vector = TinyEmbedder().embed_query(" ".join(words[:50]))
     with pytest.MonkeyPatch.context() as patch, way("index"):
@@ -237,6 +238,7 @@ def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, st
         asked = store(*documents)
         for found in (asked.find_by_terms(question, 30), asked.find_similar(vector, 30)):
             assert asked._scope.facts.whole
+            assert asked._scope.facts.chunks == Chunk.objects.count()
             assert len(found) == 30
             assert beside.pk not in {hit.passage.document_id for hit in found}
         everywhere = store(*documents, beside).find_by_terms(question, 5)
