@@ -53,6 +53,9 @@ def main() -> None:
         "--recalled", type=int, default=RECALLED, help="questions of each language; 0: times alone"
     )
     parser.add_argument("--rivals", action="store_true", help="ask others as well")
+    parser.add_argument(
+        "--questions", type=int, default=QUESTIONS, help="of each language in each scope"
+    )
     wanted, _ = parser.parse_known_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     wanted.folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +66,11 @@ def main() -> None:
             return
         nura = Nura(texts.questions)
         others = list_rivals(texts, documents, wanted.size) if wanted.rivals else []
-        figures = measure(texts.questions, documents, wanted.recalled, nura, others)
-    report.write("million", {"aims": AIMS, "chunks": wanted.size, **figures})
+        asked = _list_asked(texts.questions, wanted.questions + WARMING // 2)
+        times = measure_times(asked, documents, nura, others)
+        recalled = _list_asked(texts.questions, wanted.recalled)
+        recall = measure_recall(recalled, documents) if recalled else {}
+    report.write("million", {"aims": AIMS, "chunks": wanted.size, **times, "recall_at_10": recall})
 
 
 def list_rivals(texts: Corpus, documents: Sequence[UUID], size: int) -> list[System]:
@@ -72,15 +78,11 @@ def list_rivals(texts: Corpus, documents: Sequence[UUID], size: int) -> list[Sys
     return [rivals.Textbook(documents), rivals.Sparse(texts, documents, size)]
 
 
-def measure(
-    questions: Sequence[Question],
-    documents: Sequence[UUID],
-    recalled: int,
-    nura: Nura,
-    others: Sequence[System],
+def measure_times(
+    asked: Sequence[Question], documents: Sequence[UUID], nura: Nura, others: Sequence[System]
 ) -> dict[str, object]:
-    """Times of each scope, and recall for so many questions of each language."""
-    times, steps = _time_searches(questions, documents, nura, others)
+    """In each scope, of Nura with its steps and of the others."""
+    times, steps = _time_searches(asked, documents, nura, others)
     rows = [
         [f"{scope}, {language}", *(_figures(values)[name] for name in ("p50", "p95")), *AIMS[scope]]
         for (scope, language), values in times[nura.name].items()
@@ -92,49 +94,39 @@ def measure(
         name: {", ".join(case): _figures(values) for case, values in found.items()}
         for name, found in times.items()
     }
-    figures = {
-        "ms": named.pop(nura.name),
-        "rivals_ms": named,
-        "steps_p50_ms": {", ".join(c): s for c, s in steps.items()},
-    }
+    ours = named.pop(nura.name)
     for name, cases in named.items():
         report.table(name, ["", "p50", "p95", "p99"], [[c, *f.values()] for c, f in cases.items()])
-    if not recalled:
-        return figures
-    recall = measure_recall(_list_asked(questions, recalled), documents)
-    report.table(
-        "Recall@10 beside the exact comparison",
-        ["", "words", "vectors"],
-        [[scope, found["words"], found["vectors"]] for scope, found in recall.items()],
-    )
-    return {**figures, "recall_at_10": recall}
+    steps_named = {", ".join(case): found for case, found in steps.items()}
+    return {"ms": ours, "rivals_ms": named, "steps_p50_ms": steps_named}
 
 
 Case = tuple[str, str]
 
 
 def _time_searches(
-    questions: Sequence[Question], documents: Sequence[UUID], nura: Nura, others: Sequence[System]
+    asked: Sequence[Question], documents: Sequence[UUID], nura: Nura, others: Sequence[System]
 ) -> tuple[dict[str, dict[Case, list[float]]], dict[Case, dict[str, float]]]:
     """Every question in every scope in turn, so that what else runs meets all scopes alike.
 
-    Times by system and case, and the medians of Nura's steps.
+    The first `WARMING` ones go to Nura alone. Times by system and case, and medians of its steps.
     """
     chance, turns = random.Random(11), random.Random(13)
     systems: list[System] = [nura, *others]
     times: dict[str, dict[Case, list[float]]] = {system.name: {} for system in systems}
     steps: dict[Case, dict[str, list[float]]] = {}
-    for number, question in enumerate(_list_asked(questions, QUESTIONS + WARMING // 2)):
+    for number, question in enumerate(asked):
         for name in SCOPES:
             scope = _choose_scope(name, documents, chance)
+            if number < WARMING:
+                nura.search(question, scope)
+                continue
             case = name, question.language
             for system in turns.sample(systems, len(systems)):
                 took = report.time_once(lambda run=system: run.search(question, scope))  # noqa: B023
-                if number >= WARMING:
-                    times[system.name].setdefault(case, []).append(took)
-            if number >= WARMING:
-                for step, value in nura.steps.items():
-                    steps.setdefault(case, {}).setdefault(step, []).append(value)
+                times[system.name].setdefault(case, []).append(took)
+            for step, value in nura.steps.items():
+                steps.setdefault(case, {}).setdefault(step, []).append(value)
     medians = {
         case: {step: _figures(values)["p50"] for step, values in found.items()}
         for case, found in steps.items()
@@ -179,13 +171,19 @@ def measure_recall(
 ) -> dict[str, dict[str, float]]:
     """Recall@10 of both legs in the two large scopes."""
     chance = random.Random(12)
-    return {
+    found = {
         name: {
             "words": _recall_words(asked, _choose_scope(name, documents, chance)),
             "vectors": _recall_vectors(asked, _choose_scope(name, documents, chance)),
         }
         for name in SCOPES[2:]
     }
+    report.table(
+        "Recall@10 beside the exact comparison",
+        ["", "words", "vectors"],
+        [[scope, one["words"], one["vectors"]] for scope, one in found.items()],
+    )
+    return found
 
 
 def _recall_words(questions: Sequence[Question], scope: Sequence[UUID]) -> float:

@@ -79,11 +79,11 @@ class Sparse:
         faiss.omp_set_num_threads(2)
         self._faiss = faiss
         self._index = faiss.IndexFlatIP(texts.vectors.shape[1])
-        self._rows: dict[UUID, range] = {}
+        self._rows: dict[UUID, np.ndarray] = {}
         self._places: dict[str, int] = {}
         held: list[list[int]] = []
         for document, chunks in zip(documents, texts.documents(size), strict=True):
-            self._rows[document] = range(len(held), len(held) + len(chunks))
+            self._rows[document] = np.arange(len(held), len(held) + len(chunks))
             self._index.add(np.stack([chunk.vector for chunk in chunks]))
             held += [
                 [self._places.setdefault(term, len(self._places)) for term in _repeated(one.terms)]
