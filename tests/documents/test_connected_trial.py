@@ -14,6 +14,7 @@ from rag.adapters.openai import reset_dialects
 from rag.config import Endpoint
 from rag.context.budget import reset_context_lengths
 from tests.servers.llm import Calls, Failure, Hang, Raw, Stream, completion, event
+from tests.servers.wire import LOOK
 
 KEY = "key-that-must-stay-here"
 KOREAN = ["문서 검색은 ", "필요한 내용을 ", "빨리 찾게 합니다. ", "근거도 남습니다."]
@@ -163,7 +164,7 @@ class Elsewhere(BaseHTTPRequestHandler):
 @pytest.fixture
 def elsewhere():
     server = HTTPServer(("127.0.0.1", 0), Elsewhere)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK,), daemon=True)
     thread.start()
     Elsewhere.seen.clear()
     yield f"http://127.0.0.1:{server.server_port}"

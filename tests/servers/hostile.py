@@ -6,6 +6,8 @@ import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.servers.wire import LOOK
+
 MEGABYTE = 2**20
 
 
@@ -64,7 +66,7 @@ class HostileServer:
         self._server.daemon_threads = True
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
 
     def __enter__(self):
         return self

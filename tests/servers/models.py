@@ -1,12 +1,13 @@
-"""The models process, as the product starts it, on a socket of its own."""
+"""The models process, as the product starts it: the test run's, or one on a socket of its own."""
 
 import contextlib
 import tempfile
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
-from nura.embedded import locations, session
+from nura.embedded import locations, models, session
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import RagConfig
 
@@ -31,5 +32,9 @@ def running_embedder(languages=frozenset()):
 @pytest.fixture(scope="session")
 def local_models():
     """A configuration whose local models are served, for all tests that ask for it."""
-    with running_models() as config:
+    socket = settings.RAG.models_socket
+    if models.is_answering(socket):
+        yield RagConfig(models_socket=socket)
+        return
+    with running_models() as config:  # of light tests alone
         yield config

@@ -5,6 +5,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.servers.wire import LOOK
+
 
 class Site:
     """A web server of this machine. `pages` maps a path to its answer; `asked` is what came."""
@@ -31,7 +33,7 @@ class Site:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
 
     def put(self, path, body, status=200, kind="text/html; charset=utf-8", **headers):
         data = body.encode() if isinstance(body, str) else body
