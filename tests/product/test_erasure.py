@@ -59,7 +59,7 @@ def test_an_erased_document_is_nowhere_and_its_citation_says_so(product):
     assert PLANTED in export(client, chat_id, "json")
     assert find_text(product, PLANTED)
     assert client.call("DELETE", f"/documents/{document_id}?erase=true")[0] == 204
-    wait_until(lambda: not find_text(product, PLANTED), 90, step=1)
+    wait_until(lambda: not find_text(product, PLANTED), 90, step=4)
     message = client.message(turn)
     source = message["sources"][0]
     assert (source["deleted"], source["content_preview"], source["spans"]) == (True, "", [])
@@ -88,7 +88,7 @@ def test_a_deleted_chat_is_nowhere(product):
     turn = answered(client, f"{words}. 왜일까요?")
     assert find_text(product, words)
     assert client.call("DELETE", f"/chats/{turn['chat_id']}")[0] == 204
-    wait_until(lambda: not find_text(product, words), 90, step=1)
+    wait_until(lambda: not find_text(product, words), 90, step=4)
 
 
 def test_a_deleted_account_is_nowhere(product):

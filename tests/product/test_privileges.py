@@ -42,7 +42,7 @@ def readable_python():
         shutil.copytree(
             sysconfig.get_path("stdlib"),
             home / "lib" / version,
-            ignore=shutil.ignore_patterns("site-packages", "test", "__pycache__"),
+            ignore=shutil.ignore_patterns("site-packages", "test"),
             copy_function=link_or_copy,
         )
         for library in Path(sysconfig.get_config_var("LIBDIR")).glob("libpython3*.so.*"):
