@@ -227,9 +227,9 @@ class Product:
         )
 
     def call(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """What `manage` does, while the product runs.
+        """What `manage` does, much faster: it is forked from a process that has loaded the code.
 
-        The command is forked from a process that has loaded the code, which takes three seconds.
+        Where the product does not run, its services run on until `stop`.
         """
         if self._commands is None or self._commands.poll() is not None:
             self._commands = subprocess.Popen(

@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from nura import __version__, preparation, schema
 from tests.product.client import Client
-from tests.support import Product, wait_until
+from tests.support import Product, copy_prepared_folder, wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -103,7 +103,7 @@ def test_c98_migrations_that_were_killed_go_on_where_they_were(tmp_path):
     reached = []
     for _ in range(2):
         with product.begin("migrate") as process:
-            wait_until(lambda: count_applied() > 10 + sum(reached), 60, step=0.005)
+            wait_until(lambda: count_applied() > 10 + sum(reached), 60, step=0.02)
             reached.append(count_applied())
             os.killpg(process.pid, signal.SIGKILL)
     product.manage("migrate")
@@ -181,8 +181,11 @@ print("key", AuthToken.objects.create(user)[1])
 
 @pytest.mark.product
 @pytest.mark.timeout(300)
-def test_c98_an_installation_of_a_former_schema_goes_on_with_all_that_is_in_it(tmp_path):
-    product = Product(tmp_path / "var")
+def test_c98_an_installation_of_a_former_schema_goes_on_with_all_that_is_in_it(
+    tmp_path, small_models
+):
+    product = Product(tmp_path / "var", **small_models)
+    copy_prepared_folder(product.data_dir)  # the script takes back what has been migrated
     key = product.manage("shell", "-v0", "-c", FORMER_INSTALLATION).stdout.split()[-1]
     with product:
         client = Client(product.url, key)

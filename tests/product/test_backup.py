@@ -1,10 +1,10 @@
 """A backup of a running product, killed, damaged, and brought back to another data folder."""
 
+import datetime as dt
 import json
 import os
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import boto3
@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 
 from nura.backup.vault import Vault
 from tests.product.client import Client
-from tests.support import Product, wait_until
+from tests.support import Product, copy_prepared_folder, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
 
@@ -74,8 +74,17 @@ def stored_files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def run(product: Product, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return product.manage(*arguments, check=False)
+def back_up(product: Product, folder: Path, *options: str) -> None:
+    """Take a backup in another second than the one before, which is named by its own."""
+    taken = {path.name for path in folder.glob("backups/*")}
+    wait_until(lambda: f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}" not in taken)
+    product.call("backup", str(folder), *options)
+
+
+def empty_product(folder: Path, **settings: str) -> Product:
+    """With a migrated database, to restore onto."""
+    copy_prepared_folder(folder)
+    return Product(folder, **settings)
 
 
 def test_c97_what_was_restored_gives_the_same_answers_and_files(
@@ -83,8 +92,10 @@ def test_c97_what_was_restored_gives_the_same_answers_and_files(
 ):
     _, client, answers = busy
     restored = Product(tmp_path / "var", **small_models)
-    restored.manage("restore", str(kept), "--passphrase-file", passphrase)
-    assert "Nothing is wrong" in restored.manage("verify").stdout
+    arguments = ("restore", str(kept), "--passphrase-file", passphrase)
+    restored.call(*arguments)
+    assert "Nothing is wrong" in restored.call("verify").stdout
+    restored.stop()
     with restored:
         again = Client(restored.url, client.token)
         for known in answers:
@@ -99,10 +110,9 @@ def test_c97_what_was_restored_gives_the_same_answers_and_files(
             assert sources == [source["chunk_id"] for source in known["sources"]]
         for chat in again.call("GET", "/chats?page_size=100")[1]["results"]:
             wait_until(lambda one=chat: has_ended(again, one), 60, step=0.2)
-
-    refused = run(restored, "restore", str(kept), "--passphrase-file", passphrase)
-    assert refused.returncode == 1
-    assert "not empty" in refused.stderr
+        refused = restored.call(*arguments, check=False)
+        assert refused.returncode == 1
+        assert "not empty" in refused.stderr
 
 
 def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
@@ -122,14 +132,14 @@ def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
 def test_the_second_backup_adds_what_is_new_and_old_ones_go(busy, passphrase, tmp_path):
     product, client, _ = busy
     folder = tmp_path / "backups"
-    product.call("backup", str(folder))
+    back_up(product, folder)
     before = stored_files(folder / "files")
     document = client.upload("새로.txt", "새로 올린 공고입니다.".encode())
-    product.call("backup", str(folder), "--keep", "1")
+    back_up(product, folder, "--keep", "1")
     assert len(stored_files(folder / "files") - before) == 1
     assert len(list((folder / "backups").iterdir())) == 1
     assert client.call("DELETE", f"/documents/{document['id']}")[0] == 204
-    product.call("backup", str(folder), "--keep", "1")
+    back_up(product, folder, "--keep", "1")
     assert stored_files(folder / "files") == before
     encrypted = product.call("backup", str(folder), "--passphrase-file", passphrase, check=False)
     assert encrypted.returncode == 1
@@ -177,7 +187,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
         wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     assert "Nothing is wrong" in product.call("verify", str(folder)).stdout
-    product.call("backup", str(folder))
+    back_up(product, folder)
     assert not list(folder.glob("*.part"))
     assert len(list((folder / "backups").glob("*/manifest"))) == len(
         list((folder / "backups").iterdir())
@@ -185,19 +195,20 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
 
 
 def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, passphrase, tmp_path):
-    restored = Product(tmp_path / "var")
+    restored = empty_product(tmp_path / "var")
     arguments = ("restore", str(kept), "--passphrase-file", passphrase)
     with restored.begin(*arguments) as process:
         wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     restored.manage(*arguments)
-    assert "Nothing is wrong" in restored.manage("verify").stdout
+    assert "Nothing is wrong" in restored.call("verify").stdout
 
     files = sorted((tmp_path / "var" / "files").rglob("*.txt"))
     files[0].unlink()
     files[1].write_text("다른 글")
     (files[2].parent / "stray.txt").write_text("x")
-    found = run(restored, "verify")
+    found = restored.call("verify", check=False)
+    restored.stop()
     assert found.returncode == 1
     assert f"missing file: documents/{files[0].parent.name}/{files[0].name}" in found.stdout
     assert f"not what was uploaded: documents/{files[1].parent.name}" in found.stdout
@@ -215,11 +226,12 @@ def new_dump(folder: Path, first: list[Path]) -> bool:
 
 
 def test_a_restore_with_another_secret_key_names_what_has_to_be_entered_again(tmp_path):
-    first = Product(tmp_path / "first", SECRET_KEY="one-" * 20)
-    first.manage("shell", "-c", SEAL)
-    first.manage("backup", str(tmp_path / "backups"))
-    second = Product(tmp_path / "second", SECRET_KEY="two-" * 20)
-    done = run(second, "restore", str(tmp_path / "backups"))
+    first = empty_product(tmp_path / "first", SECRET_KEY="one-" * 20)
+    first.call("shell", "-v0", "-c", SEAL)
+    first.call("backup", str(tmp_path / "backups"))
+    first.stop()
+    second = empty_product(tmp_path / "second", SECRET_KEY="two-" * 20)
+    done = second.manage("restore", str(tmp_path / "backups"), check=False)
     assert done.returncode == 0, done.stderr
     assert "SECRET_KEY is another one: model connection 한 모델" in done.stderr
     assert "sk-sealed" not in done.stdout + done.stderr
@@ -255,8 +267,9 @@ def bucket(monkeypatch):
     server.stop()
 
 
-def test_files_of_a_bucket_are_kept_and_come_back(bucket, tmp_path):
+def test_files_of_a_bucket_are_kept_and_come_back(bucket, small_models, tmp_path):
     settings, place = bucket
+    settings |= small_models
     kept = str(tmp_path / "backups")
     with Product(tmp_path / "var", **settings) as product:
         client = Client(product.url, product.add_user("owner"))
@@ -268,13 +281,14 @@ def test_files_of_a_bucket_are_kept_and_come_back(bucket, tmp_path):
         )
         assert "세 명" in answer(client, QUESTION)["content"]
         product.call("backup", kept)
-    names = {one.key for one in place.objects.all()}
-    assert names
-    place.objects.all().delete()
-    assert run(product, "verify").returncode == 1
-    restored = Product(tmp_path / "restored", **settings)
-    restored.manage("restore", kept)
+        names = {one.key for one in place.objects.all()}
+        assert names
+        place.objects.all().delete()
+        assert product.call("verify", check=False).returncode == 1
+    restored = empty_product(tmp_path / "restored", **settings)
+    restored.call("restore", kept)
     assert {one.key for one in place.objects.all()} == names
-    assert "Nothing is wrong" in restored.manage("verify").stdout
+    assert "Nothing is wrong" in restored.call("verify").stdout
+    restored.stop()
     (name,) = (one for one in names if "/original-" in one)
     assert place.Object(name).get()["Body"].read() == LAW.encode()
