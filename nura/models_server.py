@@ -86,11 +86,11 @@ URGENCIES = {
 
 @dataclass(frozen=True)
 class Task:
-    """Something that models do with texts; `load` loads a model of the kind."""
+    """Something that models do with texts; `load` loads a model of the kind, and says on what."""
 
     name: str
     compute: Compute
-    load: Callable[[str], None]
+    load: Callable[[str], str]
 
 
 EMBED = Task("embed", models.embed_texts, models.load_embedder)
@@ -129,6 +129,8 @@ class Batcher:
     def __init__(self) -> None:
         self.loaded: dict[tuple[str, str], str] = {}
         """"loading", "ready" or the reason why not, by task and model."""
+        self.device = ""
+        """What they compute on: the GPU's name, or "cpu"; empty before one is loaded."""
         self._waiting: dict[Urgency, deque[WaitingRequest]] = {
             urgency: deque() for urgency in Urgency
         }
@@ -264,13 +266,13 @@ class Batcher:
             return
         self.loaded[task.name, model] = "loading"
         try:
-            task.load(model)
+            self.device = task.load(model)
         except EngineUnavailable as error:
             self.loaded[task.name, model] = str(error)
             logger.warning("%s", error, exc_info=error.__cause__)
             raise
         self.loaded[task.name, model] = "ready"
-        logger.info("%s is loaded on %s", model, models.find_device())
+        logger.info("%s is loaded on %s", model, self.device)
         spawn.give_memory_back()
 
 
@@ -407,7 +409,7 @@ async def show_health(request: web.Request) -> web.Response:
         {
             "status": "ok",
             "models": states,
-            "device": models.find_device(),
+            "device": batcher.device,
             "waiting": batcher.waiting,
         }
     )

@@ -8,7 +8,6 @@ takes one call at a time.
 import copy
 import functools
 import importlib.util
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,13 +55,6 @@ def classify_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Mapping
     return [{labels[place]: float(one) for place, one in enumerate(row)} for row in shares]
 
 
-def find_device() -> str:
-    """What the models compute on: the GPU's name, or "cpu"; empty before one is loaded."""
-    if not (torch := sys.modules.get("torch")):
-        return ""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
 def overtake() -> None:
     """Let what this thread computes on a GPU overtake there what other threads compute."""
     _own.overtakes = True
@@ -72,14 +64,25 @@ class ModelNotLoaded(EngineUnavailable):
     """A model that is not there, or not readable."""
 
 
-def load_embedder(model: str) -> None:
-    """Load an embedder now. Raises `ModelNotLoaded`."""
+def load_embedder(model: str) -> str:
+    """Load an embedder now; the name of the GPU that it computes on, or "cpu".
+
+    Raises `ModelNotLoaded`.
+    """
     _load_embedder(model)
+    return _name_device()
 
 
-def load_cross_encoder(model: str) -> None:
-    """Load a cross-encoder now. Raises `ModelNotLoaded`."""
+def load_cross_encoder(model: str) -> str:
+    """The same for a cross-encoder."""
     _load_cross_encoder(model)
+    return _name_device()
+
+
+def _name_device() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def find_embedded_model() -> Path:

@@ -29,6 +29,8 @@ class Model:
         self.free = threading.Event()
         self.free.set()
         self.begun = threading.Event()
+        self.may_load = threading.Event()
+        self.may_load.set()
         self.broken = False
 
     def compute(self, _model, texts):
@@ -41,7 +43,8 @@ class Model:
         return [array("f", [len(text), 0.5]).tobytes() for text in texts]
 
     def load(self, _model):
-        pass
+        assert self.may_load.wait(20)
+        return "a device"
 
     def hold(self):
         self.begun.clear()
@@ -90,6 +93,23 @@ async def test_vectors_come_in_order_as_numbers_or_in_base64(model):
     assert [one.tolist() for one in unpacked] == [[1.0, 0.5], [3.0, 0.5]]
     assert single["data"][0]["embedding"] == [4.0, 0.5]
     assert [row["index"] for row in plain["data"]] == [0, 1]
+
+
+async def test_a_model_that_is_being_loaded_is_said_to_be(model):
+    async def ask():
+        return await (await client.get("/health")).json()
+
+    async with serving() as client:
+        model.may_load.clear()
+        asking = asyncio.create_task(embed(client, "a"))
+        async with asyncio.timeout(20):
+            while not (health := await ask())["models"]:
+                pass
+        assert (health["models"], health["device"]) == ({"m": "loading"}, "")
+        model.may_load.set()
+        await asking
+        health = await ask()
+        assert (health["models"], health["device"]) == ({"m": "ready"}, "a device")
 
 
 async def test_a_question_waits_for_no_passages(model):
@@ -227,7 +247,8 @@ def test_what_is_loaded_is_listed(http):
     http.post("/v1/embeddings", json={"model": EMBEDDED_NAME, "input": "x"}).raise_for_status()
     listed = [one["id"] for one in http.get("/v1/models").json()["data"]]
     assert EMBEDDED_NAME in listed
-    assert http.get("/health").json()["models"][EMBEDDED_NAME] == "ready"
+    health = http.get("/health").json()
+    assert (health["models"][EMBEDDED_NAME], bool(health["device"])) == ("ready", True)
 
 
 def test_nobody_else_may_open_the_socket_and_the_end_is_orderly(tmp_path):
