@@ -231,7 +231,7 @@ class CaseFilter(admin.SimpleListFilter):
 
     def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
         """The two states."""
-        return [("yes", _("Made a case")), ("no", _("Not yet"))]
+        return [("yes", _("Added as a case")), ("no", _("Not yet"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Feedback]) -> QuerySet[Feedback]:
         """Narrowed to the chosen state."""
@@ -364,7 +364,7 @@ class ToolServerForm(forms.ModelForm[ToolServer]):
         label=_("Groups"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("Who may choose it. None: everybody"),
+        help_text=_("Who may choose it. Leave empty for everyone"),
     )
 
     class Meta:

@@ -176,7 +176,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     "tool_server_failed": (
         502,
-        _("The tool server does not answer as it should. Check its address and its key."),
+        _("The tool server did not answer as expected. Check its address and key."),
     ),
     "scope_missing": (
         403,
@@ -194,7 +194,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "summary_changed": (
         409,
         _(
-            "The summary has changed meanwhile, or there is none. Look at it again before you edit it."
+            "The summary has changed in the meantime, or no longer exists. Check it before you edit it."
         ),
     ),
     "still_answering": (
@@ -351,7 +351,7 @@ NOTICES = {
     "answer_cut": _(
         "The answer reached its maximum length and ends here. Ask for the rest; if it happens often, tell your administrator."
     ),
-    "tools_failed": _("The tools could not be used; the answer goes without them."),
+    "tools_failed": _("The tools could not be used, so the answer was written without them."),
     "parts_unread": _("The documents are long; not every part of them was read for this answer."),
     "embedder_failed": _(
         "Semantic search is unavailable right now; the documents were searched by words only."

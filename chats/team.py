@@ -58,7 +58,7 @@ class AudienceForm(forms.Form):
     """To whom something is shown."""
 
     everybody = forms.BooleanField(
-        label=gettext_lazy("Everybody who can sign in here"), required=False
+        label=gettext_lazy("Everyone who can sign in here"), required=False
     )
     users = forms.CharField(
         label=gettext_lazy("People"),
@@ -102,7 +102,7 @@ class AudienceForm(forms.Form):
             self.add_error(None, error)
             return cleaned
         if self.needs_audience and self.audience.is_empty:
-            self.add_error("users", _("Choose somebody to share with."))
+            self.add_error("users", _("Choose someone to share with."))
         return cleaned
 
 
@@ -137,7 +137,8 @@ class PromptForm(AudienceForm):
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text=gettext_lazy(
-            "Put what is to be filled in into double braces. In a chat, “/” finds the prompt."
+            "Put anything to be filled in between double braces. In a chat, type “/” to find "
+            "the prompt."
         ),
     )
 
@@ -180,36 +181,36 @@ class AssistantForm(AudienceForm):
         max_length=MAX_INSTRUCTIONS_CHARACTERS,
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text=gettext_lazy(
-            "Role, tone, form, subject. They change nothing about what somebody may read, about "
-            "sources or safety."
+            "Role, tone, format, subject. They change neither what people may read, nor how "
+            "sources are cited, nor what keeps answers safe."
         ),
     )
     starters = forms.CharField(
         label=gettext_lazy("First questions"),
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text=gettext_lazy("One a line, six at most."),
+        help_text=gettext_lazy("One per line, at most six."),
     )
     libraries = forms.MultipleChoiceField(
-        label=gettext_lazy("Looks into"),
+        label=gettext_lazy("Searches in"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text=gettext_lazy(
-            "Whoever asks gets answers only from those of these libraries that they may read "
-            "themselves. None chosen: everything they may read."
+            "People get answers only from those of these libraries that they may read "
+            "themselves. If none is chosen, from everything they may read."
         ),
     )
     tools = forms.MultipleChoiceField(
         label=gettext_lazy("Tools"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("Whoever asks needs the right to use them."),
+        help_text=gettext_lazy("People who ask need permission to use them."),
     )
     intent = forms.ChoiceField(
         label=gettext_lazy("Usually answers with"),
         required=False,
         choices=[("", gettext_lazy("Whatever the question asks for")), *INTENT_LABELS.items()],
-        help_text=gettext_lazy("If a question says itself what it wants, that counts."),
+        help_text=gettext_lazy("A question that says what it wants takes precedence."),
     )
     model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
     temperature = forms.FloatField(
@@ -218,7 +219,9 @@ class AssistantForm(AudienceForm):
         min_value=0,
         max_value=2,
         widget=forms.NumberInput(attrs={"step": "0.1"}),
-        help_text=gettext_lazy("0 keeps to the point, 1 and more is freer. Empty: as usual."),
+        help_text=gettext_lazy(
+            "0 keeps to the point; 1 and above is freer. Leave empty for the default."
+        ),
     )
 
     def __init__(
@@ -239,7 +242,7 @@ class AssistantForm(AudienceForm):
             del self.fields["libraries"]
         models = list_allowed_models(user)
         model = cast("forms.ChoiceField", self.fields["model"])
-        model.choices = [("", _("The usual one")), *((one.id, one.name) for one in models)]
+        model.choices = [("", _("Default model")), *((one.id, one.name) for one in models)]
         if len(models) < 2:
             del self.fields["model"]
 

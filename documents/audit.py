@@ -58,7 +58,7 @@ class Action(models.TextChoices):
     DATA_RESTORED = "data_restored", _("Data restored")
     DATA_DELETED = "data_deleted", _("Data deleted")
     DATA_PURGED = "data_purged", _("Data purged")
-    CASE_WRITTEN = "case_written", _("Answer made a case of the evaluation")
+    CASE_WRITTEN = "case_written", _("Answer added as an evaluation case")
     WORK_REPEATED = "work_repeated", _("Failed work tried again")
     QUEUE_CHANGED = "queue_changed", _("Queue paused, resumed or reordered")
     DATA_EXPORTED = "data_exported", _("Data exported")
@@ -73,7 +73,7 @@ class Action(models.TextChoices):
     SOURCE_CREATED = "source_created", _("Source set up")
     SOURCE_CHANGED = "source_changed", _("Source changed")
     SOURCE_DELETED = "source_deleted", _("Source removed")
-    SOURCE_RUN = "source_run", _("Source started by hand")
+    SOURCE_RUN = "source_run", _("Source started manually")
     LOG_TRIMMED = "log_trimmed", _("Old audit entries removed")
 
 

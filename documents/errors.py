@@ -471,13 +471,13 @@ SOURCES: Mapping[str, Explanation] = {
             "source_setting_invalid": _("A setting of the source cannot be used: %(name)s"),
             "source_setting_invalid.required": _("Fill this in: %(name)s"),
             "source_setting_invalid.folder": _(
-                "Enter the whole path of a folder, such as /srv/documents."
+                "Enter the full path of a folder, such as /srv/documents."
             ),
             "source_setting_invalid.outside": _(
                 "This folder is not below one that this installation allows. Ask whoever runs the server."
             ),
             "source_setting_invalid.address": _(
-                "That is no web address. Enter one such as https://example.com/page."
+                "That is not a web address. Enter one such as https://example.com/page."
             ),
             "source_setting_invalid.range": _(
                 "%(name)s must be a number from %(minimum)s to %(maximum)s."
@@ -485,7 +485,7 @@ SOURCES: Mapping[str, Explanation] = {
             "source_setting_invalid.unreadable": _(
                 "The stored key can no longer be read. Open the source and enter the key again."
             ),
-            "address_invalid": _("That is no web address: %(address)s"),
+            "address_invalid": _("That is not a web address: %(address)s"),
             "manifest_invalid": _(
                 'The list must be JSON of the form {"files": [{"path": …, "sha256": …}]}, each path once, %(limit)s at most.'
             ),
@@ -495,7 +495,7 @@ SOURCES: Mapping[str, Explanation] = {
         403,
         {
             "address_forbidden": _(
-                "%(host)s is inside the own network, where nothing is fetched. Your administrator can allow it by name."
+                "%(host)s is inside the internal network, where nothing is fetched. Your administrator can allow it by name."
             ),
             "robots_refused": _(
                 "The website does not allow programs to read this page (robots.txt): %(address)s"
@@ -515,7 +515,7 @@ SOURCES: Mapping[str, Explanation] = {
                 "Nothing was found there any more, so nothing was deleted. Check the source; if it really is empty, remove it here."
             ),
             "source_owner_lost": _(
-                "%(owner)s, who set up this source, may no longer do so. Somebody who may has to save it again."
+                "%(owner)s, who set up this source, is no longer allowed to. Someone who is has to save it again."
             ),
             "file_not_wanted": _(
                 "This file is not on the list of the source, or differs from it. Send the list again."
@@ -544,7 +544,7 @@ SOURCES: Mapping[str, Explanation] = {
             "source_unreachable.permission": _(
                 "The storage refused the key. Check the access key and what it may read."
             ),
-            "source_unreachable.bucket": _("There is no bucket of this name. Check the name."),
+            "source_unreachable.bucket": _("There is no bucket with this name. Check the name."),
             "source_unreachable.endless": _(
                 "The server's list does not end. Nothing was changed; check the address."
             ),
@@ -553,14 +553,14 @@ SOURCES: Mapping[str, Explanation] = {
             "answer_too_large": _("%(host)s sent more than %(limit_mb)s MB."),
             "entry_unreadable": _("It could not be read. It is tried again at the next run."),
             "entry_unreadable.permission": _(
-                "Nura may not read it. Give the account that Nura runs as the right to."
+                "Nura may not read it. Give the account that Nura runs as permission to."
             ),
             "entry_unreadable.status": _("The website answered with error %(status)s."),
             "entry_unreadable.limit": _(
                 "The limit of %(limit)s pages was reached; the rest was left as it is. Raise the limit or narrow the addresses."
             ),
             "entry_unreadable.sent": _("The program has not sent the file yet."),
-            "entry_unreadable.page": _("The page is too large or too entangled to be read."),
+            "entry_unreadable.page": _("The page is too large or too complex to be read."),
         },
     ),
 }

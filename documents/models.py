@@ -495,10 +495,13 @@ class QuotaRule(models.Model):
     )
     measure = models.CharField(_("what is counted"), max_length=20, choices=QuotaMeasure.choices)
     soft = models.PositiveBigIntegerField(
-        _("tells from"), null=True, blank=True, help_text=_("Empty: shortly before the limit.")
+        _("warn from"),
+        null=True,
+        blank=True,
+        help_text=_("Leave empty to warn shortly before the limit."),
     )
     hard = models.PositiveBigIntegerField(
-        _("limit"), null=True, blank=True, help_text=_("Empty: no limit.")
+        _("limit"), null=True, blank=True, help_text=_("Leave empty for no limit.")
     )
 
     class Meta:
@@ -610,9 +613,9 @@ class Deletion(models.Model):
     key = models.CharField(max_length=36, verbose_name="id")
     owner_id = models.BigIntegerField(null=True)
     deleted_at = models.DateTimeField(_("deleted at"))
-    due_at = models.DateTimeField(_("copies go at"))
+    due_at = models.DateTimeField(_("copies to be erased at"))
     marked_at = models.DateTimeField(null=True)
-    erased_at = models.DateTimeField(_("copies gone at"), null=True)
+    erased_at = models.DateTimeField(_("copies erased at"), null=True)
     receipt = models.JSONField(_("receipt"), null=True)
 
     class Meta:

@@ -316,7 +316,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
                 record_event(
                     Action.SECOND_STEP_CHANGED, actor=request.user, subject=user, details=ended
                 )
-        self.message_user(request, _("Two-step sign-in has ended for them."), messages.SUCCESS)
+        self.message_user(request, _("Two-step sign-in was turned off for them."), messages.SUCCESS)
 
 
 class GroupDetailsForm(forms.ModelForm[GroupDetails]):
@@ -516,7 +516,7 @@ class InvitationForm(forms.ModelForm[Invitation]):
         model = Invitation
         fields = ("email", "max_uses", "groups")
         help_texts = {
-            "email": _("The address that the account gets. Empty: whoever has the link chooses."),
+            "email": _("The account's address. Leave empty to let whoever has the link choose."),
             "max_uses": _("How many people may create an account with the link."),
         }
 
@@ -650,7 +650,7 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
         required=False,
         strip=True,
         widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "off"}),
-        help_text=_("Stored encrypted and not shown again. Empty: it stays as it is."),
+        help_text=_("Stored encrypted and not shown again. Leave empty to keep it."),
     )
 
     class Meta:

@@ -64,7 +64,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "reauthentication_required": (403, gettext_lazy("Enter your password again first.")),
     "last_administrator": (
         409,
-        gettext_lazy("This is the last administrator. Make somebody else one first."),
+        gettext_lazy("This is the last administrator. Make someone else an administrator first."),
     ),
     "import_unreadable": (
         422,

@@ -85,7 +85,7 @@ class ShareRequest(AudienceRequest):
     def validate_expires_at(self, moment: Any) -> Any:
         """Not in the past."""
         if moment is not None and moment <= timezone.now():
-            raise serializers.ValidationError(_("Choose a time that is still to come."))
+            raise serializers.ValidationError(_("Choose a time in the future."))
         return moment
 
 

@@ -136,7 +136,7 @@ class ProfileSlot(models.Model):
 
         ACTIVE = SlotStatus.ACTIVE.value, _("known")
         PROPOSED = SlotStatus.PROPOSED.value, _("to be confirmed")
-        PAST = SlotStatus.PAST.value, _("no longer so")
+        PAST = SlotStatus.PAST.value, _("no longer true")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(

@@ -56,7 +56,7 @@ class ToolServer(models.Model):
         blank=True,
         related_name="+",
         verbose_name=_("groups"),
-        help_text=_("Who may choose it. None: everybody"),
+        help_text=_("Who may choose it. Leave empty for everyone"),
     )
     tools = models.JSONField(default=list, blank=True, editable=False)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)

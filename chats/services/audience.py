@@ -46,7 +46,7 @@ def find_audience(
     groups = [group for group in list_nameable_groups(user) if group.name in wanted]
     problems = {}
     if missing := sorted(names - {one.username for one in found}):
-        problems["users"] = _("Nobody is called %(names)s here.") % {"names": ", ".join(missing)}
+        problems["users"] = _("There is no user called %(names)s.") % {"names": ", ".join(missing)}
     if missing := sorted(wanted - {group.name for group in groups}):
         told = _("You are in no group called %(names)s.") % {"names": ", ".join(missing)}
         problems["groups"] = told

@@ -123,10 +123,13 @@ class ConnectedModel(models.Model):
         _("role"), max_length=10, choices=ModelRole.choices, default=ModelRole.MAIN
     )
     model = models.CharField(
-        _("model"), max_length=200, blank=True, help_text=_("Its name at the server")
+        _("model"), max_length=200, blank=True, help_text=_("Name on the server")
     )
     name = models.CharField(
-        _("shown as"), max_length=100, blank=True, help_text=_("Empty: the name at the server")
+        _("shown as"),
+        max_length=100,
+        blank=True,
+        help_text=_("Leave empty to use the name on the server"),
     )
     offered = models.BooleanField(_("offered"), default=True)
     is_default = models.BooleanField(_("default"), default=False)
@@ -135,23 +138,29 @@ class ConnectedModel(models.Model):
         blank=True,
         related_name="+",
         verbose_name=_("groups"),
-        help_text=_("Who may choose it. None: everybody"),
+        help_text=_("Who may choose it. Leave empty for everyone"),
     )
     context_tokens = models.PositiveIntegerField(
         _("context length"),
         null=True,
         blank=True,
-        help_text=_("In tokens. Empty: as the server says"),
+        help_text=_("In tokens. Leave empty to take what the server says"),
     )
     thinking = models.BooleanField(
-        _("thinks first"), null=True, blank=True, help_text=_("Unknown: as the environment says")
+        _("thinks first"),
+        null=True,
+        blank=True,
+        help_text=_("If unknown, as set in the environment"),
     )
     languages = models.CharField(
         _("languages"),
         max_length=200,
         blank=True,
         default="",
-        help_text=_("What an embedding model knows: ko,en or * for all. Empty: as known of it"),
+        help_text=_(
+            "Languages that an embedding model knows: ko,en or * for all. Leave empty to take "
+            "what is known of it"
+        ),
     )
     input_price = models.DecimalField(
         _("price of a million tokens read"), max_digits=12, decimal_places=4, null=True, blank=True

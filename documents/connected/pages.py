@@ -85,7 +85,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         super().__init__(*arguments, **options)
         kept = _("One is stored. Leave this empty to keep it.")
         self.fields["api_key"].help_text = kept if self.instance.sealed_key else ""
-        lines = _("One a line, as Name: value. They are stored like the key and not shown again.")
+        lines = _("One per line, as Name: value. They are stored like the key and not shown again.")
         self.fields["headers"].help_text = kept if self.instance.sealed_headers else lines
         if not self.instance.sealed_key:
             del self.fields["forget_key"]
@@ -100,7 +100,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         """A key that can stand in a header."""
         key = str(self.cleaned_data["api_key"]).strip()
         if not key.isascii() or not key.isprintable():
-            raise forms.ValidationError(_("A key has no letters such as these."))
+            raise forms.ValidationError(_("A key cannot contain these characters."))
         return key
 
     def clean_headers(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
             name, value = name.strip(), value.strip()
             fits = colon and HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()
             if not fits or name.lower() in OWN_HEADERS:
-                raise forms.ValidationError(_("This line is no header: %s") % line[:40])
+                raise forms.ValidationError(_("This line is not a header: %s") % line[:40])
             found[name] = value
         if len(found) > MAX_HEADERS:
             raise forms.ValidationError(_("At most %s headers.") % MAX_HEADERS)
@@ -140,7 +140,7 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
         label=gettext_lazy("Groups"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("Who may choose it. None: everybody"),
+        help_text=gettext_lazy("Who may choose it. Leave empty for everyone"),
     )
 
     class Meta:
@@ -161,7 +161,7 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
             "context_tokens": UnfoldAdminTextInputWidget(attrs={"inputmode": "numeric"}),
             "thinking": UnfoldAdminSelectWidget(
                 choices=(
-                    ("unknown", gettext_lazy("As the environment says")),
+                    ("unknown", gettext_lazy("As set in the environment")),
                     ("true", gettext_lazy("Yes")),
                     ("false", gettext_lazy("No")),
                 )
@@ -197,7 +197,7 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("is_default") and (cleaned.get("groups") or not cleaned.get("offered")):
             raise forms.ValidationError(
-                _("The default model answers everybody: offer it, and to no groups alone.")
+                _("The default model answers everyone, so offer it, and not to groups only.")
             )
         return cleaned
 
@@ -290,9 +290,9 @@ def _describe_role(role: ModelRole, rows: list[ConnectedModel]) -> dict[str, Any
 
 
 WITHOUT = {
-    ModelRole.LIGHT: gettext_lazy("Rules alone understand questions; nothing is rewritten."),
+    ModelRole.LIGHT: gettext_lazy("Questions are understood by rules alone; nothing is rewritten."),
     ModelRole.VISION: gettext_lazy("Pictures are found by the text around them."),
-    ModelRole.EMBEDDING: gettext_lazy("Search stands on words."),
+    ModelRole.EMBEDDING: gettext_lazy("Search relies on words alone."),
     ModelRole.RERANKER: gettext_lazy("Words and vectors rank the passages."),
     ModelRole.VERIFIER: gettext_lazy("Rules check sentences."),
 }
@@ -307,8 +307,8 @@ def describe_korean_search() -> str:
         return ""
     named = used.space.model if used.space else used.config.embedding_model or EMBEDDED_NAME
     return _(
-        "The embedding model in use, %(model)s, knows no Korean: Korean questions are searched by "
-        "words alone, and passages that say it with other words are missed."
+        "The embedding model in use, %(model)s, does not know Korean. Korean questions are "
+        "searched by words alone, and passages that put it in other words are missed."
     ) % {"model": named}
 
 
@@ -506,7 +506,8 @@ def _begin_change(request: HttpRequest) -> None:
         messages.warning(request, _("Documents are already being re-embedded."))
     else:
         messages.success(
-            request, _("Re-embedding has started. The model before serves until it is done.")
+            request,
+            _("Re-embedding has started. The previous model stays in use until it is done."),
         )
 
 

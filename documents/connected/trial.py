@@ -162,18 +162,20 @@ async def _fetch_list(endpoint: Endpoint) -> bytes:
         if status in {401, 403}:
             raise _ListUnreadableError(_("The server refuses the key."))
         if status != 200:
-            text = _("The server answers its list of models with the error %(status)s.")
+            text = _("The server answered the request for its models with error %(status)s.")
             raise _ListUnreadableError(text % {"status": status})
         body = b""
         async for part in response.aiter_bytes():
             body += part
             if len(body) > LIST_BYTES:
-                raise _ListUnreadableError(_("The list of models does not end."))
+                raise _ListUnreadableError(_("The list of models never ends."))
         return body
 
 
 def _leads_elsewhere() -> str:
-    return _("The address leads elsewhere. Enter the final address; the key was not sent there.")
+    return _(
+        "The address redirects elsewhere. Enter the final address; the key was not sent there."
+    )
 
 
 def read_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
@@ -183,7 +185,7 @@ def read_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
         rows = [one for one in found if isinstance(one["id"], str)][:MAX_MODELS]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _ListUnreadableError(
-            _("What answers there does not speak OpenAI's protocol. Is /v1 missing?")
+            _("The server there does not speak OpenAI's protocol. Is /v1 missing?")
         ) from None
     names = ("max_model_len", "context_length", "max_context_length", "context_window")
     return tuple(
@@ -220,7 +222,7 @@ async def _try_chat(endpoint: Endpoint) -> list[TrialLine]:
 async def _try_context(endpoint: Endpoint) -> TrialLine:
     length = await find_context_length(endpoint)
     if length is None:
-        text = _("The server does not say it. Nura keeps prompts short unless you enter it.")
+        text = _("The server doesn't report it. Nura keeps prompts short unless you enter it.")
         return TrialLine(_("Context length"), TrialVerdict.NOTE, text)
     text = _("%(count)s tokens") % {"count": f"{length:,}"}
     return TrialLine(_("Context length"), TrialVerdict.GOOD, text)
@@ -247,7 +249,7 @@ async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
     if len(parts) > 1:
         streaming = TrialLine(_("Streaming"), TrialVerdict.GOOD, wait)
     else:
-        whole = _("The answer comes in one piece: readers wait until it is whole.")
+        whole = _("The answer comes in one piece: readers wait until it is complete.")
         streaming = TrialLine(_("Streaming"), TrialVerdict.NOTE, f"{whole} {wait}")
     count, spent = tokens or len(parts), last - first
     speed = []
@@ -275,16 +277,19 @@ async def _try_thinking(endpoint: Endpoint) -> TrialLine:
         async with aclosing(OpenAILLM(endpoint).stream(question, options)) as pieces:
             async for piece in pieces:
                 if piece.reasoning:
-                    text = _("It can think before it answers, where that is switched on.")
+                    text = _("It can think before it answers if that is switched on.")
                     return TrialLine(title, TrialVerdict.GOOD, text)
     except LLMError as error:
         return TrialLine(title, TrialVerdict.NOTE, explain_failure(error))
-    return TrialLine(title, TrialVerdict.NOTE, _("It shows no thinking. Answers do not need it."))
+    return TrialLine(title, TrialVerdict.NOTE, _("It shows no reasoning. Answers don't need it."))
 
 
 async def _try_tools(endpoint: Endpoint) -> TrialLine:
     title = _("Tools")
-    unable = _("It calls no tools: assistants with tools cannot use it, answers do not need it.")
+    unable = _(
+        "It cannot call tools. Answers don't need them, but assistants with tools cannot use "
+        "this model."
+    )
     try:
         choice = await OpenAILLM(endpoint).choose(_ask(TOOL_QUESTION), [TOOL])
     except LLMRejected:
@@ -310,7 +315,7 @@ async def _try_vision(endpoint: Endpoint) -> list[TrialLine]:
         said = await OpenAIVision(endpoint, SAMPLE_TOKENS).describe(RED_SQUARE, "image/png", "ko")
     except LLMError as error:
         return [TrialLine(title, TrialVerdict.BAD, explain_failure(error))]
-    shown = said[:SAMPLE_CHARACTERS] or _("It found nothing to say about a red square.")
+    shown = said[:SAMPLE_CHARACTERS] or _("It could not describe a red square.")
     return [TrialLine(title, TrialVerdict.GOOD, shown)]
 
 
@@ -327,10 +332,12 @@ async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
         korean = TrialLine(
             _("Korean"),
             TrialVerdict.GOOD,
-            _("Korean sentences of one meaning are near each other."),
+            _("Korean sentences with the same meaning are close to each other."),
         )
     else:
-        text = _("It does not tell Korean sentences apart: Korean search would stand on words.")
+        text = _(
+            "It cannot tell Korean sentences apart, so Korean search would rely on words alone."
+        )
         korean = TrialLine(_("Korean"), TrialVerdict.BAD, text)
     return [TrialLine(title, TrialVerdict.GOOD, size), korean]
 
@@ -358,9 +365,9 @@ async def _try_verifier(endpoint: Endpoint) -> list[TrialLine]:
     except (EngineUnavailable, ValueError) as error:
         return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
     if borne.entailment > not_borne.entailment:
-        text = _("It tells a Korean sentence that is borne out from one that is not.")
+        text = _("It can tell a supported Korean sentence from an unsupported one.")
         return [TrialLine(title, TrialVerdict.GOOD, text)]
-    text = _("It does not tell a Korean sentence that is borne out from one that is not.")
+    text = _("It cannot tell a supported Korean sentence from an unsupported one.")
     return [TrialLine(title, TrialVerdict.BAD, text)]
 
 
@@ -384,7 +391,7 @@ def explain_failure(error: LLMError) -> str:
     for kind, text in _reasons():
         if isinstance(error, kind):
             return text % {"detail": str(error), "seconds": f"{FIRST_TOKEN_SECONDS:g}"}
-    return _("The server broke off: %(detail)s") % {"detail": str(error)}
+    return _("The connection broke off: %(detail)s") % {"detail": str(error)}
 
 
 def _reasons() -> Sequence[tuple[type[LLMError], str]]:
@@ -394,7 +401,7 @@ def _reasons() -> Sequence[tuple[type[LLMError], str]]:
         (LLMTimeout, _("No answer came within %(seconds)s seconds.")),
         (LLMUnauthorized, _("The server refuses the key.")),
         (LLMRateLimited, _("The server is busy, or the quota of the key is used up.")),
-        (LLMEmptyAnswer, _("The model ended its answer without a word.")),
+        (LLMEmptyAnswer, _("The model's answer was empty.")),
         (LLMRejected, _("The server refuses the request: %(detail)s")),
         (LLMServerError, _("The server reports an error: %(detail)s")),
     )
@@ -404,7 +411,7 @@ def _explain_reader(error: Exception, endpoint: Endpoint) -> str:
     """Of an embedder, a reranker or a verifier: what stood behind the failure."""
     cause = error.__cause__
     if cause is None:
-        return _("The server's answer is of another shape: %(detail)s") % {"detail": str(error)}
+        return _("The server's reply has an unexpected format: %(detail)s") % {"detail": str(error)}
     if not isinstance(cause, Exception):
         raise error
     return explain_failure(to_llm_error(cause, started=False, secrets=endpoint.secrets))

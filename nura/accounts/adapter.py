@@ -172,7 +172,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         is_ours = "sociallogin" not in (signal_kwargs or {})
         if is_ours and not may_sign_in_here(user):
             stagekit.clear_login(request)
-            messages.error(request, _("Sign in with the button of your organization."))
+            messages.error(request, _("Use your organization's button to sign in."))
             return redirect("account_login")
         refusal: HttpResponse | None = super().pre_login(
             request, user, signal_kwargs=signal_kwargs, **told

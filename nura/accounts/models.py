@@ -29,7 +29,7 @@ class Preferences(models.Model):
     class Theme(models.TextChoices):
         """Colours of the pages."""
 
-        SYSTEM = "system", _("As the system")
+        SYSTEM = "system", _("Same as the system")
         LIGHT = "light", _("Light")
         DARK = "dark", _("Dark")
 
@@ -93,7 +93,8 @@ class GroupDetails(models.Model):
         blank=True,
         default="",
         help_text=_(
-            "Its members then come from the sign-on server at each sign-in. Empty: you choose them."
+            "Its members then come from the sign-on server at each sign-in. Leave empty to "
+            "choose them yourself."
         ),
     )
 
@@ -121,23 +122,25 @@ class SignOnServer(models.Model):
 
         EVERYBODY = "everybody", _("Everybody who signs in there")
         INVITED = "invited", _("Those who are invited")
-        NOBODY = "nobody", _("Nobody: accounts exist before")
+        NOBODY = "nobody", _("Nobody: accounts must already exist")
 
     name = models.CharField(
-        _("name"), max_length=40, help_text=_("As the button of the sign-in page calls it.")
+        _("name"), max_length=40, help_text=_("As shown on the button of the sign-in page.")
     )
     slug = models.SlugField(
         _("short name"),
         unique=True,
         max_length=40,
-        help_text=_("A part of the address that the server sends people back to. It stays."),
+        help_text=_(
+            "Part of the address that the server sends people back to. It cannot be changed later."
+        ),
         # the names of the protocol and of connections with the directory
         validators=[RegexValidator("^(?!(openid_connect|ldap)$)")],
     )
     issuer = models.URLField(
         _("issuer"),
         max_length=500,
-        help_text=_("The server's address, as its /.well-known/openid-configuration says it."),
+        help_text=_("The server's address, as given in its /.well-known/openid-configuration."),
     )
     client_id = models.CharField(_("client id"), max_length=191)
     sealed_secret = models.TextField(blank=True, default="", editable=False)
@@ -146,7 +149,7 @@ class SignOnServer(models.Model):
         max_length=100,
         blank=True,
         default="",
-        help_text=_("Often: groups. Empty: the server has no say in groups and roles."),
+        help_text=_("Often “groups”. Leave empty if the server has no say in groups and roles."),
     )
     administrators = models.CharField(
         _("group of administrators"), max_length=250, blank=True, default=""
@@ -160,22 +163,24 @@ class SignOnServer(models.Model):
         max_length=500,
         blank=True,
         default="",
-        help_text=_("Only people with a verified address there come in. Several: with commas."),
+        help_text=_(
+            "Only people with a verified address there may sign in. Separate several with commas."
+        ),
     )
     vouches_for_email = models.BooleanField(
-        _("vouches for all addresses"),
+        _("treat all addresses as verified"),
         default=False,
         help_text=_(
-            "Take addresses as verified that the server does not call so. Only for a server of"
-            " your own, such as one tenant of Entra ID."
+            "Treat addresses as verified even if the server does not say so. Only for a server "
+            "of your own, such as a single tenant of Entra ID."
         ),
     )
     link_by_email = models.BooleanField(
         _("link accounts by address"),
         default=False,
         help_text=_(
-            "Who signs in there with a verified address gets the account that has it, unless that"
-            " is an administrator's."
+            "Whoever signs in there with a verified address gets the account with that address,"
+            " unless it is an administrator's."
         ),
     )
     is_active = models.BooleanField(_("active"), default=True)

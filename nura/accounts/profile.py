@@ -127,7 +127,7 @@ class AppearanceForm(forms.ModelForm[Preferences]):
         label=_("Voice"),
         required=False,
         max_length=200,
-        help_text=_("A voice of this browser. Where it is missing, the default voice reads."),
+        help_text=_("A voice of this browser. Where it is missing, the default voice is used."),
     )
     speech_rate = forms.FloatField(
         label=_("Reading speed"),

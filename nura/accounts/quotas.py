@@ -103,9 +103,9 @@ class Allowance:
     def resets(self) -> str:
         """When counting begins anew; empty for what stays until it is deleted."""
         if self.measure == QuotaMeasure.QUESTIONS:
-            return _("Counted anew at midnight.")
+            return _("Resets at midnight.")
         if self.measure == QuotaMeasure.TOKENS:
-            return _("Counted anew on %(day)s.") % {"day": _say_day()}
+            return _("Resets on %(day)s.") % {"day": _say_day()}
         return ""
 
     @property
@@ -119,19 +119,22 @@ class Allowance:
         }
         questions = self.measure == QuotaMeasure.QUESTIONS
         if self.is_full and questions:
-            said = _(
-                "You have asked all your questions of today. You can ask again from midnight on."
-            )
+            said = _("You have used up today's questions. You can ask again after midnight.")
         elif self.is_full:
-            said = _("This month's tokens are used up. You can ask again from %(day)s on.")
+            said = _("You have used up this month's tokens. You can ask again on %(day)s.")
         elif self.limit.hard is not None and questions:
             said = _("Questions left today: %(left)s")
         elif self.limit.hard is not None:
             said = _("Tokens left this month: %(left)s")
         elif questions:
-            said = _("You have asked %(used)s questions today, past the mark of %(soft)s.")
+            said = _(
+                "You have asked %(used)s questions today, more than the %(soft)s you are warned at."
+            )
         else:
-            said = _("You have used %(used)s tokens this month, past the mark of %(soft)s.")
+            said = _(
+                "You have used %(used)s tokens this month, more than the %(soft)s you are "
+                "warned at."
+            )
         return said % values
 
     def _say(self, amount: int) -> str:

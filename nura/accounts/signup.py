@@ -193,13 +193,13 @@ def read_invitation_list(content: bytes) -> InvitationList:
         return _refuse_list(_("The file is larger than 2 MB."))
     text = _decode_list(content)
     if text is None or "\0" in text:
-        return _refuse_list(_("The file is no text in UTF-8 or CP949."))
+        return _refuse_list(_("The file is not text in UTF-8 or CP949."))
     head = text.partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
     try:
         rows = list(islice(csv.reader(StringIO(text), delimiter=delimiter), MAX_LIST_LINES + 2))
     except csv.Error:
-        return _refuse_list(_("The file is no CSV."))
+        return _refuse_list(_("The file is not a CSV."))
     columns = _find_columns(rows[0] if rows else [])
     if "email" not in columns:
         return _refuse_list(_("The first line must name the columns: email, name, groups."))
@@ -265,7 +265,7 @@ def _find_fault(person: InvitedPerson, known: set[str], taken: set[str], seen: s
     except ValidationError as error:
         return " ".join(error.messages)
     if len(person.name) > MAX_NAME_CHARACTERS or person.name.startswith(FORMULA_SIGNS):
-        return _("This is no name.")
+        return _("This is not a name.")
     if person.email in seen:
         return _("The address is in the list twice.")
     if person.email in taken:

@@ -231,7 +231,7 @@ def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
     form = EditForm(request.POST)
     if wanted in {"yes", "no"}:
         remembered.confirm_slot(slot=slot, accept=wanted == "yes")
-        messages.success(request, _("Thank you. That is settled."))
+        messages.success(request, _("Thank you, that is settled."))
     elif wanted == "forget":
         remembered.forget_slot(slot=slot)
         messages.success(request, _("Forgotten."))

@@ -106,7 +106,7 @@ def _invite_tried(request: HttpRequest, by: User) -> HttpResponse:
     key = f"nura:invite-list:{by.pk}:{request.POST['tried']}"
     kept = cache.get(key) if form.is_valid() else None
     if not kept or not cache.delete(key):  # who presses twice invites once
-        messages.error(request, _("The list is not there any more. Upload it again."))
+        messages.error(request, _("The list is no longer available. Upload it again."))
         return redirect("admin:invite-list")
     people = [InvitedPerson(**person) for person in kept]
     made = invite_people(by=by, people=people, days=form.cleaned_data["days"])

@@ -37,7 +37,7 @@ class Banner(models.Model):
     starts_at = models.DateTimeField(_("shown from"), default=timezone.now)
     ends_at = models.DateTimeField(_("shown until"), null=True, blank=True)
     dismissible = models.BooleanField(
-        _("can be put away"), default=True, help_text=_("For each person until the next banner")
+        _("can be dismissed"), default=True, help_text=_("For each person until the next banner")
     )
 
     objects = BannerQuerySet.as_manager()

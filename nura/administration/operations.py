@@ -187,7 +187,7 @@ def _try_again(request: HttpRequest) -> None:
         owner, target = answer.chat.owner, answer
         done = _answer_again(answer)
     if not done:
-        messages.warning(request, _("It is being worked on already, or is no longer there."))
+        messages.warning(request, _("It is already being processed, or no longer exists."))
         return
     record_event(Action.WORK_REPEATED, actor=request.user, subject=owner, target=target, details={})
     messages.success(request, _("It is being tried again."))

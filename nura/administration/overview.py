@@ -232,7 +232,7 @@ def _describe_questions(
     yield {
         "label": _("People"),
         "value": _count(User.objects.filter(is_active=True).count()),
-        "note": _("%(count)s asked something") % {"count": _count(usage.count_askers())},
+        "note": _("%(count)s asked a question") % {"count": _count(usage.count_askers())},
         "link": f"{users}?is_active__exact=1",
     }
     questions = sum(day.questions for day in days)
@@ -265,7 +265,7 @@ def _describe_waiting(period: Period) -> dict[str, Any]:
     return {
         "label": _("First word"),
         "value": _seconds(waiting.median) if waiting else "–",
-        "note": _("95 in 100 within %(time)s") % {"time": _seconds(waiting.p95)}
+        "note": _("95th percentile: %(time)s") % {"time": _seconds(waiting.p95)}
         if waiting
         else _("No answers yet"),
         "link": f"{reverse('admin:chats_run_changelist')}?{slowest}",
@@ -325,12 +325,14 @@ def draw_waiting(period: Period, waiting: Iterable[Waiting]) -> Chart:
         labels=[date_format(day, "MONTH_DAY_FORMAT") for day in period.all_days],
         series=[
             Series(
-                _("Half of the answers"),
+                _("Median"),
                 "#2b917b",
                 [_to_seconds(one.median if one else None) for one in found],
             ),
             Series(
-                _("95 in 100"), "#d29922", [_to_seconds(one.p95 if one else None) for one in found]
+                _("95th percentile"),
+                "#d29922",
+                [_to_seconds(one.p95 if one else None) for one in found],
             ),
         ],
         kind="line",

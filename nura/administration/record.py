@@ -102,7 +102,7 @@ def find_last_backup() -> BackupRecord | None:
 def describe_backup_age(last: BackupRecord | None) -> str:
     """What is to be warned of; empty where the `last` backup is young enough."""
     if last is None:
-        return _("No backup has been taken yet. manage.py backup takes one while Nura runs.")
+        return _("No backup has been taken yet. manage.py backup takes one while Nura is running.")
     if timezone.now() - last.at > BackupRecord.OLD:
         days = BackupRecord.OLD.days
         return _("The last backup is more than %(days)d days old.") % {"days": days}
@@ -145,17 +145,17 @@ def show_retention(request: HttpRequest) -> HttpResponse:
                 "NURA_RETENTION_EVIDENCE_DAYS",
             ),
             (
-                _("Answers that are given again to the same question"),
+                _("Answers reused for the same question"),
                 some_hours % {"count": hours} if hours else _("not kept"),
                 "NURA_ANSWER_CACHE_HOURS",
             ),
             (
-                _("Files with all data of a person"),
+                _("Exports of a person's data"),
                 some_hours % {"count": KEPT_HOURS},
                 "",
             ),
-            (_("Counts of questions a day"), days % {"count": COUNTED_DAYS}, ""),
-            (_("Files that nothing names"), days % {"count": LEFTOVER_AGE.days}, ""),
+            (_("Daily question counts"), days % {"count": COUNTED_DAYS}, ""),
+            (_("Files nothing refers to"), days % {"count": LEFTOVER_AGE.days}, ""),
             (_("Audit log"), _("until it is trimmed"), "manage.py trim_audit_log"),
         ],
         "purged": [

@@ -222,21 +222,24 @@ register_kind(
                 "path",
                 _("Folder"),
                 required=True,
-                help=_("Its whole path, below a folder that the installation allows."),
+                help=_("Its full path, below a folder that the installation allows."),
             ),
             SettingField(
                 "include",
                 _("Only these files"),
                 form="lines",
                 default=(),
-                help=_("Patterns such as *.pdf or 규정/*, one a line. Empty: all readable files."),
+                help=_(
+                    "Patterns such as *.pdf or 규정/*, one per line. Leave empty for all readable "
+                    "files."
+                ),
             ),
             SettingField(
                 "exclude",
                 _("Not these files"),
                 form="lines",
                 default=(),
-                help=_("Patterns such as 초안/*, one a line."),
+                help=_("Patterns such as 초안/*, one per line."),
             ),
             SettingField(
                 "marker",

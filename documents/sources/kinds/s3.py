@@ -200,9 +200,11 @@ register_kind(
         hint=_("Objects of Amazon S3, MinIO, Ceph, NCP Object Storage and others."),
         fields=(
             SettingField("bucket", _("Bucket"), required=True),
-            SettingField("prefix", _("Prefix"), help=_("Such as 규정/. Empty: the whole bucket.")),
             SettingField(
-                "endpoint", _("Address of the server"), help=_("Empty: Amazon S3 itself.")
+                "prefix", _("Prefix"), help=_("Such as 규정/. Leave empty for the whole bucket.")
+            ),
+            SettingField(
+                "endpoint", _("Address of the server"), help=_("Leave empty for Amazon S3.")
             ),
             SettingField("region", _("Region"), help=_("Such as ap-northeast-2.")),
             SettingField("access_key", _("Access key ID"), required=True),

@@ -56,11 +56,11 @@ def test_the_composer_says_nothing_while_there_is_plenty(browser, minsu):
     ("rule", "asked", "words"),
     [
         ({"measure": "messages_today", "hard": 10}, {"questions": 8}, "Questions left today: 2"),
-        ({"measure": "messages_today", "hard": 8}, {"questions": 8}, "from midnight on"),
-        ({"measure": "messages_today", "soft": 5}, {"questions": 6}, "past the mark of 5"),
+        ({"measure": "messages_today", "hard": 8}, {"questions": 8}, "after midnight"),
+        ({"measure": "messages_today", "soft": 5}, {"questions": 6}, "more than the 5 you are warned at"),
         ({"measure": "tokens_this_month", "hard": 1000}, {"tokens": 900}, "this month: 100"),
-        ({"measure": "tokens_this_month", "hard": 900}, {"tokens": 950}, "tokens are used up"),
-        ({"measure": "tokens_this_month", "soft": 100}, {"tokens": 950}, "past the mark of 100"),
+        ({"measure": "tokens_this_month", "hard": 900}, {"tokens": 950}, "used up this month"),
+        ({"measure": "tokens_this_month", "soft": 100}, {"tokens": 950}, "more than the 100 you are warned at"),
     ],
 )
 def test_the_composer_tells_what_is_left_once_it_is_little(browser, minsu, rule, asked, words):
@@ -84,7 +84,7 @@ def test_the_settings_tell_of_all_whether_or_not_it_is_limited(browser, minsu):
     QuotaRule.objects.create(user=minsu, measure="bytes", hard=2)
     keep(minsu, 1, size=1024 * 1024)
     page = read(browser, "/settings/usage")
-    for words in ("Tokens this month", "No limit", "Counted anew at midnight.", "1.0\xa0MB left"):
+    for words in ("Tokens this month", "No limit", "Resets at midnight.", "1.0\xa0MB left"):
         assert words in page
 
 
