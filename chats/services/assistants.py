@@ -317,8 +317,7 @@ def make_picture(data: bytes) -> bytes:
             square = ImageOps.fit(picture.convert("RGBA"), (PICTURE_SIDE, PICTURE_SIDE))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise refused from error
-    drawn = Image.new("RGBA", square.size)
-    drawn.putdata(list(square.getdata()))
+    drawn = Image.frombytes("RGBA", square.size, square.tobytes())
     out = io.BytesIO()
     drawn.save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -137,7 +137,7 @@ def test_the_model_of_the_environment_can_be_kept_from_everybody(page, connectio
     settings.RAG = replace(settings.RAG, llm=Endpoint("http://127.0.0.1:1/v1", "env-model"))
     add_model(page, connection)
     form = page.get("/admin/models/environment/").content.decode()
-    assert "settings of the environment" in form
+    assert "are set in the environment" in form
     assert 'name="base_url"' not in form
     assert page.post("/admin/models/environment/", {"thinking": "unknown"}).status_code == 302
     assert [one.id for one in choice.list_main_models()] == ["qwen3-32b"]
