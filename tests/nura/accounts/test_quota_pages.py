@@ -57,10 +57,18 @@ def test_the_composer_says_nothing_while_there_is_plenty(browser, minsu):
     [
         ({"measure": "messages_today", "hard": 10}, {"questions": 8}, "Questions left today: 2"),
         ({"measure": "messages_today", "hard": 8}, {"questions": 8}, "after midnight"),
-        ({"measure": "messages_today", "soft": 5}, {"questions": 6}, "more than the 5 you are warned at"),
+        (
+            {"measure": "messages_today", "soft": 5},
+            {"questions": 6},
+            "more than the 5 you are warned at",
+        ),
         ({"measure": "tokens_this_month", "hard": 1000}, {"tokens": 900}, "this month: 100"),
         ({"measure": "tokens_this_month", "hard": 900}, {"tokens": 950}, "used up this month"),
-        ({"measure": "tokens_this_month", "soft": 100}, {"tokens": 950}, "more than the 100 you are warned at"),
+        (
+            {"measure": "tokens_this_month", "soft": 100},
+            {"tokens": 950},
+            "more than the 100 you are warned at",
+        ),
     ],
 )
 def test_the_composer_tells_what_is_left_once_it_is_little(browser, minsu, rule, asked, words):
