@@ -268,9 +268,11 @@ class Pipeline:
 
     def _rank_profile(self, asked: Asked) -> tuple[Slot, ...]:
         """What is known of the user and still holds, best first; the trace names it by ids."""
-        rules = self.config.profile
+        rules, known = self.config.profile, asked.question.profile
+        if not known:
+            return ()
         slots = rank_slots(
-            asked.question.profile or (),
+            known,
             asked.analysis.standalone,
             self.packs,
             now=datetime.now(UTC),

@@ -429,15 +429,15 @@ def find_document_terms(text: str) -> Mapping[str, float]:
     Longer entries leave out the shorter ones in them; what the question says itself is left out.
     """
     said = _read_said(text)
-    own = tokenize.weigh_query_terms(text)
     taken: set[int] = set()
     found: dict[str, None] = {}
     for words, terms in _match_entries(said):
         places = _find_places(words, said)
         if places and taken.isdisjoint(places):
             taken |= places
-            found |= dict.fromkeys(term for term in terms if term not in own)
-    kept = list(found)[:MAX_EVERYDAY_TERMS]
+            found |= dict.fromkeys(terms)
+    own = tokenize.weigh_query_terms(text) if found else {}
+    kept = [term for term in found if term not in own][:MAX_EVERYDAY_TERMS]
     if not kept:
         return {}
     weight = min(EVERYDAY_WEIGHT, MAX_EVERYDAY_SHARE * sum(own.values()) / len(kept))

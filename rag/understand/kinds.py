@@ -233,23 +233,27 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     if not scope.document_ids:
         return False
     text = text[:MAX_MESSAGE_CHARACTERS]
-    terms = tokenize.find_subject_terms(_IS["length"].sub(" ", text))
     if scope.reason is ScopeReason.SLOT:
         known = _NAMING_NOTHING | _PLACE | load_comparing_terms()
-        return all(term in known or term[0].isdigit() for term in terms)
-    rest = terms.difference(*(tokenize.find_subject_terms(name) for name in names))
+        return all(term in known or term[0].isdigit() for term in _find_terms_asked(text))
     chosen = scope.reason is ScopeReason.EXPLICIT or len(scope.document_ids) == 1
     pointed = bool(_POINTED.search(text))
     document = bool(_IS["document"].search(text))
     mentions = bool(names or pointed or document)
-    compared = is_comparison(read_message(text)) and (mentions or chosen)
+    compared = (mentions or chosen) and is_comparison(read_message(text))
     if not (compared or _IS["whole"].search(text) or (document and len(text.split()) > 1)):
         return False  # "자료" alone is a word to look for
     if scope.reason is ScopeReason.ALL and not mentions:
         return False
+    rest = _find_terms_asked(text).difference(*map(tokenize.find_subject_terms, names))
     unsaid = load_comparing_terms() if compared else frozenset()
     kinds = _KINDS if chosen or pointed else frozenset()
     return rest <= _NAMING_NOTHING | unsaid | kinds
+
+
+def _find_terms_asked(text: str) -> set[str]:
+    """What is asked about, but for how long the answer is to be."""
+    return tokenize.find_subject_terms(_IS["length"].sub(" ", text))
 
 
 def is_asking_throughout(text: str) -> bool:
