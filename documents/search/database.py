@@ -251,10 +251,11 @@ def open_search(scope: SearchScope, server: str = replica.PRIMARY) -> Iterator[S
     """A short transaction with a time limit. Raises `django.db.Error`.
 
     It speaks through the driver's own cursor, whose values travel in binary beside the statement,
-    and in a pipeline, so that what opens the transaction does not wait for its answer.
+    and in a pipeline, whose statements are one transaction: none has to open and to commit it, and
+    wait for that.
     """
     opened = connections[server]
-    with transaction.atomic(server), opened.wrap_database_errors:
+    with opened.wrap_database_errors:
         opened.ensure_connection()
         with opened.connection.pipeline(), psycopg.Cursor(opened.connection) as cursor:
             _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
