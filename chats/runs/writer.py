@@ -29,6 +29,12 @@ CLOSE_SECONDS = 20.0
 After that readers are served from the database.
 """
 COALESCE_SECONDS = 0.025
+PREPARING_SECONDS = 0.1
+"""So long, which nobody notices, what is told of the preparations waits for the first words.
+
+Where these come sooner, a page is told everything at once, and nothing is sent while they are
+prepared.
+"""
 
 APPEND = """
 local at, found = 1, {}
@@ -232,7 +238,7 @@ class Flusher(LoopTask):
         if soon:
             self._something.set()
         else:
-            asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._something.set)
+            asyncio.get_running_loop().call_later(PREPARING_SECONDS, self._something.set)
 
     def hurry(self) -> None:
         """Somebody waits for the next call."""
