@@ -202,7 +202,7 @@ SAMPLE = """
 MARKS_OF = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks},
            array_send(array_agg(-coalesce(surplus <#> %(query)s::sparsevec, 0)))
-      FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s)
+      FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s::int8[])
 """
 POSTINGS = """
     SELECT held.keys, held.lengths
@@ -314,7 +314,8 @@ def _read_best(
     if not len(keys):
         return []
     query = to_sparsevec(zip(terms, weights.score, strict=True))
-    rows = search.rows(BEST, query=query, keys=keys.tolist(), scores=base.tolist(), limit=limit)
+    asked = {"keys": database.to_number_array(keys), "scores": database.to_number_array(base)}
+    rows = search.rows(BEST, query=query, limit=limit, **asked)
     covered = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
     most = float(weights.score.sum()) * (K1 + 1)
     return [_to_hit(row, most, covered[row[0]]) for row in rows]
@@ -491,7 +492,7 @@ def _score(
 ) -> tuple[_Marked, Figures]:
     """The marks of these chunks and their scores, in the order of the marks."""
     query = to_sparsevec(zip(terms, weights.score, strict=True))
-    found = _fetch_marks(search, terms, MARKS_OF, keys=keys.tolist(), query=query)
+    found = _fetch_marks(search, terms, MARKS_OF, keys=database.to_number_array(keys), query=query)
     once = _compute_term_weights(found.lengths)[0]
     return found, once * found.sum_marked(HELD, weights.score) + found.surplus
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import numpy as np
 import psycopg
-from django.db import Error, connection, connections, transaction
+from django.db import Error, connection, connections
 from numpy.typing import NDArray
 
 from jobs import replica
@@ -89,6 +89,11 @@ class SearchScope:
 def to_uuid_array(ids: Collection[UUID]) -> str:
     """The text form of an array of UUIDs, without hyphens: there may be tens of thousands."""
     return "{" + ",".join([one.hex for one in ids]) + "}"
+
+
+def to_number_array(numbers: NDArray[Any]) -> str:
+    """The text form of an array of numbers: the driver would look at each of them."""
+    return "{" + str(numbers.tolist())[1:-1] + "}"
 
 
 COUNTED_DOCUMENTS = 500
