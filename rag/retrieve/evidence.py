@@ -257,13 +257,20 @@ class _Supply:
         kept: list[Evidence] = []
         used = dropped = 0
         for passage in dict.fromkeys(offered):
-            size = self.cost(_bare(passage), _last_of(passage.document_id, kept))
-            if kept and used + size > room:
+            size = self._measure(passage, kept, room - used)
+            if size is None:
                 dropped += passage.key in self.relevance
                 continue
             kept.append(_bare(passage))
             used += size
         return [item.passage for item in kept], dropped
+
+    def _measure(self, passage: Passage, kept: Sequence[Evidence], left: int) -> int | None:
+        """Tokens of a passage behind those kept; None: no room. The first always has some."""
+        if kept and len(passage.text) > left * MAX_CHARACTERS_A_TOKEN:
+            return None
+        size = self.cost(_bare(passage), _last_of(passage.document_id, kept))
+        return None if kept and size > left else size
 
     def rank(self, passages: Iterable[Passage]) -> list[Passage]:
         """Best first; what the search did not find stands last."""
