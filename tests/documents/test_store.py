@@ -465,6 +465,20 @@ def test_a_slow_search_ends_by_itself(owner, monkeypatch):
         found.find_by_terms({"가": 1}, 5)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_settings_of_a_search_hold_to_its_end_and_no_longer(owner):
+    told = "SELECT current_setting('enable_seqscan'), current_setting('statement_timeout')"
+    with connection.cursor() as cursor:
+        cursor.execute(told)
+        before = cursor.fetchone()
+    with database.open_search(database.SearchScope([index(owner, ["가"]).pk])) as search:
+        assert search.rows("SELECT 1") == [(1,)]
+        assert search.rows(told) == [("off", database.STATEMENT_TIMEOUT)]
+    with connection.cursor() as cursor:
+        cursor.execute(told)
+        assert cursor.fetchone() == before
+
+
 def cut_connections():
     """What a restart of Postgres does to every connection, idle or not."""
     import psycopg
