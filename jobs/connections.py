@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import redis
@@ -155,6 +156,8 @@ def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 ANYBODY = -(2**31) + 1
 """Stands for the key of an account in a kept query."""
+ANY_KEY = UUID(int=2**128 - 2)
+"""Stands for the key of any other row."""
 KEYS = object()
 """Stands for a list of keys; Django passes the parameters of `extra` on as they are."""
 

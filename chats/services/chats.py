@@ -30,7 +30,7 @@ from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
 from documents.notices import announce_change
 from documents.quotas import QuotaLimits
-from jobs.connections import released
+from jobs.connections import ANY_KEY, KeptQuery, released
 
 logger = structlog.get_logger()
 
@@ -59,10 +59,14 @@ def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
         logger.exception("chat_notice_lost")
 
 
+_shown = KeptQuery(
+    lambda key: Chat.objects.filter(pk=key).with_answering().prefetch_related("document_links"),
+    ANY_KEY,
+)
+
+
 def _load_and_send(chat_id: UUID) -> None:
-    rows = Chat.objects.with_answering().prefetch_related("document_links")
-    chat = rows.filter(pk=chat_id).first()
-    if chat is not None:
+    for chat in _shown.fetch(chat_id):
         _send(chat, to_chat_json(chat))
 
 
