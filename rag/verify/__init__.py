@@ -123,7 +123,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     """
     found = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
     said = _read_claims(found)
-    held = list(_hold_all(said, _read_evidence(evidence)))
+    held = list(_hold_all(said, _read_evidence(evidence))) if said else []
     slots = {item.number: item.slot for item in evidence}
     reasons = _infer_reasons(held, evidence, verifier) if verifier else None
     if reasons is None:
