@@ -70,6 +70,15 @@ def test_a_killed_child_is_reported_and_restarted(product, name):
     wait_until(lambda: product.status("/readyz") == 200, 30)
 
 
+def test_processes_share_what_they_load(product):
+    memory = []
+    for process in product.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):  # killed before, and about to go
+            if name_part(process) in {"forkserver", "web", "answers", "documents", "beat"}:
+                memory.append(process.memory_full_info())
+    assert sum(one.pss for one in memory) < 0.5 * sum(one.rss for one in memory)
+
+
 def test_processes_outlive_their_fork_server(product):
     names = ("web", "answers", "documents", "beat")
     before = {name: product.process_of(name).pid for name in names}
@@ -78,15 +87,6 @@ def test_processes_outlive_their_fork_server(product):
     wait_until(lambda: product.log.count("forkserver was ended by SIGKILL") > kills)
     assert {name: product.process_of(name).pid for name in names} == before
     assert product.status("/readyz") == 200
-
-
-def test_processes_share_what_they_load(product):
-    memory = [
-        process.memory_full_info()
-        for process in product.processes()
-        if name_part(process) in {"forkserver", "web", "answers", "documents", "beat"}
-    ]
-    assert sum(one.pss for one in memory) < 0.5 * sum(one.rss for one in memory)
 
 
 def test_doctor_is_content_with_a_running_product(product):
@@ -117,11 +117,11 @@ def test_nothing_listens_on_a_port_but_the_web(product):
 
 
 def test_after_a_kill_of_up_all_children_are_gone_and_the_next_start_has_the_data(product):
-    product.create_user("survivor")
+    product.add_user("survivor")
     product.kill()
     wait_until(lambda: not product.processes(), 15)
     product.start()
-    again = product.manage("create_user", "survivor", "--password", "another-horse-9")
+    again = product.call("create_user", "survivor", "--password", "another-horse-9")
     assert again.returncode == 0
     assert _user_count(product, "survivor") == 1
 
@@ -191,7 +191,7 @@ def _user_count(product, name):
         "from django.contrib.auth.models import User;"
         f"print(User.objects.filter(username='{name}').count())"
     )
-    return int(product.manage("shell", "-v", "0", "-c", code).stdout.split()[-1])
+    return int(product.call("shell", "-v", "0", "-c", code).stdout.split()[-1])
 
 
 def _python_of_nobody(folder):
