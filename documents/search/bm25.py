@@ -170,10 +170,8 @@ WALKED_CHUNKS, WALKED_SHARE = 10_000, 0.005
 much as the rarest terms of all."""
 SAMPLED_DOCUMENTS, SAMPLED_CHUNKS = 64, 2000
 """Of a large scope; they tell how common each term is."""
-EXPECTED_SHARE = 0.5
+EXPECTED_SHARE = 0.75
 """What the best passages reach of the weight of all terms, before any score is known."""
-REACH = K1 + 1
-"""What a chunk that was not looked up gets of a term's weight, at most."""
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
 MAX_POSTINGS = 20_000
@@ -387,7 +385,7 @@ def _find_by_rare_terms(
         found, joint = _look_up_crowd(search, found, crowd, limit)
         values = np.array([*values, *joint])
     keys, held, once = found.sum_up(values)
-    reach = REACH * (held + weights.score[order[asked:]].sum())
+    reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
     kept = np.flatnonzero(reach >= bar)
     kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
     marked, scores = _score(search, terms, weights, keys[kept])
@@ -442,7 +440,7 @@ def _estimate_frequencies(
 
 def _count_needed(weights: Figures, bar: float) -> int:
     """How many terms must be looked up, the rarest first, so that the rest cannot reach the bar."""
-    rest = REACH * (weights.sum() - np.cumsum(weights))
+    rest = (K1 + 1) * (weights.sum() - np.cumsum(weights))
     return int(np.count_nonzero(rest >= bar)) + 1 if bar > 0 else len(weights)
 
 
