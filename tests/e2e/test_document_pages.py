@@ -205,16 +205,25 @@ def cards(open_page, keeper):
     keeper.api("me/preferences", {"document_layout": "table"}, "PATCH")
 
 
+WHERE_SECOND = """([first, second]) => {
+  if (!second) return "nowhere";
+  const [one, other] = [first, second].map((row) => row.getBoundingClientRect());
+  if (one.height && one.top === other.top && one.right <= other.left) return "beside";
+  return one.height && one.bottom <= other.top ? "below" : "elsewhere";
+}"""
+"""Where the second of the rows is seen from the first."""
+
+
 def test_documents_are_cards_where_that_is_chosen_and_stay_so(cards, keeper, rules):
     cards.reload()
-    first, second = cards.locator("tbody tr").nth(0), cards.locator("tbody tr").nth(1)
-    expect(first).to_contain_text("별빛 규정.md")
-    assert first.bounding_box()["y"] == second.bounding_box()["y"]  # beside each other
+    rows = cards.locator("tbody tr")
+    expect(rows.first).to_contain_text("별빛 규정.md")
+    wait_until(lambda: rows.evaluate_all(WHERE_SECOND) == "beside")  # the list may be being renewed
     expect(cards.locator("#layouts [data-layout=cards]")).to_have_attribute("aria-pressed", "true")
     assert overflow(cards) <= 0
     assert keeper.api("me/preferences")["document_layout"] == "cards"
     cards.locator("#layouts [data-layout=table]").click()
-    assert first.bounding_box()["y"] < second.bounding_box()["y"]
+    wait_until(lambda: rows.evaluate_all(WHERE_SECOND) == "below")
 
 
 def test_cards_are_sorted_narrowed_and_chosen_like_rows(cards, keeper, rules):
