@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import Error as DatabaseError
 from django.db import OperationalError
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http.request import validate_host
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -46,7 +46,7 @@ from documents.models import Document
 from documents.notices import get_rights_channel
 from jobs import connections
 from jobs.background import LoopTask
-from jobs.connections import in_database
+from jobs.connections import ANY_TIME, KEYS, KeptQuery, in_database
 
 logger = structlog.get_logger()
 
@@ -127,12 +127,20 @@ def find_keys(digests: Collection[str]) -> dict[str, AuthToken]:
     """The keys that hold, by digest, with their active owners. One query."""
     if not digests:
         return {}
-    rows = AuthToken.objects.filter(_unexpired(), digest__in=digests, user__is_active=True)
-    return {row.digest: row for row in rows.select_related("user", "details")}
+    return {row.digest: row for row in _keys.fetch(list(digests), timezone.now())}
 
 
-def _unexpired() -> Q:
-    return Q(expiry=None) | Q(expiry__gt=timezone.now())
+def _select_keys(digests: object, now: datetime) -> QuerySet[AuthToken]:
+    rows: QuerySet[AuthToken] = AuthToken.objects.filter(_unexpired(now), user__is_active=True)
+    whole = rows.select_related("user", "details")
+    return whole.extra(where=["knox_authtoken.digest = ANY(%s)"], params=[digests])
+
+
+_keys = KeptQuery(_select_keys, KEYS, ANY_TIME)
+
+
+def _unexpired(now: datetime) -> Q:
+    return Q(expiry=None) | Q(expiry__gt=now)
 
 
 USE_NOTED_SECONDS = 60
@@ -320,7 +328,7 @@ def stop_runs_without_rights() -> list[UUID]:
     Those that nobody has begun are left to whoever ends lost ones (`chats.runs.answering`). Raises
     `Unavailable`.
     """
-    living = AuthToken.objects.filter(_unexpired(), pk=OuterRef("asked_with"))
+    living = AuthToken.objects.filter(_unexpired(timezone.now()), pk=OuterRef("asked_with"))
     ended = ~Q(asked_with="") & ~Exists(living)
     rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
     closed = _find_closed_runs()

@@ -11,6 +11,7 @@ import functools
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
@@ -158,6 +159,8 @@ ANYBODY = -(2**31) + 1
 """Stands for the key of an account in a kept query."""
 ANY_KEY = UUID(int=2**128 - 2)
 """Stands for the key of any other row."""
+ANY_TIME = datetime.min.replace(tzinfo=UTC)
+"""Stands for a moment."""
 KEYS = object()
 """Stands for a list of keys; Django passes the parameters of `extra` on as they are."""
 

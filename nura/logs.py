@@ -20,6 +20,7 @@ SECRET_VALUE = re.compile(
     r"|://[^/\s:@]*:[^@\s]+@"  # a URL with a password
     r"|\bsk-[\w-]{8,}|\b[0-9a-f]{64}\b"  # a key of a provider, one of ours
 )
+CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"
 QUIET = (
@@ -103,14 +104,12 @@ def escape_line_breaks(_logger: object, _method: str, event: Event) -> Event:
         if name == "exception":
             event[name] = "\n".join(f"    {line}" for line in str(value).splitlines())
         elif isinstance(value, str):
-            event[name] = "".join(_escaped(character) for character in value)
+            event[name] = CONTROL.sub(_escape, value)
     return event
 
 
-def _escaped(character: str) -> str:
-    if character in "\u2028\u2029\u0085" or ord(character) < 32 or ord(character) == 127:
-        return character.encode("unicode_escape").decode("ascii")
-    return character
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def _before() -> list[Any]:

@@ -67,6 +67,8 @@ WITHOUT_SLASH = RedirectView.as_view(url="../%(page)s", query_string=True)
 """People type addresses of pages with a slash at the end, too."""
 
 urlpatterns = [
+    path("v1/", gateway_api.urls),  # first: all that stands before it is tried for each question
+    path("api/v1/", include(api)),
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
@@ -97,9 +99,7 @@ urlpatterns = [
     path("scim/v2/Users/<int:user_id>", scim.show_user, name="scim-user"),
     path("banners/<int:pk>/away", put_banner_away, name="put-banner-away"),
     path("i18n/setlang/", set_language, name="set_language"),
-    path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("v1/", gateway_api.urls),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("manifest.webmanifest", app_shell.manifest, name="manifest"),
     path("sw.js", app_shell.service_worker, name="service-worker"),

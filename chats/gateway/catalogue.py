@@ -4,10 +4,10 @@ Each of them is answered by the owner's usual language model, or by the one name
 `nura@qwen3`. The sign stands in no other id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from chats.errors import ModelNotFound
 from chats.models import Assistant, Category, ChatDocument
 from chats.services.assistants import list_documents
+from chats.services.turns import list_readable
 from documents.connected.choice import find_allowed_model, list_allowed_models
 from documents.models import Document, Library
 from rag.types import Scope, ScopeReason
@@ -34,12 +35,13 @@ MAX_CATEGORY_DOCUMENTS = 1_000
 
 @dataclass(frozen=True)
 class AskableModel:
-    """What a question may be asked of: `documents` that can be searched, and why these."""
+    """What a question may be asked of: its documents and why these."""
 
     id: str
     name: str
     created: datetime
-    documents: QuerySet[Document]
+    list_documents: Callable[[], Iterable[UUID]]
+    """Looks up those that can be searched now, in order."""
     reason: ScopeReason
     language_model: str = ""
     """The id of the language model that was named."""
@@ -50,8 +52,7 @@ class AskableModel:
     @cached_property
     def scope(self) -> Scope:
         """The documents that can be searched now; looked up when first asked for."""
-        rows = self.documents.order_by("created_at", "id")
-        return Scope(tuple(rows.values_list("pk", flat=True)), self.reason)
+        return Scope(tuple(self.list_documents()), self.reason)
 
 
 def find_model(user: User, name: str) -> AskableModel:
@@ -71,7 +72,7 @@ def find_model(user: User, name: str) -> AskableModel:
 
 def _find_scope(user: User, name: str) -> AskableModel:
     if name == EVERYTHING:
-        everything = _list_searchable(user)
+        everything = partial(list_readable, user.pk)
         return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
     if (key := _read_key(name)) is None:
         raise ModelNotFound
@@ -149,23 +150,27 @@ def _list_searchable(user: User) -> QuerySet[Document]:
     return Document.objects.visible_to(user).searchable()
 
 
+def _select_ids(rows: QuerySet[Document]) -> QuerySet[Document, UUID]:
+    return rows.order_by("created_at", "id").values_list("pk", flat=True)
+
+
 def _find_document(user: User, key: UUID) -> AskableModel | None:
-    rows = _list_searchable(user).filter(pk=key)
-    document = rows.first()
+    document = _list_searchable(user).filter(pk=key).first()
     if document is None:
         return None
     name, created = document.name, document.created_at
-    return AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
+    itself = partial(list_readable, user.pk, [key])
+    return AskableModel(f"{PREFIX}{key}", name, created, itself, ScopeReason.EXPLICIT)
 
 
 def _find_library(user: User, key: UUID) -> AskableModel | None:
     library = Library.objects.visible_to(user).filter(pk=key).first()
     if library is None:
         return None
-    rows = _list_searchable(user).filter(library=library)
+    rows = _select_ids(_list_searchable(user).filter(library=library))
     name, created = library.name, library.created_at
     return AskableModel(
-        f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT, library_id=library.pk
+        f"{PREFIX}{key}", name, created, rows.all, ScopeReason.EXPLICIT, library_id=library.pk
     )
 
 
@@ -175,9 +180,9 @@ def _find_category(user: User, key: UUID) -> AskableModel | None:
     if category is None:
         return None
     newest = _list_documents(user, category).order_by("-created_at", "id")[:MAX_CATEGORY_DOCUMENTS]
-    rows = Document.objects.filter(pk__in=newest.values("pk"))
+    rows = _select_ids(Document.objects.filter(pk__in=newest.values("pk")))
     name, created = category.name, user.date_joined
-    model = AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
+    model = AskableModel(f"{PREFIX}{key}", name, created, rows.all, ScopeReason.EXPLICIT)
     return model if model.scope.document_ids else None
 
 
@@ -190,7 +195,7 @@ def _find_assistant(user: User, key: UUID) -> AskableModel | None:
         f"{PREFIX}{key}",
         assistant.name,
         assistant.created_at,
-        list_documents(assistant, user),
+        _select_ids(list_documents(assistant, user)).all,
         ScopeReason.CHAT if assistant.library_ids else ScopeReason.ALL,
         assistant=assistant,
     )

@@ -370,19 +370,22 @@ class Stream:
         return Failed.of(first.data)
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
-        """The stream, from its first byte to its last."""
+        """The stream, from its first byte to its last; what is there at once goes in one piece."""
+        opening = self._frame(self._reply.delta({"role": "assistant", "content": ""}))
         with stopped_unless_ended(self._opened.run_id) as ended:
-            yield self._frame(self._reply.delta({"role": "assistant", "content": ""}))
+            if not self._early:
+                yield opening
+                opening = b""
             async with aclosing(self._all()) as events:
                 async for event in events:
                     if event is not None and event.terminal:
                         ended.append(event)
-                        for frame in self._end(event):
-                            yield frame
+                        yield opening + b"".join(self._end(event))
                         return
                     if event is not None and event.type in WORDS:
-                        for delta in self._deltas(event):
-                            yield self._frame(self._reply.delta(delta))
+                        words = (self._frame(self._reply.delta(one)) for one in self._deltas(event))
+                        yield opening + b"".join(words)
+                        opening = b""
                     elif self._is_late():
                         self._spoke = time.monotonic()
                         yield HEARTBEAT

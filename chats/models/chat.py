@@ -138,6 +138,8 @@ class Chat(models.Model):
 
     has_documents: bool
     """Of a chat that is asked a question (see `touch_chat`): whether it is about some."""
+    answering: bool
+    """Of rows `with_answering`: whether an answer is being written."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(

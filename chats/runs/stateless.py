@@ -28,12 +28,12 @@ from chats.serializers import to_sources_json
 from chats.services import search
 from chats.services.assistants import find_assistant, to_persona
 from chats.services.chats import add_tokens
+from chats.services.turns import list_readable
 from documents import spaces
 from documents.connected.choice import choose_config
 from documents.errors import explain_code
-from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
-from jobs.connections import in_database
+from jobs.connections import ANYBODY, KeptQuery, in_database
 from rag.config import RagConfig
 from rag.conversation import MemoryHistory, Persona, Question, Sampling
 from rag.errors import NuraError
@@ -228,6 +228,9 @@ def _to_message(finished: Finished, language: str) -> dict[str, Any]:
     }
 
 
+_active_user = KeptQuery(lambda pk: User.objects.filter(pk=pk, is_active=True), ANYBODY)
+
+
 def _load_question(
     request: Mapping[str, Any],
 ) -> tuple[Question, ReleasingStore, RagConfig, set[UUID]]:
@@ -235,12 +238,11 @@ def _load_question(
 
     Raises `NotFound` when the user is gone, `ModelNotAllowed`.
     """
-    user = User.objects.filter(pk=request["user_id"], is_active=True).first()
+    user = next(iter(_active_user.fetch(request["user_id"])), None)
     if user is None:
         raise NotFound
     used = spaces.get_space_in_use()
-    rows = Document.objects.visible_to(user).searchable().filter(pk__in=request["document_ids"])
-    found = dict(rows.order_by("created_at", "id").values_list("pk", "library_id"))
+    found = list_readable(user.pk, [UUID(pk) for pk in request["document_ids"]])
     ids, libraries = tuple(found), {pk for pk in found.values() if pk is not None}
     question = Question(
         text=request["question"],

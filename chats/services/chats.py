@@ -44,12 +44,22 @@ def chat_changed(chat_id: UUID) -> None:
 
 
 def answer_began(chat: Chat) -> None:
-    """Send a chat in which an answer has just begun; one without documents as it is at hand."""
+    """Send a chat in which an answer has just begun."""
+    chat.answering = True
+    _send_at_hand(chat)
+
+
+def answer_ended(chat: Chat) -> None:
+    """Send a chat that `note_answer` gave."""
+    _send_at_hand(chat)
+
+
+def _send_at_hand(chat: Chat) -> None:
+    """Send a chat without documents as it is at hand; others are looked up."""
     if getattr(chat, "has_documents", True):
         chat_changed(chat.pk)
-        return
-    data = to_chat_json(chat, links=()) | {"answering": True}
-    _post.submit(_log_failure, _send, chat, data)
+    else:
+        _post.submit(_log_failure, _send, chat, to_chat_json(chat, links=()))
 
 
 def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
@@ -82,6 +92,16 @@ TOUCH = """
         SELECT FROM chats_chatdocument WHERE chat_id = chats_chat.id
     ) AS has_documents
 """
+END = """
+    UPDATE chats_chat SET updated_at = %s, unread = TRUE
+     WHERE id = %s
+    RETURNING *, EXISTS (
+        SELECT FROM chats_chatdocument WHERE chat_id = chats_chat.id
+    ) AS has_documents, EXISTS (
+        SELECT FROM chats_message
+         WHERE chat_id = chats_chat.id AND status = 'STREAMING' AND id <> %s
+    ) AS answering
+"""
 COUNT = """
     INSERT INTO chats_dailymessages AS today (owner_id, day, count)
     SELECT %(owner)s, %(day)s, 1 WHERE %(most)s > 0
@@ -112,6 +132,15 @@ def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -
     chat = next((one for one in found if one.pk == chat_id), found[0] if found else None)
     if chat is not None:
         chat.owner = user
+    return chat
+
+
+def note_answer(answer: Message) -> Chat:
+    """The chat of an answer that ends now: unread, up in the list, and its row held; one statement.
+
+    `has_documents` says whether it is about some, `answering` whether another answer is written.
+    """
+    (chat,) = Chat.objects.raw(END, [timezone.now(), answer.chat_id, answer.pk])
     return chat
 
 

@@ -14,6 +14,7 @@ from chats.models import Message, Turn
 from documents import metadata, versions
 from documents.errors import VersionNotFound
 from documents.models import Document
+from jobs.connections import ANY_KEY, KeptQuery
 from jobs.lease import RELEASED
 from rag.types import Topic
 
@@ -235,9 +236,14 @@ def is_forgotten(turn: Turn) -> bool:
     return cleared is not None and turn.ts <= cleared
 
 
+_is_followed = KeptQuery(
+    lambda key: Message.objects.filter(parent_id=key).values_list("pk")[:1], ANY_KEY
+)
+
+
 def _slip_in(turn: Turn) -> None:
     """Put a turn before those that were asked after it and have ended earlier."""
-    if not Message.objects.filter(parent_id=turn.message_id).exists():
+    if not _is_followed.fetch(turn.message_id):
         return
     below = Turn.objects.told().select_related("chat").in_bulk(_ids(BELOW, turn.message_id))
     done: dict[UUID | None, Turn] = {turn.pk: turn}

@@ -38,13 +38,14 @@ from chats.services.assistants import choose_model, find_assistant
 from chats.services.chats import (
     add_chat,
     add_tokens,
-    chat_changed,
+    answer_ended,
     count_question,
     find_category,
     find_documents,
     keep_assistant,
     keep_model,
     keep_tools,
+    note_answer,
     touch_chat,
 )
 from chats.services.erasure import without_deleted
@@ -53,7 +54,7 @@ from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs import replica
-from jobs.connections import ANYBODY, KeptQuery
+from jobs.connections import ANYBODY, KEYS, KeptQuery
 from jobs.lease import RELEASED, Lease
 from rag.context.tokens import get_counter
 from rag.conversation import Sampling
@@ -463,7 +464,7 @@ def find_scope(  # noqa: PLR0913 - what may narrow it, by name
         found = dict(_select_searchable(chat.owner_id, Q(library__in=asked.library_ids)))
         scope = select_scope(None, [*found], (), chat_named=True)
     else:
-        found = dict(_all_of.fetch(chat.owner_id))
+        found = list_readable(chat.owner_id)
         scope = select_scope(None, (), [*found])
     return scope, {library for library in found.values() if library is not None}
 
@@ -483,7 +484,22 @@ def _select_searchable(owner_id: int, wanted: Q) -> QuerySet[Document, tuple[UUI
     return rows.order_by("created_at", "id").values_list("pk", "library_id")
 
 
+def _select_among(
+    owner_id: int, document_ids: object
+) -> QuerySet[Document, tuple[UUID, UUID | None]]:
+    rows = _select_searchable(owner_id, Q())
+    return rows.extra(where=["documents_document.id = ANY(%s)"], params=[document_ids])
+
+
 _all_of = KeptQuery(lambda owner_id: _select_searchable(owner_id, Q()), ANYBODY)
+_among = KeptQuery(_select_among, ANYBODY, KEYS)
+
+
+def list_readable(owner_id: int, among: Collection[UUID] | None = None) -> dict[UUID, UUID | None]:
+    """What somebody may read and an index serves, in order, with libraries; all, or of these."""
+    if among is None:
+        return dict(_all_of.fetch(owner_id))
+    return dict(_among.fetch(owner_id, list(among))) if among else {}
 
 
 @transaction.atomic
@@ -506,9 +522,7 @@ def close_turn(
         return None
     held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
     answer = held.message
-    chat_id = answer.chat_id
-    now = timezone.now()
-    Chat.objects.filter(pk=chat_id).update(updated_at=now, unread=True)  # and holds its row
+    chat = note_answer(answer)  # and holds its row
     outcome = without_deleted(outcome)  # a chat is held before documents
     _store_outcome(answer, outcome)
     turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
@@ -517,7 +531,7 @@ def close_turn(
     if key is not None:
         answer_cache.keep_answer(key, answer=answer, outcome=outcome)
     replica.note_write(f"user:{held.owner_id}")
-    transaction.on_commit(lambda: chat_changed(chat_id))
+    transaction.on_commit(lambda: answer_ended(chat))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))
     transaction.on_commit(lambda: log_run_end(held, outcome))

@@ -1,15 +1,20 @@
-"""What happens around every request: ids in the logs, compressed pages."""
+"""What happens around every request: ids in the logs, compressed pages, threads."""
 
+import asyncio
 import gzip
+import threading
 
 import pytest
+from asgiref.sync import sync_to_async
 from celery import Celery, signals
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import RequestFactory
 from structlog.contextvars import bound_contextvars, clear_contextvars, get_contextvars
 
 import nura.celery  # noqa: F401 - its signals
+from nura.asgi import MAX_IDLE_THREADS, RequestThreads
 from nura.middleware import HtmlGZipMiddleware, request_id
+from tests.support import wait_until
 
 requests = RequestFactory()
 PAGE = "<p>" + "가나다라 " * 200
@@ -95,3 +100,49 @@ def test_a_task_that_nobody_asked_for_logs_under_its_own_id_alone():
     sent = {}
     signals.before_task_publish.send(sender="a.task", headers=sent)
     assert not sent
+
+
+async def serve_at_once(application, count):
+    """Let so many requests be answered at the same time."""
+    barrier = asyncio.Barrier(count)
+    await asyncio.gather(*(application(barrier, None, None) for _ in range(count)))
+
+
+async def test_a_request_has_a_thread_for_itself_which_the_next_one_takes_over():
+    calls = []
+
+    async def note_threads(barrier, _receive, _send):
+        threads = []
+        for _ in range(2):
+            threads.append(await sync_to_async(threading.current_thread)())
+            await barrier.wait()
+        calls.append(tuple(threads))
+
+    application = RequestThreads(note_threads)
+    for _ in range(3):
+        await serve_at_once(application, 2)
+    assert all(first is second for first, second in calls)
+    assert len({first for first, _ in calls[:2]}) == 2
+    assert len({first for first, _ in calls}) == 2
+
+
+async def test_a_thread_is_given_back_when_its_request_fails_and_few_of_many_are_kept():
+    threads = []
+
+    async def fail_in_thread(barrier, _receive, _send):
+        threads.append(await sync_to_async(threading.current_thread)())
+        await barrier.wait()
+        raise LookupError
+
+    application = RequestThreads(fail_in_thread)
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await serve_at_once(application, 1)
+    assert len(set(threads)) == 1
+    barrier = asyncio.Barrier(MAX_IDLE_THREADS + 4)
+    many = (application(barrier, None, None) for _ in range(MAX_IDLE_THREADS + 4))
+    await asyncio.gather(*many, return_exceptions=True)
+    begun = set(threads)
+    await asyncio.to_thread(
+        wait_until, lambda: sum(thread.is_alive() for thread in begun) == MAX_IDLE_THREADS
+    )
