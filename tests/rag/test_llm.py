@@ -58,6 +58,14 @@ async def test_the_request_carries_roles_and_settings(llm_server):
     assert (sent["temperature"], sent["max_tokens"], sent["stream"]) == (0.0, 77, True)
 
 
+async def test_a_header_of_the_endpoint_goes_before_one_that_is_usual(llm_server):
+    own = (("authorization", "Basic bm90aGluZw=="), ("X-Team", "blue"))
+    await collect(OpenAILLM(Endpoint(llm_server.url, "stand-in", api_key="sk-1", headers=own)))
+    sent = llm_server.chats[0].request.headers
+    assert (sent["authorization"], sent["x-team"]) == ("Basic bm90aGluZw==", "blue")
+    assert (sent["content-type"], sent["accept"]) == ("application/json", "application/json")
+
+
 @pytest.mark.parametrize(
     ("status", "body", "error", "tries"),
     [
