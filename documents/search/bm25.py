@@ -467,18 +467,22 @@ class _Postings:
 
 
 def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
-    """With what the lexical index names for further terms."""
-    statement = POSTINGS.format(within="" if search.facts.whole else database.WITHIN)
+    """With what the lexical index names for further terms, or named before in this scope."""
+    whole = search.facts.whole
+    statement = POSTINGS.format(within="" if whole else database.WITHIN)
     if namespaces := _find_namespaces(search).keys:
         among = " | ".join(quote_lexeme(to_namespace_term(namespace)) for namespace in namespaces)
         asked = [f"({one}) & ({among})" for one in asked]
-    rows = search.rows(statement, asked=list(asked), most=MAX_POSTINGS) if asked else []
-    keys = [parse_numbers(row[0], ">i8") for row in rows]
-    lengths = [parse_numbers(row[1], ">i4") for row in rows]
+    known = search.scope.postings
+    missing = [one for one in asked if (whole, one) not in known]
+    rows = search.rows(statement, asked=missing, most=MAX_POSTINGS) if missing else []
+    for one, (keys, lengths) in zip(missing, rows, strict=True):
+        known[whole, one] = parse_numbers(keys, ">i8"), parse_numbers(lengths, ">i4")
+    found = [known[whole, one] for one in asked]
     return _Postings(
-        [*before.counts, *map(len, keys)],
-        np.concatenate([before.keys, *keys]),
-        np.concatenate([before.lengths, *lengths]),
+        [*before.counts, *(len(keys) for keys, _ in found)],
+        np.concatenate([before.keys, *(keys for keys, _ in found)]),
+        np.concatenate([before.lengths, *(lengths for _, lengths in found)]),
     )
 
 

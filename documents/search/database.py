@@ -59,17 +59,30 @@ class Namespaces:
     chunks: int
 
 
-class SearchScope:
+class SearchScope(Collection[UUID]):
     """Ids that passed `visible_to(user)`, in order, each once."""
 
     def __init__(self, document_ids: Collection[UUID]) -> None:
-        self.members = dict.fromkeys(document_ids)
-        self.documents = list(self.members)
+        # by their numbers, which hash several times as fast: there may be tens of thousands
+        self._members = {one.int: one for one in document_ids}
+        self.documents = list(self._members.values())
         self.facts: ScopeFacts | None = None
         self.namespaces: Namespaces | None = None
+        self.postings: dict[tuple[bool, str], tuple[NDArray[Any], NDArray[Any]]] = {}
+        """Keys and lengths of the chunks that a lookup found; other words for a question come with
+        the question's own again. Whether it was one of the whole, and what was looked up."""
         self.lock = threading.Lock()
         """Both legs ask for the facts at once: one of them does, the other one waits."""
         self._uuid_array = ""
+
+    def __contains__(self, document: object) -> bool:
+        return isinstance(document, UUID) and document.int in self._members
+
+    def __iter__(self) -> Iterator[UUID]:
+        return iter(self.documents)
+
+    def __len__(self) -> int:
+        return len(self.documents)
 
     @property
     def uuid_array(self) -> str:
@@ -220,7 +233,7 @@ class SearchTransaction:
         """
         if self.facts.whole:
             found = find(self, limit + limit // SPARED)
-            inside = [hit for hit in found if hit.passage.document_id in self.scope.members]
+            inside = [hit for hit in found if hit.passage.document_id in self.scope]
             if len(inside) >= limit or len(inside) == len(found):
                 return inside[:limit]
         return find(replace(self, facts=replace(self.facts, whole=False)), limit)

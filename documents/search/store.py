@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from documents import metadata
 from documents.models import EmbeddingSpace
@@ -44,8 +45,11 @@ SIGNED_SHARE = 0.5
 (.998 of the nearest ten found among 100,000)."""
 MAX_UNRELATED = 0.3
 """In spaces whose vectors are more alike than that, whatever they say, signs tell too little."""
-CANDIDATES = 2_000
-"""The nearest by signs, whose vectors are compared (docs/notes/retrieval-measurements.md)."""
+LIKELY = 4_000
+"""The nearest by signs, which are looked at more closely: each sign by what the question's figure
+weighs."""
+CANDIDATES = 700
+"""The nearest by that, whose vectors are compared (docs/notes/retrieval-measurements.md)."""
 
 GRAPH_SETTINGS = """
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
@@ -75,7 +79,7 @@ NEAREST = f"""
       FROM {database.PASSAGE_TABLES}
       JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
               FROM documents_chunkembedding
-             WHERE chunk_id = ANY(%(keys)s) AND space_id = %(space)s
+             WHERE chunk_id = ANY(%(keys)s::int8[]) AND space_id = %(space)s
              ORDER BY distance, chunk_id LIMIT %(limit)s) near
         ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """
@@ -143,21 +147,33 @@ def _find_by_signs(
 ) -> list[Hit]:
     """Those whose figures have the same signs more often than others', then by their vectors.
 
-    What lies on the same side of as many planes points the same way (Charikar 2002).
+    What lies on the same side of as many planes points the same way (Charikar 2002). Of those, the
+    ones whose signs are the same where the question's figures are large.
     """
-    asked = np.packbits(np.asarray(vector) > 0)
+    asked = np.asarray(vector, np.float32)
+    signs = np.packbits(asked > 0)
     sent = b"".join([codes for (codes,) in search.rows(CODES, space=space.pk)])
     if not sent:
         return []
-    rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(asked))
-    word = f"u{math.gcd(len(asked), 8)}"  # as many bytes at a time as fit without a rest
-    pairs = zip(rows[:, KEY_BYTES:].view(word).T, asked.view(word), strict=True)
-    differ = sum(np.bitwise_count(signs ^ one).astype(np.uint16) for signs, one in pairs)
-    last = min(max(CANDIDATES, limit), len(rows)) - 1
-    near = differ <= np.partition(differ, last)[last]  # all that are as near as that
-    keys = rows[near, :KEY_BYTES].view(">i8")[:, 0].tolist()
+    rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(signs))
+    word = f"u{math.gcd(len(signs), 8)}"  # as many bytes at a time as fit without a rest
+    pairs = zip(rows[:, KEY_BYTES:].view(word).T, signs.view(word), strict=True)
+    differ = sum(np.bitwise_count(each ^ one).astype(np.uint16) for each, one in pairs)
+    likely = rows[_find_least(differ, max(LIKELY, limit))]
+    positive = np.unpackbits(likely[:, KEY_BYTES:], axis=1, count=len(asked))
+    # a cosine with their signs; not by `@`, whose threads take longer to start than this
+    away = np.round(-np.einsum("ij,j->i", positive.astype(np.float32), asked), 5)
+    near = likely[_find_least(away, max(CANDIDATES, limit))]
+    keys = database.to_number_array(near[:, :KEY_BYTES].copy().view(">i8")[:, 0])
     named = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
     return [_to_hit(row) for row in search.rows(NEAREST, keys=keys, **named)]
+
+
+def _find_least(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:
+    """Which values are the least `limit`, and those that are as small as the last of them."""
+    last = min(limit, len(values)) - 1
+    least: NDArray[np.bool_] = values <= np.partition(values, last)[last]
+    return least
 
 
 def _by_graph(
@@ -182,7 +198,7 @@ def load_vectors(
     return {
         key: array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
         for key, document, sent in rows
-        if document in search.scope.members
+        if document in search.scope
     }
 
 
@@ -308,8 +324,8 @@ class ScopedStore:
 
     def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
         """The same store, limited to the given documents; never wider than before."""
-        wanted = set(document_ids)
-        kept = [pk for pk in self._scope.documents if pk in wanted]
+        wanted = SearchScope(document_ids)
+        kept = [pk for pk in self._scope if pk in wanted]
         if len(kept) == len(self._scope.documents):
             return self  # which knows already how much there is
         return ScopedStore(kept, space=self._space)
@@ -317,7 +333,7 @@ class ScopedStore:
     def find_named(self, names: Sequence[str]) -> list[Named]:
         """Documents in scope that carry one of these names; see `documents.metadata`."""
         return (
-            metadata.find_named_documents(self._scope.members, names)
+            metadata.find_named_documents(self._scope, names)
             if names and self._scope.documents
             else []
         )
@@ -335,7 +351,7 @@ class ScopedStore:
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """A stretch of a document's text, as its chunks' offsets count it."""
-        if document_id not in self._scope.documents:
+        if document_id not in self._scope:
             return None
         first, most = max(start, 0), max(length, 0)
         return database.run_search(

@@ -233,7 +233,7 @@ def signed(owner):
                 database,
                 "_fetch_rows",
                 lambda cursor, statement, given: (
-                    compared.extend(given.get("keys", ())),
+                    compared.extend(map(int, filter(None, given.get("keys", "")[1:-1].split(",")))),
                     fetch(cursor, statement, given),
                 )[1],
             )
@@ -251,6 +251,19 @@ def test_the_nearest_by_signs_hold_the_nearest(signed):
         assert 200 <= len(compared) < 400  # of a thousand
         held += len(set(found) & set(find(documents[:5], vector, 0)[0]))
     assert held >= 95
+
+
+def test_signs_count_for_what_the_figures_of_the_question_weigh(signed, monkeypatch):
+    documents, asked, find = signed
+    right = [set(find(documents[:5], vector, 0)[0]) for vector in asked]
+
+    def count_held(likely):
+        monkeypatch.setattr(searching, "LIKELY", likely)
+        found = [find(documents[:5], vector, 40) for vector in asked]
+        assert all(40 <= len(compared) < 100 for _, compared in found)
+        return sum(len(right[at] & set(hits)) for at, (hits, _) in enumerate(found))
+
+    assert count_held(1000) > count_held(40)
 
 
 def test_most_of_all_chunks_are_searched_through_the_graph(signed):

@@ -122,6 +122,30 @@ def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
     assert {hit.passage.document_id for hit in alone} == {beside.pk}
 
 
+def test_other_words_for_a_question_come_with_its_own_which_are_looked_up_once(crowd, monkeypatch):
+    words, documents = crowd
+    looked_up, fetch = [], database._fetch_rows
+
+    def fetch_rows(cursor, statement, given):
+        looked_up.extend(given.get("asked", ()))
+        return fetch(cursor, statement, given)
+
+    monkeypatch.setattr(database, "_fetch_rows", fetch_rows)
+    own = dict.fromkeys(words[40:44], 1.0)
+    reworded = {**own, **dict.fromkeys(words[50:53], 0.3)}
+    with way("index"):
+        alone = store(*documents).find_by_terms(reworded, 10)
+        looked_up.clear()
+        asked = store(*documents)
+        asked.find_by_terms(own, 10)
+        found = asked.find_by_terms(reworded, 10)
+    assert [(hit.passage.key, hit.score) for hit in found] == [
+        (hit.passage.key, hit.score) for hit in alone
+    ]
+    assert looked_up
+    assert len(looked_up) == len(set(looked_up))
+
+
 def count_looked_up(scope):
     """The chunks that were read for lookups in the word index, before the scope was asked for."""
     read = []
