@@ -7,7 +7,7 @@ vectors are stored, a change of the space (`documents.reindex`) is the way to an
 
 import random
 import re
-import threading
+import time
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -322,7 +322,7 @@ def renew_graph(space: EmbeddingSpace, memory: str) -> None:
         client_connection_check_interval="10s",  # it ends with the command, should that be killed
     )
     while not _put_spare_in_place(space):
-        threading.Event().wait(RETRY_SECONDS)
+        time.sleep(RETRY_SECONDS)
     _drop_index(spare)
 
 

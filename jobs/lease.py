@@ -490,7 +490,6 @@ class Heartbeat(Generic[JobT]):
         self._thread: threading.Thread | None = None
         self._changing = threading.Lock()
         self._beating = threading.Lock()
-        self._ended = threading.Event()  # of no work: it only measures the time
         self._leaving: mmap.mmap | None = None
 
     def share_leaving(self) -> Callable[[], None]:
@@ -536,7 +535,7 @@ class Heartbeat(Generic[JobT]):
         """Beat while something is held; a thread is dear, so that it outlives short work."""
         idle = 0
         while True:
-            self._ended.wait(self.seconds)
+            time.sleep(self.seconds)
             with self._beating:
                 with self._changing:
                     idle = 0 if self._held else idle + 1

@@ -18,7 +18,7 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -319,7 +319,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-_tick = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -424,7 +423,7 @@ def wait_until(predicate: Callable[[], bool], timeout: float, step: float = 0.02
     for _ in range(max(1, int(timeout / step))):
         if predicate():
             return True
-        _tick.wait(step)
+        time.sleep(step)
     return predicate()
 
 

@@ -1,4 +1,5 @@
 import json
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError
@@ -198,17 +199,10 @@ def test_a_second_command_does_not_run_beside_the_first(library, embedding_serve
     claim = change.claim_change(
         change.begin_change(change.ReindexWish("words-32"), background=False).pk
     )
-    monkeypatch.setattr("documents.management.commands.reindex.threading.Event", NoWait)
+    monkeypatch.setattr(Reindexing, "LEASE", timedelta(0))  # what one waits for; this one has begun
     with pytest.raises(CommandError, match="Another process"):
         reindex(model="words-8", base_url=embedding_server.url)
     assert claim.rows().exists()
-
-
-class NoWait:
-    """Time does not pass."""
-
-    def wait(self, _seconds):
-        return True
 
 
 def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):

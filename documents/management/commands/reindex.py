@@ -1,7 +1,6 @@
 """`manage.py reindex`: from one embedding model to another while the old one serves."""
 
 import re
-import threading
 import time
 from argparse import ArgumentParser
 from pathlib import Path
@@ -95,7 +94,7 @@ class Command(BaseCommand):
         except ReindexBusyError:
             seconds = Reindexing.LEASE.total_seconds() + 1
             self.stdout.write(f"Another process is at it, or was killed: waiting {seconds:.0f} s.")
-            threading.Event().wait(seconds)
+            time.sleep(seconds)
             try:
                 run = change.begin_change(wish, background=False)
             except ReindexBusyError as error:

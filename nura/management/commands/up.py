@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -108,13 +107,12 @@ class Command(BaseCommand):
     def _listener(self, host: str, port: int) -> socket.socket:
         """A killed product's web process may hold the port for one more moment."""
         problem = ""
-        moment = threading.Event()
         for _ in range(PORT_TRIES):
             try:
                 return open_listener(host, port)
             except OSError as error:
                 problem = error.strerror or str(error)
-            moment.wait(0.1)
+            time.sleep(0.1)
         raise CommandError(
             f"Cannot listen on {host}:{port}: {problem}."
             " Name others: up --host, --port (NURA_HOST, NURA_PORT)."
