@@ -17,7 +17,6 @@ from django.db import connection, transaction
 from documents.errors import InvalidMetadata
 from documents.models import DocumentLabel
 from documents.parsers import formats
-from documents.search.database import to_uuid_array
 from rag.types import Named
 from rag.understand.filters import FIELDS, list_names
 
@@ -186,9 +185,14 @@ def find_named_documents(document_ids: Collection[UUID], names: Sequence[str]) -
         cursor.execute(NAMED, (list(names), MAX_NAMESAKES + 1))
         found = [Named(*row) for row in cursor.fetchall()]
         if len(found) > MAX_NAMESAKES:
-            cursor.execute(NAMED_INSIDE, (list(names), to_uuid_array(document_ids)))
+            cursor.execute(NAMED_INSIDE, (list(names), _to_uuid_array(document_ids)))
             found = [Named(*row) for row in cursor.fetchall()]
     return [named for named in found if named.document_id in document_ids]
+
+
+def _to_uuid_array(ids: Collection[UUID]) -> str:
+    """The text form of an array, without hyphens: there may be tens of thousands."""
+    return "{" + ",".join([one.hex for one in ids]) + "}"
 
 
 def _list_name_texts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
