@@ -31,7 +31,7 @@ _UNIT = re.compile(r"\W*단위")
 _NEXT_LINE = re.compile(r"\n(?=[ \t]*\S)")
 _VISIBLE = re.compile(r"\S")
 _ITEM = re.compile(
-    r"(?P<indent>[ \t]*)(?P<mark>[-*+•·∙‣○◦●▪■□◆◇▶▷❍ㅇ◎※](?=\s)|"
+    r"(?P<indent>[ \t]*)(?P<mark>[-*+•·∙‣○◦●▪■□◆◇▶▷❍❖➢ㅇ◎※](?=\s)|"
     r"[(\[]?(?:\d{1,3}(?:의\d+)?|[가-하a-zA-Z])\\?[.)\]](?=\s)|제\d+[조항호]|[①-⑳㉠-㉭ⓐ-ⓩ])"
 )
 

@@ -24,6 +24,23 @@ _INVISIBLE = re.compile(f"[{_DROPPED}]")
 _JOINERS = re.compile(
     "(?<=[0-9A-Za-z\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3\u4e00-\u9fff])[\u200c\u200d]"
 )
+WINGDINGS_SIGNS = {
+    0x6C: "●", 0x6D: "❍", 0x6E: "■", 0x6F: "□", 0x71: "□", 0x75: "◆", 0x76: "❖", 0x77: "◆",
+    **dict(zip(range(0x81, 0x8B), "①②③④⑤⑥⑦⑧⑨⑩", strict=True)),
+    **dict(zip(range(0x8C, 0x96), "❶❷❸❹❺❻❼❽❾❿", strict=True)),
+    0x9F: "•", 0xA7: "▪", 0xA8: "□", 0xB7: "•", 0xD8: "➢", 0xE0: "→", 0xE8: "→", 0xF0: "⇨",
+    0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
+}  # fmt: skip
+"""Signs that are text, by their place in the font; its other pictures mean nothing elsewhere."""
+_PRIVATE_SIGNS = {
+    **{0xF000 + place: sign for place, sign in WINGDINGS_SIGNS.items()},
+    # Hangul's numbers in a frame: one digit, and the left and right halves of a frame for two
+    **{0xF02B1 + number: str(number + 1) for number in range(9)},
+    **{0xF02BA + number: str(number + 1) for number in range(9)},
+    **{0xF02C3 + number: str(number) for number in range(10)},
+}
+"""Characters of private areas that Word and Hangul write, for which no other font has a picture."""
+_PRIVATE = re.compile("[\uf000-\uf0ff\U000f02b1-\U000f02cc]")
 _BLANK_LINES = re.compile(r"\n[ \t\u3000]*\n(?:[ \t\u3000]*\n)+")
 
 _MARKS = (
@@ -70,6 +87,8 @@ def clean_text(text: str) -> str:
     """The text as it is stored and searched."""
     text = _LINE_ENDS.sub("\n", text)
     text = _JOINERS.sub("", _INVISIBLE.sub("", text))
+    if _PRIVATE.search(text):
+        text = text.translate(_PRIVATE_SIGNS)
     return unicodedata.normalize("NFC", text)
 
 

@@ -97,6 +97,15 @@ def test_until_when_is_no_number_of_days():
     assert told.startswith("**2027년 3월 2일부터")
 
 
+def test_how_much_something_grew_is_a_share_with_its_direction():
+    text = (
+        "전년 동기(161.0억 달러) 대비 2.7% 하락하였다. 순투자도 전년 동기(131.3억 달러)보다 줄었다."
+    )
+    assert ask("전년 동기 대비 얼마나 늘었어?", text).startswith("**2.7% 하락** [1]")
+    english = "The fall of exports from 161 million dollars was 3 percent."
+    assert ask("How much did exports fall?", english).startswith("**3 percent** [1]")
+
+
 def test_a_date_in_points_is_a_value_to_its_end():
     shown = "○ 모집기간 : 2023. 6. 19.(월) ~ 6. 25.(일)\n○ 통지 : 7월 중 개별 안내"
     told = ask("모집 기간은 언제인가요?", shown)

@@ -24,6 +24,7 @@ from documents.parsers.docx.package import (
 )
 from documents.parsers.formulas import format_word_equation
 from documents.parsers.pictures import PictureSieve
+from documents.parsers.text import WINGDINGS_SIGNS
 from rag.types import Page
 
 DRAWING_ATTRIBUTES = {"chart": "id", "relIds": "dm"}
@@ -65,11 +66,6 @@ _MONOSPACED = {
 TEXT_BOX = "txbxContent"
 NOTE_KINDS = {"footnoteReference": "footnote", "endnoteReference": "endnote"}
 _ANCHORED = {*DRAWING_ATTRIBUTES, *PICTURE_ATTRIBUTES, *NOTE_KINDS}
-_WINGDINGS_SIGNS = {
-    0xB7: "•", 0xA7: "▪", 0xD8: "➢", 0x76: "❖", 0x6C: "●", 0x6E: "■", 0x6F: "□", 0xA8: "□",
-    0x71: "□", 0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xE0: "→", 0xE8: "→", 0xF0: "⇨",
-}  # fmt: skip
-"""Signs that are text; the other pictures of the font have no meaning outside of it."""
 _SYMBOL_SIGNS = {
     **dict(zip(range(0x41, 0x5B), "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", strict=True)),
     **dict(zip(range(0x61, 0x7B), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True)),
@@ -134,7 +130,7 @@ def _to_sign(element: Any) -> str:
     value = int(code, 16) if re.fullmatch(r"[0-9A-Fa-f]{2,4}", code) else 0
     if 0x100 <= value < 0xE000:
         return chr(value)
-    signs = _SYMBOL_SIGNS if get_attribute(element, "font") == "Symbol" else _WINGDINGS_SIGNS
+    signs = _SYMBOL_SIGNS if get_attribute(element, "font") == "Symbol" else WINGDINGS_SIGNS
     return signs.get(value & 0xFF, "")
 
 

@@ -53,6 +53,13 @@ def test_what_may_not_be_stored_is_cleaned_away() -> None:
     assert clean_text("\U000e0041지시\x1b[31m") == "지시[31m"
 
 
+def test_signs_of_private_areas_are_written_as_signs_that_every_font_has() -> None:
+    assert clean_text("\uf06d 국민 여러분의 의견\n\uf0fc 참석") == "❍ 국민 여러분의 의견\n✓ 참석"
+    assert clean_text("\U000f02b1 소통, \U000f02ba\U000f02c3 인력") == "1 소통, 10 인력"
+    unknown = "\uf041 \U000f0854 \ue0bc"
+    assert clean_text(unknown) == unknown
+
+
 def test_invisible_marks_alone_are_not_readable() -> None:
     assert not is_readable(clean_text(" \u3000\u200b\ufeff\n"))
 
