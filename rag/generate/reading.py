@@ -66,6 +66,10 @@ class Unit:
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?---[ \t]*(?:\n|\Z)")
+_OPEN_FRONT_MATTER = re.compile(
+    r"\A---[ \t]*\n(?:(?:[^\s:#-][^:\n]*:(?:[ \t].*)?|[ \t]+\S.*|- .*)(?:\n|\Z)){8,}\Z"
+)
+"""So long that a passage holds only its beginning: nothing but keys, values and items."""
 _HEADINGS = (
     re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?P<name>.*[^\s#])[\s#]*$"),
     re.compile(
@@ -258,7 +262,7 @@ class _Line:
 
 def _lines(text: str) -> Iterator[_Line]:
     """The lines of a text but for front matter and code: those are empty."""
-    front = _FRONT_MATTER.match(text)
+    front = _FRONT_MATTER.match(text) or _OPEN_FRONT_MATTER.match(text)
     at = front.end() if front else 0
     for raw, fence, _ in find_code(text[at:].split("\n")):
         if fence:

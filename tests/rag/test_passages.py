@@ -377,6 +377,19 @@ title: 안내
     assert "title" not in told
 
 
+def test_an_outline_says_which_document_has_no_sentence():
+    matter = "---\n" + "".join(
+        f"열쇠{number}: https://example.com/{number}\n" for number in range(9)
+    )
+    files = [
+        evidence(matter, slot=1, name="가.md"),
+        evidence("# 규정\n\n숙박비는 하루 8만 원까지 지급한다.\n", slot=2, name="나.md"),
+    ]
+    told = compose("가와 나를 비교해줘", *files, question_type=QuestionType.COMPARE).text
+    assert told.startswith("「가」\n\n문서에서 질문과 관련된 내용을 찾지 못했습니다.\n\n「나」")
+    assert not compose("요약해줘", files[0], whole=True).found
+
+
 def test_about_seven_hundred_characters_are_enough():
     text = "\n\n".join(
         f"숙박비는 {place}에서 하루 {n}만원까지 실비로 지급하고 영수증을 내야 하며 함께 정산한다."
