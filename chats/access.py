@@ -328,23 +328,38 @@ def stop_runs_without_rights() -> list[UUID]:
     Those that nobody has begun are left to whoever ends lost ones (`chats.runs.answering`). Raises
     `Unavailable`.
     """
-    living = AuthToken.objects.filter(_unexpired(timezone.now()), pk=OuterRef("asked_with"))
-    ended = ~Q(asked_with="") & ~Exists(living)
-    rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
     closed = _find_closed_runs()
     _forget_logs([pk for pk, has_ended in closed.items() if has_ended])
     going = [pk for pk, has_ended in closed.items() if not has_ended]
-    stopped = list({*rows.values_list("pk", flat=True), *going})
+    stopped = list({*_without_rights.fetch(timezone.now()), *going})
     for run_id in stopped:
         log.request_stop(run_id)  # again each time, until it has ended
     return stopped
 
 
+def _select_without_rights(now: datetime) -> QuerySet[Run, UUID]:
+    living = AuthToken.objects.filter(_unexpired(now), pk=OuterRef("asked_with"))
+    ended = ~Q(asked_with="") & ~Exists(living)
+    rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
+    return rows.values_list("pk", flat=True)
+
+
+def _select_of_libraries(
+    since: datetime,
+) -> QuerySet[Run, tuple[UUID, int, list[UUID] | None, datetime | None, datetime]]:
+    kept = Run.objects.filter(Run.OPEN | Q(ended_at__gt=since), library_ids__isnull=False)
+    return kept.values_list("pk", "owner_id", "library_ids", "ended_at", "created_at")
+
+
+_without_rights = KeptQuery(_select_without_rights, ANY_TIME)
+_of_libraries = KeptQuery(_select_of_libraries, ANY_TIME)
+"""Both are asked every second."""
+
+
 def _find_closed_runs() -> dict[UUID, bool]:
     """Runs with a log that reads what its owner may not read any more; whether each has ended."""
     since = timezone.now() - timedelta(seconds=log.CLOSED_SECONDS)
-    kept = Run.objects.filter(Run.OPEN | Q(ended_at__gt=since), library_ids__isnull=False)
-    runs = list(kept.values_list("pk", "owner_id", "library_ids", "ended_at", "created_at"))
+    runs = _of_libraries.fetch(since)
     if not runs:
         return {}
     owners = {owner_id for _pk, owner_id, *_rest in runs}
@@ -389,12 +404,12 @@ def may_read_libraries(user_id: int, library_ids: Collection[UUID]) -> bool:
 
 
 async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None:
-    """Until the user may not read one of these libraries any more; for good where there is none."""
+    """Until the user may not read one of these libraries any more."""
     changed = asyncio.Event()
     waiting = RightsListener.of_running_loop().waiting
     waiting.add(changed)
     try:
-        while not library_ids or await in_database(_seems_open, user_id, library_ids):
+        while await in_database(_seems_open, user_id, library_ids):
             await wait_for_change(changed)
     finally:
         waiting.discard(changed)

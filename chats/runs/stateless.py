@@ -169,6 +169,8 @@ def describe_failure(error: NuraError, language: str) -> dict[str, Any]:
 async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Answer a question whose history came with it."""
     question, store, config, libraries = await in_database(_load_question, request)
+    if not libraries:
+        return await _say_answer(question, store, config, request, say)
     closed = asyncio.create_task(access.wait_until_closed(request["user_id"], libraries))
     answer = asyncio.create_task(_say_answer(question, store, config, request, say))
     try:

@@ -252,6 +252,7 @@ class Flusher(LoopTask):
         """Send what has gathered, once there is something."""
         await self._something.wait()
         self._something.clear()
+        self._urgent.clear()  # what is urgent so far goes along
         writers, self._dirty = list(self._dirty), {}
         if not writers:
             return  # they went along with something else

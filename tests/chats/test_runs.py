@@ -8,6 +8,7 @@ import redis.asyncio
 
 from chats.errors import RunLost
 from chats.runs import log, reader
+from chats.runs import writer as writing
 from chats.runs.writer import RunWriter
 from jobs import connections
 
@@ -48,6 +49,20 @@ async def test_deltas_that_come_close_together_share_an_entry(run_id):
     events = log.load_events(run_id)
     assert len(events) == 1
     assert log.join_text(events) == "가" * 1000
+
+
+async def test_what_comes_soon_after_the_first_word_shares_an_entry_too(run_id, monkeypatch):
+    monkeypatch.setattr(writing, "COALESCE_SECONDS", 2.0)
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": "가"})
+    await written(run_id, 1)
+    for word in "나다":
+        writer.add("delta", {"text": word})
+        await asyncio.sleep(0.05)
+    writer.add("run.completed", {})
+    await writer.close()
+    assert [event.data.get("text") for event in log.load_events(run_id)] == ["가", "나다", None]
 
 
 async def test_a_reader_gets_what_follows_its_last_seq(run_id):
