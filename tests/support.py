@@ -53,9 +53,10 @@ def free_port() -> int:
 
 PREPARE = "from nura.preparation import prepare; prepare(seed=False)"
 COMMANDS = """
-import json, os, sys
+import gc, json, os, sys
 from django.core.management import call_command
 from django.db import connections
+gc.freeze()
 for line in sys.stdin:
     for one in connections.all():
         one.close()
@@ -69,7 +70,11 @@ for line in sys.stdin:
     call_command(*words)
     sys.exit()
 """
-"""Both are run by `manage.py shell`. The second forks a process for each command that it reads."""
+"""Both are run by `manage.py shell`. The second forks a process for each command that it reads.
+
+What is loaded is frozen: a process that ends would look through all of it for garbage, and the
+kernel would copy it for that, most of a processor second.
+"""
 
 
 NO_LIMITS = {

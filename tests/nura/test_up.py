@@ -90,7 +90,7 @@ def test_processes_outlive_their_fork_server(product):
 
 
 def test_doctor_is_content_with_a_running_product(product):
-    report = product.manage("doctor", check=False)
+    report = product.call("doctor", check=False)
     assert report.returncode == 0, report.stdout
     assert re.search(r"ok +answers worker", report.stdout)
 
@@ -132,12 +132,6 @@ def test_a_start_right_after_a_kill_waits_for_the_dying_services(product):
     assert product.status("/readyz") == 200
 
 
-def test_a_stop_ends_every_process(product):
-    assert product.stop() == 0
-    assert product.processes() == []
-    product.start()
-
-
 def test_a_command_alone_brings_its_services_and_prints_nothing_else(tmp_path):
     stopped = Product(tmp_path / "var")
     made = stopped.manage("create_user", "early", "--password", "correct-horse-9")
@@ -171,6 +165,11 @@ def test_it_runs_as_an_ordinary_user(open_folder):
     with Product(folder, python=python) as product:
         assert {process.uids().real for process in product.processes()} == {NOBODY}
         assert product.create_user("ordinary")
+
+
+def test_at_last_a_stop_ends_every_process(product):
+    assert product.stop() == 0
+    assert product.processes() == []
 
 
 def _pool(product):

@@ -200,7 +200,7 @@ def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, pa
     with restored.begin(*arguments) as process:
         wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
-    restored.manage(*arguments)
+    restored.call(*arguments)
     assert "Nothing is wrong" in restored.call("verify").stdout
 
     files = sorted((tmp_path / "var" / "files").rglob("*.txt"))
@@ -231,7 +231,8 @@ def test_a_restore_with_another_secret_key_names_what_has_to_be_entered_again(tm
     first.call("backup", str(tmp_path / "backups"))
     first.stop()
     second = empty_product(tmp_path / "second", SECRET_KEY="two-" * 20)
-    done = second.manage("restore", str(tmp_path / "backups"), check=False)
+    done = second.call("restore", str(tmp_path / "backups"), check=False)
+    second.stop()
     assert done.returncode == 0, done.stderr
     assert "SECRET_KEY is another one: model connection 한 모델" in done.stderr
     assert "sk-sealed" not in done.stdout + done.stderr
