@@ -232,7 +232,7 @@ def build_index(space: EmbeddingSpace) -> None:
     if valid is False:
         drop_index(space)
     if not valid:
-        _execute_untimed(to_index_statement(space, "INDEX CONCURRENTLY"))
+        _build_index(to_index_statement(space, "INDEX CONCURRENTLY"))
 
 
 def drop_index(space: EmbeddingSpace) -> None:
@@ -241,8 +241,41 @@ def drop_index(space: EmbeddingSpace) -> None:
         _drop_index(name)
 
 
+class IndexBusyError(Exception):
+    """Another process is making the index."""
+
+
+NOTICED_SECONDS = 10
+"""So long at most a build goes on whose process was killed."""
+BUILDING = """
+    SELECT EXISTS (
+        SELECT FROM pg_stat_progress_create_index WHERE index_relid = to_regclass(%s)
+    )
+"""
+
+
+def _build_index(statement: str, **settings: str) -> None:
+    noticed = f"{NOTICED_SECONDS}s"
+    _execute_untimed(statement, client_connection_check_interval=noticed, **settings)
+
+
 def _drop_index(name: str) -> None:
+    """Drop an index, also one whose builder was killed a moment ago.
+
+    While it is built, each of the two would wait for the other. Raises `IndexBusyError`.
+    """
+    until = time.monotonic() + 2 * NOTICED_SECONDS
+    while _is_being_built(name):
+        if time.monotonic() > until:
+            raise IndexBusyError(name)
+        time.sleep(RETRY_SECONDS)
     _execute_untimed(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+
+
+def _is_being_built(name: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(BUILDING, (name,))
+        return bool(cursor.fetchone()[0])
 
 
 def _execute_untimed(statement: str, **settings: str) -> None:
@@ -310,16 +343,16 @@ def renew_graph(space: EmbeddingSpace, memory: str) -> None:
     """Make the index anew, denser, beside the one that serves, which it then replaces.
 
     Uploads go on to cost what they did. `memory` as Postgres reads it. Outside of any transaction;
-    a run that was killed leaves at most a spare index, which the next one drops.
+    a run that was killed leaves at most a spare index, which the next one drops. Raises
+    `IndexBusyError` beside a run that is at work.
     """
     spare = _to_spare_name(space)
     _drop_index(spare)
-    _execute_untimed(
+    _build_index(
         f"CREATE INDEX CONCURRENTLY {spare} ON {_describe_index(space, DENSE_CANDIDATES)}",
         maintenance_work_mem=memory,
         # the memory is its own then, not shared memory, which containers have little of
         max_parallel_maintenance_workers="0",
-        client_connection_check_interval="10s",  # it ends with the command, should that be killed
     )
     while not _put_spare_in_place(space):
         time.sleep(RETRY_SECONDS)

@@ -141,19 +141,46 @@ def test_what_a_build_that_failed_left_is_dropped(library):
 
 
 def test_a_run_that_is_killed_leaves_the_old_graph_and_the_next_one_ends(library):
-    name = str(connection.settings_dict["NAME"])
-    with held(INSERT):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROCESS, name],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+    with ThreadPoolExecutor(1) as pool:
+        with held(INSERT):
+            kill(begin_build())
+            assert found_by_the_graph() == {document.pk for document in library}
+            made = pool.submit(released, reindex, graph="1GB")
+            wait_until(looks_at_the_spare)  # while Postgres has not noticed yet that it may end
+        made.result(60)
+    assert indexes() == only_the_usual()
+
+
+def begin_build():
+    """Another process that makes a graph and waits for what this one holds."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, str(connection.settings_dict["NAME"])],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until(has_waiting_build, timeout=60)
+    return process
+
+
+def looks_at_the_spare():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid()"
+            " AND (query LIKE 'DROP INDEX%' OR query LIKE '%pg_stat_progress_create_index%')"
         )
-        wait_until(has_waiting_build, timeout=60)
-        kill(process)
-        assert found_by_the_graph() == {document.pk for document in library}
-    reindex(graph="1GB")
+        return cursor.fetchone()[0]
+
+
+def test_two_runs_do_not_make_it_at_once(library, monkeypatch):
+    monkeypatch.setattr(spaces, "NOTICED_SECONDS", 0.5)
+    with held(INSERT):
+        process = begin_build()
+        with pytest.raises(CommandError, match="Another process"):
+            reindex(graph="1GB")
+    assert process.wait(60) == 0
     assert indexes() == only_the_usual()
 
 

@@ -132,7 +132,10 @@ class Command(BaseCommand):
         self.stdout.write(
             "The graph is made anew. Searches and uploads go on with the present one."
         )
-        spaces.renew_graph(space, memory)
+        try:
+            spaces.renew_graph(space, memory)
+        except spaces.IndexBusyError as error:
+            raise CommandError("Another process is making the graph anew.") from error
         self.stdout.write(self.style.SUCCESS("The new graph is in use."))
 
     def _roll_back(self) -> None:
