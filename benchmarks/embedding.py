@@ -23,9 +23,9 @@ from tests.servers.models import running_models
 CLIENTS = report.choose_size(4, quick=2)
 """Processes that send passages at once."""
 PASSAGE_CHARACTERS = RagConfig().chunk_size
-TEXTS_A_CALL = 64 if report.read_gpu() else 8
-"""As documents processes send them; fewer without a GPU, where the large model takes half a minute
-for so many."""
+TEXTS_A_CALL = report.choose_size(64 if report.read_gpu() else 32, quick=8)
+"""As re-embedding sends them, or documents processes do: of more the large model makes vectors for
+half a minute without a GPU."""
 SECONDS = report.choose_size(20.0, quick=2.0)
 """For which passages are sent."""
 PAUSE = 0.05
