@@ -104,11 +104,15 @@ def main() -> None:
 
 
 def cases(name: str) -> Iterator[Case]:
-    """The questions of a set with their answers, in the order of `sets.load`."""
+    """The questions of a set with their answers, in the order of `sets.load`.
+
+    Those for which no annotator of clapnq_dev chose a sentence are left out.
+    """
     made = sets.load(name)
     golds = clapnq_golds() if name == "clapnq_dev" else squad_golds(name)
     every = zip(made.questions, golds, strict=True)
-    for one, gold in itertools.islice(every, 0, None, ASKED[name]):
+    answerable = ((one, gold) for one, gold in every if gold)
+    for one, gold in itertools.islice(answerable, 0, None, ASKED[name]):
         yield Case(one.text, min(one.relevant), gold)
 
 
@@ -124,7 +128,7 @@ def clapnq_golds() -> Iterator[tuple[tuple[str, ...], ...]]:
     """The sentences that each annotator chose; those of one are enough."""
     for row in sets.rows("clapnq_dev/clapnq_dev_answerable.part.jsonl"):
         chosen = (tuple(one["selected_sentences"]) for one in row["output"])
-        yield tuple(filter(None, chosen))  # some annotators chose none
+        yield tuple(filter(None, chosen))
 
 
 def evidences(
