@@ -24,8 +24,8 @@ CLIENTS = report.choose_size(4, quick=2)
 """Processes that send passages at once."""
 PASSAGE_CHARACTERS = RagConfig().chunk_size
 TEXTS_A_CALL = report.choose_size(64 if report.read_gpu() else 32, quick=8)
-"""As re-embedding sends them, or documents processes do: of more the large model makes vectors for
-half a minute without a GPU."""
+"""As many as re-embedding sends; without a GPU as many as documents processes send, since more keep
+the large model busy for half a minute."""
 SECONDS = report.choose_size(20.0, quick=2.0)
 """For which passages are sent."""
 PAUSE = 0.05
