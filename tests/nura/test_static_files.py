@@ -102,14 +102,16 @@ def test_a_stranger_gets_nothing_but_what_pages_name(collect, client, name):
 @pytest.mark.parametrize(
     "entries",
     [
-        {"page": b"steal()"},
-        {"page": None},
-        {"index": b"{}"},
-        {"index": b"\xff"},
-        {"index": None},
-        {"page": b"steal()", "index": signing.dumps({}, key="of a stranger").encode()},
+        pytest.param({"page": b"steal()"}, id="another file"),
+        pytest.param({"page": None}, id="no file"),
+        pytest.param({"index": b"{}"}, id="an unsigned index"),
+        pytest.param({"index": b"\xff"}, id="no text as index"),
+        pytest.param({"index": None}, id="no index"),
+        pytest.param(
+            {"page": b"steal()", "index": signing.dumps({}, key="of a stranger").encode()},
+            id="an index with a stranger's signature",
+        ),
     ],
-    ids=str,
 )
 def test_what_somebody_put_into_the_storage_is_not_served(collect, client, entries):
     address = collect(page__js=SCRIPT)["page.js"]
