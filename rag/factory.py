@@ -179,6 +179,7 @@ class Engine:
             light=self.light,
             embedder=self.embedder,
             rules=self.config.context,
+            windowed=self.pipeline.writer is not None,
         )
 
     async def read_profile(self, text: str, foreign: Sequence[str]) -> tuple[Statement, ...]:

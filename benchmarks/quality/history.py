@@ -164,15 +164,24 @@ class Notes:
         return self._found[question]
 
     def _line(self, turn: PastTurn) -> TurnLine:
-        work = note_turn(turn, (), None, light=None, embedder=self.embedder, rules=ContextRules())
+        work = note_turn(
+            turn,
+            (),
+            None,
+            light=None,
+            embedder=self.embedder,
+            rules=ContextRules(),
+            windowed=False,
+        )
         noted = asyncio.run(work)
+        vector = noted.vectors.get(turn.number)
         return TurnLine(
             number=turn.number,
             question=turn.user_text[:QUESTION_CHARACTERS],
             summary=noted.summary,
             document_ids=self.documents(turn.user_text),
             terms=noted.terms,
-            vector=noted.vector,
+            vector=tuple(vector) if vector else None,
         )
 
 

@@ -52,7 +52,8 @@ class Turn(Job):
     turn with documents up to this one, None when the memory was cleared since. `forgets`: nothing
     is taken over from before. `summary` to `embedding` and `running_*` (the turns up to
     `running_through`, folded) are the summary, which a worker writes later: that is the job, see
-    `chats.runs.summaries`. `profile_read_at`: what it tells of its user has been kept.
+    `chats.runs.summaries`; the vector may come with that of a later turn. `profile_read_at`: what
+    it tells of its user has been kept.
     """
 
     OPEN = Q(summarised_at=None)

@@ -1,4 +1,4 @@
-"""The summary of a turn: a line, its terms and vector, and the running summary; after its answer.
+"""The summary of a turn: a line, its terms, and the running summary; after its answer.
 
 A job like the others (`jobs.lease`), done by the answers processes: they hold the connections to
 the language model and wait for it without a thread, and a turn is summarised before its chat goes
@@ -6,8 +6,8 @@ on, however long the queue of documents is.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -62,6 +62,8 @@ class _TurnToSummarise:
     config: RagConfig
     summarised: UUID | None = None
     """The turn that carries `running`."""
+    ids: Mapping[int, UUID] = field(default_factory=dict)
+    """Of the turn and of `folding`, by number."""
 
 
 async def summarise_turn(turn_id: UUID) -> None:
@@ -82,7 +84,10 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
         raise ValueError("a turn that nobody holds")
     lease = Lease(Row, row.pk, row.claim)
     # before the first turn nothing was said that would have to be folded
-    known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
+    known = None
+    if row.number == 1:
+        ids = {row.number: row.pk}
+        known = _TurnToSummarise(to_past_turn(row), (), None, config, ids=ids)
     with HEARTBEAT.hold(lease):
         async with _turns_at_once():
             engine = get_engine(config)
@@ -193,10 +198,11 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
         pairs=config.history_pairs if pairs is None else pairs,
         begins_at=branch.begins_at,
     )
-    folded = [step.turn_id for step in branch.steps if step.number in wanted]
-    folding = rows.filter(pk__in=folded).order_by("number")
+    ids = {step.number: step.turn_id for step in branch.steps if step.number in wanted}
+    folding = rows.filter(pk__in=ids.values()).order_by("number")
     told = tuple(map(to_past_turn, folding))
-    return _TurnToSummarise(to_past_turn(row), told, running, config, branch.summarised)
+    ids[row.number] = row.pk
+    return _TurnToSummarise(to_past_turn(row), told, running, config, branch.summarised, ids)
 
 
 @transaction.atomic
@@ -213,17 +219,18 @@ def _store_summary(lease: Lease[Row], noted: Noted, work: _TurnToSummarise) -> N
             "running_through": noted.running.through,
             "running_model": noted.running.model,
         }
-    lease.rows().update(
+    held = lease.rows().update(
         summary=noted.summary,
         summary_model=noted.model,
         summarised_at=timezone.now(),
         terms=dict(noted.terms),
-        vector=list(noted.vector) if noted.vector else None,
-        embedding=noted.embedding,
         profile_read_at=Coalesce("profile_read_at", Now()),
         **folded,
         **RELEASED,
     )
+    for number, vector in noted.vectors.items() if held else ():
+        rows = Row.objects.filter(pk=work.ids[number])
+        rows.update(vector=list(vector), embedding=noted.embedding)
 
 
 def _is_as_read(work: _TurnToSummarise) -> bool:

@@ -1,8 +1,8 @@
 """The window of a conversation that goes into every prompt, and what is kept of the turns before.
 
-Of a turn a line, its terms and its vector are kept for later, and the running summary. No summary
-may lose medication, allergies, diagnoses; amounts, dates, codes: what a model drops of them is put
-back.
+Of a turn a line and its terms are kept for later, and its vector once it has left the window; and
+the running summary. No summary may lose medication, allergies, diagnoses; amounts, dates, codes:
+what a model drops of them is put back.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rag import prompts, tokenize
@@ -149,15 +149,15 @@ _DIGITS = re.compile(r"\d+")
 class Noted:
     """What is stored of a turn.
 
-    `model` wrote the summary; `embedding` is the embedder's name, empty without a `vector`.
+    `model` wrote the summary. `vectors` are those of turns by number, made by `embedding`.
     """
 
     summary: str
     model: str
     terms: Mapping[str, int]
-    vector: tuple[float, ...] | None
-    embedding: str
     running: RunningSummary | None
+    vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    embedding: str = ""
 
 
 async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by name
@@ -168,14 +168,22 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     light: Light | None,
     embedder: Embedder,
     rules: ContextRules,
+    windowed: bool,
 ) -> Noted:
     """Note a turn; models that fail are done without.
 
-    `folding` are the whole turns that `to_fold` names; they are folded into `running`.
+    `folding` are the whole turns that `list_turns_to_fold` names; they are folded into `running`,
+    and embedded. Most conversations never leave their window: where a model reads it (`windowed`),
+    nobody looks for a turn in it, so that its vector can wait.
     """
     said = await _ask_for_line(turn, light)
-    (line, model), vector, terms = await asyncio.to_thread(
-        lambda: (_choose_line(said, light, turn), _embed(turn, embedder), count_turn_terms(turn))
+    embedded = folding if windowed else [turn]
+    (line, model), vectors, terms = await asyncio.to_thread(
+        lambda: (
+            _choose_line(said, light, turn),
+            _embed_turns(embedded, embedder),
+            count_turn_terms(turn),
+        )
     )
     ordered = sorted(folding, key=lambda one: one.number)
     for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
@@ -185,9 +193,9 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
         summary=line,
         model=model,
         terms=terms,
-        vector=vector,
-        embedding=embedder.name if vector else "",
         running=running,
+        vectors=vectors,
+        embedding=embedder.name,
     )
 
 
@@ -213,15 +221,25 @@ def count_turn_terms(turn: PastTurn) -> dict[str, int]:
     )
 
 
-def _embed(turn: PastTurn, embedder: Embedder) -> tuple[float, ...] | None:
-    answer = strip_own_sentences(turn)[:MAX_EMBEDDED_CHARACTERS]
-    text = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
-    if estimate_dense_weight(text, embedder.languages) < MIN_KNOWN_SHARE:
-        return None
+def _embed_turns(turns: Sequence[PastTurn], embedder: Embedder) -> Mapping[int, Sequence[float]]:
+    """The vectors of those in a language that the embedder knows; none where it fails."""
+    texts = {turn.number: _join_texts(turn) for turn in turns}
+    known = {
+        number: text
+        for number, text in texts.items()
+        if estimate_dense_weight(text, embedder.languages) >= MIN_KNOWN_SHARE
+    }
+    if not known:
+        return {}
     try:
-        return tuple(embedder.embed_passages([text])[0])
+        return dict(zip(known, embedder.embed_passages([*known.values()]), strict=True))
     except EmbedderFailed:
-        return None
+        return {}
+
+
+def _join_texts(turn: PastTurn) -> str:
+    answer = strip_own_sentences(turn)[:MAX_EMBEDDED_CHARACTERS]
+    return f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
 
 
 async def _fold(

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -38,7 +39,8 @@ class NotingEngine:
         while self.meanwhile:
             await self.meanwhile.pop()()
         folded = self.running or running
-        return Noted(f"요약 {turn.number}", model, {"휴가": 2}, (0.5, 0.25), "model-a", folded)
+        vectors = {one.number: (0.5, 0.25) for one in [*earlier, turn]}
+        return Noted(f"요약 {turn.number}", model, {"휴가": 2}, folded, vectors, "model-a")
 
 
 @pytest.fixture
@@ -107,6 +109,23 @@ def test_a_turn_whose_worker_died_is_summarised_by_another(owner, plug, monkeypa
 
 PAIRS = 10
 """Turns that a window holds."""
+
+
+def test_vectors_of_turns_that_left_the_window_are_stored_with_them(owner, plug):
+    turns = talk(owner, PAIRS + 5)
+    plug()
+    note(turns[-1])
+    kept = {one.number: list(one.vector) for one in Turn.objects.exclude(vector=None)}
+    assert kept == {number: [0.5, 0.25] for number in [1, 2, 3, 4, 5, PAIRS + 5]}
+    assert set(Turn.objects.exclude(vector=None).values_list("embedding", flat=True)) == {"model-a"}
+
+
+def test_a_worker_that_lost_its_turn_stores_no_vectors(owner, plug):
+    turns = talk(owner, PAIRS + 5)
+    taken = Turn.objects.filter(pk=turns[-1].pk)
+    plug(meanwhile=[lambda: connections.in_database(lambda: taken.update(claim=uuid4()))])
+    note(turns[-1])
+    assert not Turn.objects.exclude(vector=None).exists()
 
 
 def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plug):

@@ -43,9 +43,17 @@ def talk(count, said_at=None):
     ]
 
 
-async def noted(turn, earlier=(), running=None, *, model=None, embedder=None, rules=RULES):
+async def noted(
+    turn, earlier=(), running=None, *, model=None, embedder=None, rules=RULES, windowed=True
+):
     return await note_turn(
-        turn, earlier, running, light=model, embedder=embedder or LetterEmbedder(), rules=rules
+        turn,
+        earlier,
+        running,
+        light=model,
+        embedder=embedder or LetterEmbedder(),
+        rules=rules,
+        windowed=windowed,
     )
 
 
@@ -158,19 +166,33 @@ async def test_terms_are_those_of_question_answer_and_titles():
     assert {"휴가", "연가", "복무"} <= kept.terms.keys()
 
 
-async def test_only_a_language_that_the_embedder_knows_gets_a_vector():
+ENGLISH = PastTurn(1, "What is the budget?", "It is 3 million.")
+KOREAN = PastTurn(2, "예산은?", "3억 원입니다.")
+
+
+async def test_turns_get_their_vectors_when_they_leave_the_window():
     embedder = LetterEmbedder()
-    english = await noted(PastTurn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
-    korean = await noted(PastTurn(1, "예산은?", "3억 원입니다."), embedder=embedder)
-    assert (len(english.vector), english.embedding) == (64, "letters")
-    assert (korean.vector, korean.embedding) == (None, "")
+    kept = await noted(PastTurn(9, "And the deadline?", "It is May."), [ENGLISH], embedder=embedder)
+    assert (kept.vectors.keys(), kept.embedding) == ({1}, "letters")
+    whole = embedder.embed_passages(["What is the budget?\nIt is 3 million."])
+    assert [*kept.vectors.values()] == whole
 
 
-async def test_a_failing_embedder_costs_the_vector_only():
+async def test_a_turn_gets_its_vector_at_once_where_no_model_reads_the_window():
+    kept = await noted(ENGLISH, [PastTurn(8, "An older one", "Its answer")], windowed=False)
+    assert kept.vectors.keys() == {1}
+
+
+async def test_only_a_language_that_the_embedder_knows_gets_a_vector():
+    kept = await noted(PastTurn(9, "Thanks", "Welcome"), [ENGLISH, KOREAN])
+    assert kept.vectors.keys() == {1}
+
+
+async def test_a_failing_embedder_costs_the_vectors_only():
     embedder = LetterEmbedder()
     embedder.failing = True
-    kept = await noted(PastTurn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
-    assert (kept.vector, kept.embedding) == (None, "")
+    kept = await noted(PastTurn(9, "Thanks", "Welcome"), [ENGLISH], embedder=embedder)
+    assert kept.vectors == {}
     assert kept.summary
 
 
