@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Length
 from django.utils.timezone import localtime
@@ -48,12 +49,18 @@ CURRENT_VERSION = "current"
 """The state of a document's current file."""
 
 
+def get_shown_name(user: User) -> str:
+    """What others read of an account: the name it chose, else the one it signs in by."""
+    return user.first_name or user.get_username()
+
+
 def to_document_json(document: Document) -> dict[str, Any]:
     """Plain JSON values, as in the contract; the error in the language that is active."""
     return {
         "id": str(document.pk),
         "name": document.name,
         "owner": document.owner.get_username(),
+        "owner_name": get_shown_name(document.owner),
         "library_id": str(document.library_id) if document.library_id else None,
         "content_type": document.content_type,
         "size": document.size,

@@ -371,7 +371,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
     chosen = describe_libraries(user, get_library(asked))
     said, query = find_said(own, asked), get_query(asked)
     rows = filter_documents(own, asked, said)
-    pages = ReplicaPaginator(rows.select_related("library"), PAGE_SIZE)
+    pages = ReplicaPaginator(rows.select_related("library", "owner"), PAGE_SIZE)
     documents = pages.get_page(asked.get("page"))
     shown = [one.pk for one in documents]
     own_ids = set(Document.objects.owned_by(user).filter(pk__in=shown).values_list("pk", flat=True))

@@ -31,6 +31,7 @@ from chats.services import assistants as services
 from chats.services import audience, sharing
 from chats.services.audience import MAX_NAMED, Audience, describe_audience
 from documents.connected.models import SLUG_CHARACTERS
+from documents.representation import get_shown_name
 from rag.types import Intent
 
 
@@ -329,7 +330,7 @@ class PromptSerializer(serializers.Serializer[Any]):
             "shared": prompt.is_shared or prompt.is_in_shared_folder,
             "audience": describe_audience(prompt) if is_own else None,
             "is_own": is_own,
-            "owner": prompt.owner.first_name or prompt.owner.get_username(),
+            "owner": get_shown_name(prompt.owner),
             "updated_at": to_time_json(prompt.updated_at),
         }
 
@@ -357,7 +358,7 @@ class FolderSerializer(serializers.Serializer[Any]):
             "name": share.name,
             "audience": describe_audience(share) if is_own else None,
             "is_own": is_own,
-            "owner": share.owner.first_name or share.owner.get_username(),
+            "owner": get_shown_name(share.owner),
         }
 
 

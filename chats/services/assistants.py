@@ -24,6 +24,7 @@ from documents.audit import Action, record_event
 from documents.connected.choice import ModelNotAllowed, find_allowed_model
 from documents.models import Document, Library
 from documents.notices import announce_shared
+from documents.representation import get_shown_name
 from rag.conversation import Persona
 from rag.types import Intent
 
@@ -247,7 +248,7 @@ def _describe(assistant: Assistant, user: User, usable: Collection[UUID]) -> dic
         "shared": assistant.is_shared,
         "audience": describe_audience(assistant) if is_own else None,
         "is_own": is_own,
-        "owner": assistant.owner.first_name or assistant.owner.get_username(),
+        "owner": get_shown_name(assistant.owner),
         "created_at": assistant.created_at,
         "updated_at": assistant.updated_at,
     }

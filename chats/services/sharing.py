@@ -37,6 +37,7 @@ from documents.audit import Action, record_event
 from documents.models import Document
 from documents.notices import announce_change, announce_shared
 from documents.parsers.markdown import let_stars_close_before_hangul
+from documents.representation import get_shown_name
 
 # A chat that is shown
 
@@ -115,8 +116,7 @@ def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
 
 def name_owner(share: ChatShare) -> str:
     """The name under which others see whoever shows a chat."""
-    owner = share.chat.owner
-    return owner.first_name or owner.get_username()
+    return get_shown_name(share.chat.owner)
 
 
 # What a reader sees

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from documents import libraries
 from documents.libraries import DocumentsOfDeleted
 from documents.models import Library, LibraryMember, LibraryRole
+from documents.representation import get_shown_name
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -74,12 +75,17 @@ class LibraryMemberShape(serializers.ModelSerializer[LibraryMember]):
 
     user = serializers.CharField(source="user.username", allow_null=True, default=None)
     group = serializers.CharField(source="group.name", allow_null=True, default=None)
+    name = serializers.SerializerMethodField(help_text="The name that others see")
 
     class Meta:
         """The fields shown."""
 
         model = LibraryMember
-        fields = ("id", "user", "group", "role")
+        fields = ("id", "user", "group", "name", "role")
+
+    def get_name(self, member: LibraryMember) -> str:
+        """The name that the account chose, or the group's."""
+        return member.group.name if member.group else get_shown_name(cast("User", member.user))
 
 
 class LibraryMemberRequest(serializers.Serializer[Any]):

@@ -53,6 +53,7 @@ class DocumentShape(serializers.Serializer[Document]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     owner = serializers.CharField(help_text="Name of the account that it belongs to")
+    owner_name = serializers.CharField(help_text="The name that others see")
     library_id = serializers.UUIDField(
         allow_null=True, help_text="The library that it is in; null: its owner's private one"
     )

@@ -77,7 +77,7 @@ class LibraryDialog {
   }
 
   row(member) {
-    const name = member.user ?? member.group;
+    const { name } = member;
     const role = el(
       "select",
       { "aria-label": t("member.role", { name }) },
@@ -100,8 +100,9 @@ class LibraryDialog {
         await this.showMembers();
       }),
     );
-    const kind = member.group ? el("small", { text: t("member.group") }) : null;
-    return el("li", {}, el("span", { class: "member-name" }, name, kind), role, remove);
+    const account = member.user === name ? null : member.user;
+    const kind = member.group ? t("member.group") : account;
+    return el("li", {}, el("span", { class: "member-name" }, name, kind ? el("small", { text: kind }) : null), role, remove);
   }
 
   async add(form) {

@@ -276,7 +276,7 @@ export class Panel extends EventTarget {
     this.title.title = this.title.textContent;
     const version = source.version ?? document_?.version;
     const facts = document_
-      ? [document_.owner, formatDate(document_.created_at), t("reader.version", { number: version }), formatFileSize(document_.size)]
+      ? [document_.owner_name, formatDate(document_.created_at), t("reader.version", { number: version }), formatFileSize(document_.size)]
       : [source.unreadable ? t("unreadable") : t("deleted")];
     this.facts.textContent = facts.filter(Boolean).join(" · ");
     this.origin.replaceChildren(...(document_?.origin ? [createOrigin(document_.origin)] : []));

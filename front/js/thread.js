@@ -501,7 +501,7 @@ export class ThreadScroll {
     if (scrollTop < this.before - 2 && gap > 4) this.stick = false;
     if (gap < NEAR_END_PIXELS / 2 && scrollTop > this.pinTop + 4) this.stick = true; // beyond the pin only by hand
     this.before = scrollTop;
-    this.down.hidden = gap < NEAR_END_PIXELS * 2;
+    this.down.hidden = gap - this.room < NEAR_END_PIXELS * 2;
   }
 
   resized() {

@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.core.files.base import ContentFile
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
@@ -290,6 +291,25 @@ def test_libraries_over_rest(manager):
     assert client.patch(address, {"name": "새 규정"}, format="json").json()["name"] == "새 규정"
     assert client.delete(address).status_code == 204
     assert client.get("/api/v1/libraries").json()["count"] == 0
+
+
+def test_others_read_the_name_that_an_account_chose(library, manager):
+    reader, document = user("reader"), add(manager, library)
+    join(library, reader, READER, manager)
+    join(library, Group.objects.create(name="입찰팀"), READER, manager)
+    User.objects.filter(pk=manager.pk).update(first_name="김민지")
+    members = client_of(manager).get(f"/api/v1/libraries/{library.pk}/members").json()["results"]
+    assert {(one["user"], one["name"]) for one in members} == {
+        (manager.username, "김민지"),
+        ("reader", "reader"),
+        (None, "입찰팀"),
+    }
+    shown = client_of(reader).get(f"/api/v1/documents/{document.pk}").json()
+    assert (shown["owner"], shown["owner_name"]) == (manager.username, "김민지")
+    page = Client()
+    page.force_login(reader)
+    for address in (f"/documents?library={library.pk}", f"/documents/{document.pk}"):
+        assert "김민지" in page.get(address, follow=True).content.decode()
 
 
 def test_a_reader_sees_a_library_and_changes_none_of_it_over_rest(library, manager):
