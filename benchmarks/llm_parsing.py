@@ -10,7 +10,7 @@ import asyncio
 import multiprocessing
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
@@ -132,9 +132,8 @@ def _bytes(client: Any) -> Read:
     async def read() -> int:
         stream = await _stream(client)
         reply = ReplyReader(Endpoint("", ""), OPTIONS, time.monotonic() + 600)
-        body: AsyncIterator[bytes] = stream.response.aiter_bytes()
         said = 0
-        while (part := await reply.next_part(body)) is not None:
+        async for part in stream.response.aiter_bytes():
             said += sum(len(piece.text) for piece in reply.read_part(part))
         await stream.response.aclose()
         return said // len(WORD)

@@ -221,24 +221,16 @@ class Pipeline:
         """The kinds of things that are remembered of users."""
         return load_packs(self.config.profile.packs)
 
-    async def answer(
+    def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas.
 
         Where somebody needs help now, that is said before anything is looked for.
         """
+        answer = self._answer(question, store, history)
         note = write_emergency_note(question.text)
-        if not note:
-            async with aclosing(self._answer(question, store, history)) as events:
-                async for event in events:
-                    yield event
-            return
-        opening = f"{note}\n\n"
-        yield Delta(opening)
-        async with aclosing(self._answer(question, store, history)) as events:
-            async for event in events:
-                yield _put_behind(event, opening)
+        return _open_at_once(f"{note}\n\n", answer) if note else answer
 
     async def _answer(
         self, question: Question, store: PassageStore, history: HistoryStore
@@ -651,6 +643,16 @@ def _put_behind(event: Event, opening: str) -> Event:
             return replace(event, checks=tuple(moved), citations=tuple(cited))
         case _:
             return event
+
+
+async def _open_at_once(
+    opening: str, answer: AsyncGenerator[Event, None]
+) -> AsyncGenerator[Event, None]:
+    """An opening, and the events of an answer that stands behind it."""
+    yield Delta(opening)
+    async with aclosing(answer) as events:
+        async for event in events:
+            yield _put_behind(event, opening)
 
 
 async def _open_with(

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rag.config import Endpoint
 from rag.errors import (
@@ -32,6 +32,9 @@ from rag.errors import (
     LLMUnavailable,
     LLMUnreachable,
 )
+
+if TYPE_CHECKING:
+    from rag.adapters.wire import AnswerBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +110,15 @@ def _open_client(endpoint: Endpoint) -> _OpenClient:
 
 
 @asynccontextmanager
-async def post_chat(
-    endpoint: Endpoint, request: Mapping[str, Any]
-) -> AsyncIterator[AsyncIterator[bytes]]:
+async def post_chat(endpoint: Endpoint, request: Mapping[str, Any]) -> AsyncIterator["AnswerBody"]:
     """The body of the answer to a chat request, as it comes. Raises the client's errors.
 
     Sent past the client, which takes nearly half of the processor time of a short answer's call
     for what is not needed here: retries, shapes of replies, files in messages.
     """
     import openai
+
+    from rag.adapters.wire import AnswerBody
 
     opened = _open_client(endpoint)
     asked = opened.http.build_request("POST", opened.chat_url, json=request, headers=opened.headers)
@@ -128,7 +131,7 @@ async def post_chat(
             text = (await response.aread()).decode(errors="replace").strip()
             status = f"Error code: {response.status_code}"
             raise openai.APIStatusError(status, response=response, body=_read_error(text))
-        yield response.aiter_bytes()
+        yield AnswerBody(response)
     finally:
         await response.aclose()
 

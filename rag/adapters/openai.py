@@ -37,18 +37,15 @@ class OpenAILLM:
         self._endpoint = endpoint
         self.name = endpoint.model
 
-    async def stream(
+    def stream(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions
     ) -> AsyncGenerator[Piece, None]:
         """The reply; its last piece holds usage and `finish_reason`.
 
         Raises `LLMError` and nothing else.
         """
-        call = _Call(self._endpoint, options)
         usage = {"stream_options": {"include_usage": True}}
-        async with aclosing(call.pieces(_messages(turns), stream=True, **usage)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return _Call(self._endpoint, options).pieces(_messages(turns), stream=True, **usage)
 
     async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
         """The reply as a whole, with the tools that the model wants called.
@@ -170,7 +167,8 @@ class _Call:
             try:
                 async with asyncio.timeout(reader.patience):
                     body = await connection.enter_async_context(post_chat(self._endpoint, request))
-                while not reader.too_long and (part := await reader.next_part(body)) is not None:
+                connection.enter_context(reader.watch(body))
+                while not reader.too_long and (part := await reader.next_part(body)):
                     for piece in reader.read_part(part):
                         yield piece
                 for piece in reader.close():

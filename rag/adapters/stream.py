@@ -7,9 +7,10 @@ cost more than all the rest of a chunk (`benchmarks/llm_parsing.py`).
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jiter
 
@@ -168,6 +169,18 @@ A reply beyond this ignores `max_tokens` and is cut.
 """
 
 
+class Body(Protocol):
+    """What a reply is read from."""
+
+    async def read(self) -> bytes:
+        """More of it as soon as it is there; nothing at its end."""
+        ...
+
+    def give_up(self) -> None:
+        """Let who reads it hear a `TimeoutError`."""
+        ...
+
+
 @dataclass(slots=True)
 class ReplyReader:
     """One attempt: what came, and how long to wait for more."""
@@ -185,8 +198,12 @@ class ReplyReader:
     usage: Usage | None = None
     calls: tuple[ToolCall, ...] = ()
     """Of tools, in a whole reply."""
+    _most_said: int = field(init=False)
+    _most_characters: int = field(init=False)
     _answered: bool = False
     _alive: bool = False
+    _waits_since: float = 0.0
+    """When the wait for more began, while one lasts that `watch` ends."""
     _done: bool = False
     _characters: int = 0
     _answer_characters: int = 0
@@ -195,6 +212,10 @@ class ReplyReader:
     _thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
     _thought: TextMender = field(default_factory=TextMender)
     _said: TextMender = field(default_factory=TextMender)
+
+    def __post_init__(self) -> None:
+        self._most_said = self.options.max_tokens * CHARACTERS_PER_TOKEN
+        self._most_characters = self._most_said + self.thinking_tokens * CHARACTERS_PER_TOKEN
 
     @property
     def phase(self) -> str:
@@ -205,14 +226,14 @@ class ReplyReader:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for the next event. Thinking counts as progress."""
+        """Seconds that are left to wait for the next event. Thinking counts as progress."""
         now = time.monotonic()
         if self._done:
             limit = DRAIN_SECONDS
         elif self.finish_reason:
             limit = GRACE_SECONDS
         elif self._alive:
-            limit = self.endpoint.idle_timeout
+            limit = (self._waits_since or now) + self.endpoint.idle_timeout - now
         else:
             limit = self._begun + self.endpoint.first_token_timeout - now
         return max(0.0, min(limit, self.deadline - now))
@@ -220,19 +241,44 @@ class ReplyReader:
     @property
     def too_long(self) -> bool:
         """The server ignores the token limit, or the answer takes what was left for thinking."""
-        said = self.options.max_tokens * CHARACTERS_PER_TOKEN
-        thought = self.thinking_tokens * CHARACTERS_PER_TOKEN
-        return self._answer_characters > said or self._characters > said + thought
+        return self._answer_characters > self._most_said or self._characters > self._most_characters
 
-    async def next_part(self, body: AsyncIterator[bytes]) -> bytes | None:
-        """More of the body; None at its end. Silence after the finish reason is an end as well."""
+    @contextmanager
+    def watch(self, body: Body) -> Iterator[None]:
+        """Give the body up where it is silent for too long: one timer looks after all its parts."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.Handle
+
+        def look() -> None:
+            nonlocal timer
+            left = self.patience
+            if self._waits_since and not left:
+                body.give_up()
+            else:  # with the first word there may be less left than now
+                timer = loop.call_later(
+                    min(left or DRAIN_SECONDS, self.endpoint.idle_timeout), look
+                )
+
+        timer = loop.call_soon(look)
         try:
-            async with asyncio.timeout(self.patience):
-                return await anext(body, None)
-        except TimeoutError:
-            if self.finish_reason or self._done:
-                return None
-            raise
+            yield
+        finally:
+            timer.cancel()
+
+    async def next_part(self, body: Body) -> bytes:
+        """More of the body; nothing at its end. Silence after the finish reason is one as well.
+
+        Raises `TimeoutError` while it is watched.
+        """
+        if self.finish_reason or self._done:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.patience):
+                    return await body.read()
+            return b""
+        self._waits_since = time.monotonic()
+        part = await body.read()
+        self._waits_since = 0.0
+        return part
 
     def read_part(self, part: bytes) -> Iterator[Piece]:
         """What these bytes say, in as few pieces as possible."""

@@ -136,6 +136,10 @@ class _BoundedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         await self._answer.aclose()
 
 
+PACKED = "packed"
+"""The extension of an answer that tells whether its body came packed."""
+
+
 def bound_answer(
     answer: httpx2.Response, request: httpx2.Request, max_bytes: int = MAX_ANSWER_BYTES
 ) -> httpx2.Response:
@@ -146,9 +150,38 @@ def bound_answer(
         packing = {b"content-encoding", b"content-length"}
         headers = [one for one in headers if one[0].lower() not in packing]
     body = _BoundedBody(answer, max_bytes, packed=packed)
-    return httpx2.Response(
-        answer.status_code, headers=headers, stream=body, extensions=answer.extensions
-    )
+    extensions = {**answer.extensions, PACKED: packed}
+    return httpx2.Response(answer.status_code, headers=headers, stream=body, extensions=extensions)
+
+
+CONTENT = "aiohttp_content"
+"""The extension of an answer by aiohttp that holds the body as aiohttp reads it."""
+
+
+class AnswerBody:
+    """The body of an answer by aiohttp, read part by part.
+
+    Read past the client, whose iterators within iterators cost a token as much as aiohttp itself.
+    """
+
+    def __init__(self, answer: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self._content = answer.extensions[CONTENT]
+        self._left = max_bytes
+        self._unpacked = answer.aiter_bytes() if answer.extensions[PACKED] else None
+
+    async def read(self) -> bytes:
+        """More of it as soon as it is there; nothing at its end. Raises `AnswerTooLong`."""
+        if self._unpacked is not None:
+            return await anext(self._unpacked, b"")
+        part: bytes = await self._content.readany()
+        self._left -= len(part)
+        if self._left < 0:
+            raise AnswerTooLong("more than is read")
+        return part
+
+    def give_up(self) -> None:
+        """Let who reads it hear a `TimeoutError`."""
+        self._content.set_exception(TimeoutError())
 
 
 class BoundedByAiohttp(httpx2.AsyncBaseTransport):
@@ -174,7 +207,9 @@ class BoundedByAiohttp(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
         _check_target(request)
-        return bound_answer(await self._transport.handle_async_request(request), request)
+        answer = await self._transport.handle_async_request(request)
+        answer.extensions[CONTENT] = answer.stream._aiohttp_response.content  # noqa: SLF001
+        return bound_answer(answer, request)
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -69,33 +69,24 @@ class Writer:
         A prompt that is too long for the model is halved once, and `on_trim` told. Raises
         `rag.errors.LLMError` and nothing else.
         """
-        said = False
-        try:
-            async with aclosing(self._stream_once(messages, sampling)) as pieces:
-                async for piece in pieces:
-                    said = said or bool(piece.text)
-                    yield piece
-        except ContextOverflow:
-            if said:
-                raise
-            less = halve_context(context, self.counter)
-            on_trim(less)
-            async with aclosing(self._stream_once(build_messages(less), sampling)) as pieces:
-                async for piece in pieces:
-                    yield piece
-
-    async def _stream_once(
-        self, messages: Sequence[HistoryMessage], sampling: Sampling
-    ) -> AsyncGenerator[Piece, None]:
+        options = self.options.with_sampling(sampling)
         said: list[str] = []
         reported: Usage | None = None
-        async with aclosing(
-            self.llm.stream(messages, self.options.with_sampling(sampling))
-        ) as pieces:
-            async for piece in pieces:
-                said.append(piece.text)
-                reported = piece.usage or reported
-                yield piece
+        is_trimmed = False
+        while True:
+            try:
+                async with aclosing(self.llm.stream(messages, options)) as pieces:
+                    async for piece in pieces:
+                        said.append(piece.text)
+                        reported = piece.usage or reported
+                        yield piece
+                break
+            except ContextOverflow:
+                if is_trimmed or any(said):
+                    raise
+                less = halve_context(context, self.counter)
+                on_trim(less)
+                messages, is_trimmed = build_messages(less), True
         # only now: whoever waits for the first word need not wait for that
         counted = sum(self.counter.count(one.content) + MESSAGE_TOKENS for one in messages)
         if reported:

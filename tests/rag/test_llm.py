@@ -192,7 +192,8 @@ async def test_silence_in_the_middle_keeps_what_came(llm_server):
     llm_server.script(Hang(after=["안녕"]))
     pieces = []
     with pytest.raises(errors.LLMTimeout) as caught:
-        await collect(llm(llm_server, idle_timeout=0.2), into=pieces)
+        async with asyncio.timeout(10):  # far less than the first word may take
+            await collect(llm(llm_server, idle_timeout=0.2), into=pieces)
     assert text_of(pieces) == "안녕"
     assert caught.value.params["phase"] == "idle"
 

@@ -5,7 +5,9 @@ these has to stand for 169.254.169.254.
 """
 
 import asyncio
+import json
 import tracemalloc
+import zlib
 from ipaddress import ip_network
 
 import httpx2
@@ -140,6 +142,32 @@ def test_a_packed_answer_costs_no_more_than_its_bound(hostile):
 def test_a_packed_answer_is_read(hostile):
     hostile.bomb_megabytes = 1
     assert ask(BoundedClient(timeout=5), f"{hostile.url}/bomb") == b" " * MEGABYTE
+
+
+async def test_a_reply_that_comes_packed_is_read_as_it_comes():
+    heard = asyncio.Event()
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        packer = zlib.compressobj(wbits=31)
+        for word, reason in (("안녕", None), ("하세요", "stop")):
+            choice = {"index": 0, "delta": {"content": word}, "finish_reason": reason}
+            said = f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+            writer.write(packer.compress(said) + packer.flush(zlib.Z_SYNC_FLUSH))
+            if reason is None:
+                await heard.wait()
+        writer.close()
+
+    said = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        model = OpenAILLM(Endpoint(f"http://127.0.0.1:{port}/v1", "m"))
+        asked = [HistoryMessage(Speaker.USER, "안녕")]
+        async for piece in model.stream(asked, GenerationOptions(max_tokens=10)):
+            said.append(piece.text)
+            heard.set()
+    assert said == ["안녕", "하세요", ""]
 
 
 def test_an_embedder_and_a_reranker_that_send_bombs_fail(hostile):
