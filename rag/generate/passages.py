@@ -69,10 +69,17 @@ _HANGUL, _SHORT = re.compile(r"[가-힣]{3,}"), re.compile(r"[가-힣]{3}")
 _CODE = re.compile(r"(?<![\w-])[A-Za-z]{1,6}-\d[\w-]*(?<=[A-Za-z\d])", re.ASCII)
 """Of a fault, a requirement, a product: the analyser takes its letters and digits apart."""
 _PERIODS = (
-    (re.compile(r"(?:20)?(\d\d)년"), r"(?:20|['‘’])?{}(?:년|\.)"),
+    (re.compile(r"(?:20)?(\d\d)년"), r"(?:(?:20|['‘’])?{0}(?:년|\.)|20{0})"),
     (re.compile(r"([1-4])분기"), r"{}(?:분기|q|/4)"),
 )
 """How tables write a year and a quarter: 24년 2분기 is ‘24.2Q."""
+_YEAR = r"(?<![\d.,-])(?:19|20)\d\d"
+_YEARS = re.compile(
+    rf"({_YEAR})(?:\s?년)?\s?[~∼–-]\s?({_YEAR})(?!\d)|"
+    rf"({_YEAR})(?=\s?년|학년도|\s?[./-]\s?\d)|['‘’](\d\d)(?!\d)"
+)
+_BARE_YEAR = re.compile(rf"{_YEAR}(?![\d,])")
+"""In the name of a column or a row."""
 _APART = r"(?:(?<!\d)|(?!\d))"
 """Not between two digits."""
 _BLANKS = re.compile(r"(?<=[0-9A-Za-z])(\s+)(?=[0-9A-Za-z])|\s+")
@@ -177,7 +184,7 @@ class PassageQuery:
     `value`: the kind of value that answers it, `unit` finds figures of the unit asked for (몇 명).
     `defined`: the letters of a word whose meaning is asked for. `listed`: several items answer it,
     `each`: several values do, one for each thing. `bound`: what follows the value, if it ends or
-    begins something ("까지").
+    begins something ("까지"). `years`: those that it names.
     """
 
     words: tuple[QuestionWord, ...]
@@ -187,6 +194,7 @@ class PassageQuery:
     listed: bool
     each: bool
     bound: str
+    years: frozenset[int]
 
 
 def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
@@ -206,7 +214,19 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
         listed=bool(_PATTERNS["listed"].search(text)),
         each=bool(_PATTERNS["each"].search(text)),
         bound=bound[1] if bound else "",
+        years=_find_years(text),
     )
+
+
+def _find_years(text: str) -> frozenset[int]:
+    """The years that a text names, with those within a span."""
+    found: set[int] = set()
+    for first, last, single, short in _YEARS.findall(text):
+        if first:
+            found.update(range(int(first), int(last) + 1))
+        else:
+            found.add(int(single) if single else 2000 + int(short))
+    return frozenset(found)
 
 
 def _without_titles(question: str, titles: Iterable[str]) -> str:
@@ -275,7 +295,8 @@ def _to_word(said: str, tag: str) -> QuestionWord:
     if tag == "VV":
         return QuestionWord(said, pattern, said, LOOSE_WEIGHT)
     term = min(tokenize.count_terms(said), default="") if not forms or len(said) == 1 else ""
-    loose = said in _LOOSE or (hangul and len(said) == 1)
+    # what is of another year is no answer, but much is of none
+    loose = said in _LOOSE or (hangul and len(said) == 1) or bool(_find_years(said))
     name = tag == "NNP" or (not hangul and said[0].isupper())
     return QuestionWord(said, pattern, term, LOOSE_WEIGHT if loose else 1.0, name)
 
@@ -444,9 +465,21 @@ class _Composer:
                 total = self._weight(told) + SECTION_SHARE * self._weight(section - told)
                 total += DOCUMENT_SHARE * self._weight(held - section)
                 score = round(total * self._worth(one, at), 9)
-                if score:
+                if score and not self._is_of_another_year(one, unit):
                     found.append(_FoundUnit(of, at, score, held | told))
         return sorted(found, key=lambda one: (-one.score, one.of, one.at))
+
+    def _is_of_another_year(self, stretch: Stretch, unit: Unit) -> bool:
+        """Whether what a unit says holds for years, but for none that is asked about."""
+        asked = self.asked.years
+        if not asked:
+            return False
+        said = " ".join([stretch.title, _own(unit), *stretch.above(unit)])
+        if any(re.search(rf"(?<!\d){year % 100:02}년", said) for year in asked):
+            return False
+        names = " ".join([*unit.columns, *unit.cells[:1]])
+        years = _find_years(said) | {int(one) for one in _BARE_YEAR.findall(names)}
+        return bool(years) and not years & asked
 
     def _worth(self, stretch: Stretch, at: int) -> float:
         """What the form of a unit adds or takes."""
@@ -481,8 +514,8 @@ class _Composer:
         """The sentence that says what was not found, and where."""
         asked, language = self.asked, self.page.language
         held = self.ranked[0].held if self.ranked else ()
-        words = enumerate(asked.words)
-        lacking = [word.said for at, word in words if at not in held and word.weight == 1]
+        words = [word for at, word in enumerate(asked.words) if at not in held]
+        lacking = [one.said for one in words if one.weight == 1 or _find_years(one.said)]
         what = markdown.escape_line(" ".join((lacking or [word.said for word in asked.words])[:4]))
         if not what:
             return get_reply("passages_nothing", language)

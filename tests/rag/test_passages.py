@@ -265,6 +265,41 @@ def test_a_value_of_another_thing_is_no_answer():
     assert not compose("입장료는 얼마야?", "주차 요금은 2천원이다. 온천은 아홉 시에 연다.").found
 
 
+YEARS = """## 연도별 활동비
+
+| 연도 | 활동비 |
+| --- | --- |
+| 2024년 | 12만원 |
+| 2025년 | 15만원 |
+"""
+
+
+def test_a_year_is_not_answered_by_another():
+    assert "15만원" in ask("2025년 활동비는 얼마인가요?", YEARS)
+    assert "2026년" in ask("2026년 활동비는 얼마인가요?", YEARS)
+    assert "만원" not in ask("2026년 활동비는 얼마인가요?", YEARS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "활동비는 15만원이다.",
+        "2024~2027년 활동비는 15만원이다.",
+        "26년 활동비는 2025년보다 오른 15만원이다.",
+        "## 2026년 계획\n\n활동비는 2025년보다 3만원 오른 15만원이다.",
+        "| 구분 | 2025 | 2026 |\n| --- | --- | --- |\n| 활동비 | 12만원 | 15만원 |",
+    ],
+)
+def test_what_holds_for_the_year_asked_about_answers(text):
+    assert "15만원" in ask("2026년 활동비는 얼마인가요?", text)
+
+
+def test_a_document_of_the_year_asked_about_answers_though_it_compares():
+    text = "활동비는 2025년보다 3만원 오른 15만원이다."
+    assert "15만원" in ask("2026년 활동비는?", evidence(text, name="2026년 사업계획.pdf"))
+    assert "15만원" not in ask("2026년 활동비는?", evidence(text, name="2025년 사업계획.pdf"))
+
+
 def test_a_name_that_no_passage_holds_has_no_value():
     told = compose("삼성전자의 3월 예산은 얼마야?", BUDGET)
     assert not told.found
