@@ -265,6 +265,14 @@ def test_a_value_of_another_thing_is_no_answer():
     assert not compose("입장료는 얼마야?", "주차 요금은 2천원이다. 온천은 아홉 시에 연다.").found
 
 
+@pytest.mark.parametrize(
+    "question", ["활동비는 얼마나 줘?", "활동비 얼마나 받을 수 있나요?", "활동비가 얼마나 나와?"]
+)
+def test_how_much_is_paid_is_answered_by_money(question):
+    terms = "활동비를 주는 활동 기간은 2025. 3. 1.부터 12. 31.까지이다. 매월 20만원을 준다."
+    assert "**매월 20만원" in ask(question, terms)
+
+
 YEARS = """## 연도별 활동비
 
 | 연도 | 활동비 |
