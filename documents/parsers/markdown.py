@@ -1,4 +1,4 @@
-"""Markdown as text, with its front matter, and where headings, lists, tables and code stand in it.
+"""Markdown as text, what its front matter says, and where its headings, lists and tables stand.
 
 markdown-it finds the blocks; `benchmarks/fidelity/markup.py` holds them against what people expect.
 """
@@ -19,6 +19,12 @@ from rag.types import Heading, Kind, Page, Region
 _MATTER_PAIR = re.compile(r"^([^\s:#\-&*][^:\n]{0,60}?)\s*:(?:\s+(.*))?$")
 _MATTER_ITEM = re.compile(r"^\s*- +(?![^\s:]+:\s)(\S.*)$")
 """An item of a list, but not of a list of mappings."""
+_MATTER_LINE = re.compile(rf"\s|#|-(?:\s|$)|$|{_MATTER_PAIR.pattern[1:]}")
+"""What a line of front matter begins with; prose between two rules is none."""
+_MATTER_BLOCK = re.compile(r"[|>][-+0-9]*$")
+"""In place of a value that stands in the indented lines below."""
+_MAX_MATTER_CHARACTERS = 20_000
+_MAX_VALUE_CHARACTERS = 300
 _MAX_KEYS = 50
 
 _LISTS = {"bullet_list_open", "ordered_list_open"}
@@ -33,11 +39,15 @@ class MarkdownParser:
     """Reads .md: the whole file is one page; the text keeps its marks."""
 
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
-        """The text with headings and regions; front matter goes to the metadata."""
+        """The text with headings and regions; front matter goes to the metadata instead.
+
+        A file that has nothing else keeps it as its text, too.
+        """
         text = clean_text(decode_file(read_text_file(path, context), context)).strip("\n")
-        body = _find_front_matter_end(text)
-        context.add_metadata(read_front_matter(text[:body]))
-        headings, regions = find_blocks(text, body)
+        end = _find_front_matter_end(text)
+        context.add_metadata(read_front_matter(text[:end]))
+        text = text[end:].strip("\n") or text
+        headings, regions = find_blocks(text)
         yield Page(None, text, tuple(headings), regions=tuple(regions))
 
 
@@ -45,20 +55,30 @@ def _find_front_matter_end(text: str) -> int:
     """Where the body begins; 0 without front matter."""
     if not text.startswith("---\n"):
         return 0
-    end = text.find("\n---\n", 3, 20_000)
-    return end + len("\n---\n") if end > 0 else 0
+    end = f"{text[:_MAX_MATTER_CHARACTERS]}\n".find("\n---\n", 3)
+    lines = text[len("---\n") : end].split("\n") if end > 0 else []
+    if not any(map(_MATTER_PAIR.match, lines)) or not all(map(_MATTER_LINE.match, lines)):
+        return 0
+    return min(end + len("\n---\n"), len(text))
 
 
 def read_front_matter(text: str) -> dict[str, str]:
-    """Keys and values of the first level, lists joined. Not YAML: no aliases, no bombs."""
+    """Keys and values of the first level, lists and lines joined. Not YAML: no aliases or bombs."""
     found: dict[str, str] = {}
-    key = ""
+    key, in_block = "", False
     for line in text.split("\n"):
         if match := _MATTER_PAIR.match(line):
             key, value = match[1].strip("\"' "), _read_scalar(match[2] or "")
+            in_block = bool(_MATTER_BLOCK.match(match[2] or ""))
             if value and len(found) < _MAX_KEYS:
                 found[key] = value
-        elif key and (match := _MATTER_ITEM.match(line)) and len(found.get(key, "")) < 300:
+        elif in_block and line[:1].isspace() and len(found) < _MAX_KEYS:
+            found[key] = f"{found.get(key, '')} {line.strip()}".strip()[:_MAX_VALUE_CHARACTERS]
+        elif (
+            key
+            and (match := _MATTER_ITEM.match(line))
+            and len(found.get(key, "")) < _MAX_VALUE_CHARACTERS
+        ):
             item = _read_scalar(match[1])
             found[key] = f"{found[key]}, {item}" if key in found else item
     return found
@@ -69,11 +89,11 @@ def _read_scalar(value: str) -> str:
     value = value.strip()
     if value[:1] in {"&", "*", "!", "|", ">"} or value in {"[]", "{}", "null", "~"}:
         return ""
-    return value.strip("\"'[]")[:300]
+    return value.strip("\"'[]")[:_MAX_VALUE_CHARACTERS]
 
 
-def find_blocks(text: str, start: int = 0) -> tuple[list[Heading], list[Region]]:
-    """The headings and regions of a text from `start` on, at offsets in the whole of it.
+def find_blocks(text: str) -> tuple[list[Heading], list[Region]]:
+    """The headings and regions of a text.
 
     A region is of whole lines: code between fences, tables, and lists with all that stands in
     their items; code and tables part the list that they stand in. What is headed within a
@@ -81,16 +101,15 @@ def find_blocks(text: str, start: int = 0) -> tuple[list[Heading], list[Region]]
     Korean documents four spaces are a layout of the author's own. Of a text with more than
     `MAX_STRUCTURED_CHARACTERS` or `MAX_STRUCTURED_LINES` only its beginning has blocks.
     """
-    return _BlockFinder(text, start).find()
+    return _BlockFinder(text).find()
 
 
 class _BlockFinder:
     """Makes places of markdown-it's tokens, which say lines."""
 
-    def __init__(self, text: str, start: int) -> None:
-        beginning = text[start : start + MAX_STRUCTURED_CHARACTERS]
-        self._lines = beginning.split("\n")[:MAX_STRUCTURED_LINES]
-        self._starts = [start]
+    def __init__(self, text: str) -> None:
+        self._lines = text[:MAX_STRUCTURED_CHARACTERS].split("\n")[:MAX_STRUCTURED_LINES]
+        self._starts = [0]
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._headings: list[Heading] = []

@@ -109,8 +109,45 @@ def test_a_date_at_the_beginning_of_a_line_is_no_list(page: Page) -> None:
 
 @pytest.mark.parametrize("page", ["---\n제목: 공탁법\n---\n# 총칙\n- 하나\n"], indirect=True)
 def test_offsets_are_true_behind_front_matter(page: Page) -> None:
+    assert page.headings
     assert page.text[page.headings[0].start :].startswith("# 총칙")
     assert regions(page) == [(Kind.LIST, "- 하나")]
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("---\ntitle: 안내\ntags:\n- 휴가\n\n# 주석\n---\n\n본문이다.\n", "본문이다."),
+        (
+            "---\ndescription: >-\n  두 줄로\n  쓴 말\n첨부:\n- 이름: 별표\n  url: x\n---\n글\n",
+            "글",
+        ),
+    ],
+)
+def test_front_matter_is_no_part_of_the_text(tmp_path: Path, text: str, body: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert read(tmp_path / "a.md").text == body
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n그는 말했다.\n---\n\n본문이다.",  # prose between two rules
+        "---\n- 하나\n- 둘\n---\n본문이다.",
+        "---\n제목: 안내\n본문이다.",  # nothing ends it
+        "---\n제목: 안내\n---",  # there is nothing else
+        "본문이다.\n\n---\n제목: 안내\n---\n\n끝",
+    ],
+)
+def test_what_is_no_front_matter_stays(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert read(tmp_path / "a.md").text == text
+
+
+def test_lines_of_a_block_in_front_matter_are_one_value() -> None:
+    found = read_front_matter("description: |\n  첫 줄\n  둘째: 줄\ntags: [a, b]\n  더\n")
+
+    assert found == {"description": "첫 줄 둘째: 줄", "tags": "a, b"}
 
 
 def test_front_matter_keeps_its_own_keys() -> None:
