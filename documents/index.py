@@ -26,6 +26,7 @@ from documents.models import (
     Document,
     DocumentPage,
     EmbeddingSpace,
+    RecognisedPage,
 )
 from documents.representation import StoredWarning
 from documents.search import bm25, store
@@ -254,12 +255,16 @@ def replace_index(
 
 
 def delete_index(document_id: UUID) -> None:
-    """Delete pages, chunks and vectors without reading them. The caller holds the row."""
+    """Delete pages, chunks and vectors without reading them. The caller holds the row.
+
+    What is kept of recognised pages goes as well: the index holds it, or nothing needs it.
+    """
     for rows in (
         ChunkEmbedding.objects.filter(document_id=document_id),
         ChunkTerms.objects.filter(document_id=document_id),
         Chunk.objects.filter(document_id=document_id),
         DocumentPage.objects.filter(document_id=document_id),
+        RecognisedPage.objects.filter(document_id=document_id),
     ):
         rows._raw_delete(rows.db)  # noqa: SLF001 - `delete` would load every chunk with its text
 

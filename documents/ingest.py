@@ -3,7 +3,9 @@
 An ingest that lost its worker is handed on by `reap_ingests`; so is one that no worker was told of.
 
 Recognition, by OCR or by a vision model, takes seconds a page, and happens elsewhere. A worker that
-waits for it reads documents that need none (`_Recognition`), so that scans hold no text up.
+waits for it reads documents that need none (`_Recognition`), so that scans hold no text up. After a
+while it passes its turn on to another owner's document that needs recognition, too; pages that were
+recognised are kept for the next turn (`documents.recognised`).
 """
 
 import time
@@ -21,7 +23,17 @@ from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
-from documents import files, index, metadata, notices, queue, quotas, spaces, versions
+from documents import (
+    files,
+    index,
+    metadata,
+    notices,
+    queue,
+    quotas,
+    recognised,
+    spaces,
+    versions,
+)
 from documents.connected.choice import read_config
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
@@ -69,6 +81,13 @@ MEANWHILE_SECONDS = 5.0
 """How long other documents are read before the worker looks for what was recognised meanwhile."""
 LOOK_SECONDS = 0.5
 """Between two looks for other documents, where pages come quickly."""
+
+TURN_SECONDS = 5.0
+"""How long pages are recognised at the least before the turn is passed on."""
+PAUSE_SECONDS = 1.0
+"""Without another page, after which those that are recognised have been begun just before."""
+MAX_SHARE_AGAIN = 0.25
+"""How much of a turn may go into what was read before, of which only recognised pages are kept."""
 
 logger = structlog.get_logger()
 
@@ -141,34 +160,85 @@ class RecognitionNeededError(Exception):
     """A document that is read while another one is recognised needs that, too: put it off."""
 
 
+class TurnPassedError(Exception):
+    """It is the turn of another owner's document, which needs recognition, too."""
+
+
 class _Recognition:
     """What becomes of the time in which pages or pictures of a document are recognised.
 
     Documents that need no recognition are read in it, one after another. One that turns out to need
-    it (`meanwhile`) is put off, before any page or picture of it is recognised.
+    it (`meanwhile`) is put off, before any page or picture of it is recognised. A document whose
+    owner has had more than others passes its turn on, unless the vision model was asked: its
+    descriptions are not kept. It does so when a page came and no other for a second: several are
+    recognised at a time, which were begun together, and those that are not done are lost.
     """
 
-    def __init__(self, progress: IngestProgress, *, meanwhile: bool) -> None:
+    def __init__(
+        self, lease: Lease[Document], progress: IngestProgress, *, meanwhile: bool
+    ) -> None:
         self.progress = progress
+        self._lease = lease
         self._meanwhile = meanwhile
         self._is_awaited = False
-        self._looked = time.monotonic()
+        self._is_kept = True
+        self.pages = 0
+        """That were recognised in this turn."""
+        self._page_came: float | None = None
+        """The last, if the turn was not passed on since."""
+        self._began = self._looked = time.monotonic()
+        self._turn = 0.0
+        self._turn_ends = 0.0
 
-    def begin(self) -> None:
-        """A page or a picture is to be recognised. Raises `RecognitionNeededError`."""
+    def begin_page(self) -> None:
+        """A page is to be recognised. Raises `RecognitionNeededError`."""
+        self._begin()
+        if not self._turn_ends:
+            now = time.monotonic()
+            self._turn = max(TURN_SECONDS, (now - self._began) / MAX_SHARE_AGAIN)
+            self._turn_ends = now + self._turn
+
+    def begin_picture(self) -> None:
+        """A picture is to be described. Raises `RecognitionNeededError`."""
+        self._begin()
+        self._is_kept = False
+
+    def _begin(self) -> None:
         if self._meanwhile:
             raise RecognitionNeededError
         self._is_awaited = True
 
-    def wait(self) -> None:
-        """Nothing came for about a second. Raises `LeaseLostError`."""
+    def keep_page(self, sha256: str, index: int, found: bytes) -> None:
+        """A page of the file with this hash was recognised. Raises `LeaseLostError`."""
         self.progress.check()
+        recognised.keep_page(self._lease.job_id, sha256, index, found)
+        self.pages += 1
+        self._page_came = time.monotonic()
+
+    def wait(self) -> None:
+        """Nothing came lately. Raises `LeaseLostError`, `TurnPassedError`."""
+        self.progress.check()
+        if self._page_came and time.monotonic() - self._page_came >= PAUSE_SECONDS:
+            self._page_came = None
+            self._pass_turn(self._turn_ends)
         self._read_others(MEANWHILE_SECONDS)
 
     def take_turns(self) -> None:
-        """A page came: another document is next, if one waits. Raises `LeaseLostError`."""
+        """A page came: another document is next, if one waits.
+
+        Raises `LeaseLostError`, `TurnPassedError`.
+        """
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._read_others(0.0)
+            if self._page_came:  # they come too quickly for a pause
+                self._pass_turn(self._turn_ends + self._turn)
+
+    def _pass_turn(self, ends: float) -> None:
+        """Raises `TurnPassedError` if the turn has ended and somebody waits for it."""
+        is_over = self._is_kept and time.monotonic() >= ends
+        if is_over and queue.is_turn_of_another(self._lease):
+            self.progress.report()  # its page goes on showing how far it is
+            raise TurnPassedError
 
     def _read_others(self, seconds: float) -> None:
         """Documents that need no recognition, as long as some wait; at least one of them."""
@@ -195,19 +265,15 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
     try:
         with HEARTBEAT.hold(lease) as held:
             _process_document(held, watch, meanwhile=meanwhile)
-    except LeavingError:
-        _hand_back(lease, Document.Stage.QUEUED)
-        logger.info("ingest_handed_back", document_id=str(lease.job_id))
-    except RecognitionNeededError:
-        _hand_back(lease, Document.Stage.PICTURED)
-        logger.info("ingest_put_off", document_id=str(lease.job_id))
+    except (LeavingError, RecognitionNeededError, TurnPassedError) as reason:
+        _let_wait(lease, reason, watch)
     except LeaseLostError:
         raise
     except NuraError as error:
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
         if meanwhile:  # it is the other document's time that has run out
-            _hand_back(lease, Document.Stage.QUEUED)
+            _let_wait(lease, LeavingError(), watch)
             raise
         _handle_failure(lease, IngestTimeout(), watch)
     except (OperationalError, InterfaceError, InternalError) as error:
@@ -220,10 +286,16 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         _report(lease, watch)
 
 
-def _hand_back(lease: Lease[Document], stage: str) -> None:
-    """Let another worker begin at once, and show the owner that the document waits."""
-    queue.hand_back(lease, stage)
+def _let_wait(lease: Lease[Document], reason: Exception, watch: Stopwatch) -> None:
+    """Let the document wait for what is no failure of it, and show that to its owner."""
+    if isinstance(reason, TurnPassedError):
+        queue.pass_turn(lease, sum(watch.seconds().values()))
+    elif isinstance(reason, RecognitionNeededError):
+        queue.hand_back(lease, Document.Stage.PICTURED)
+    else:
+        queue.hand_back(lease, Document.Stage.QUEUED)
     _show_owner(lease)
+    logger.info("ingest_waits", document_id=str(lease.job_id), reason=type(reason).__name__)
 
 
 def _name_failure(error: Exception) -> NuraError:
@@ -258,7 +330,7 @@ def _process_document(held: HeldLease[Document], watch: Stopwatch, *, meanwhile:
     if document is None:
         raise LeaseLostError
     version = versions.get_pending_version(document.pk)
-    recognition = _Recognition(IngestProgress(held, watch), meanwhile=meanwhile)
+    recognition = _Recognition(held.lease, IngestProgress(held, watch), meanwhile=meanwhile)
     process = partial(_process_file, held, document, version, recognition)
     try:
         process(settings.PICTURES)
@@ -282,7 +354,7 @@ def _process_file(
 ) -> None:
     progress = recognition.progress
     with (
-        Gallery(document, recognition.wait, progress.watch, recognition.begin) as gallery,
+        Gallery(document, recognition.wait, progress.watch, recognition.begin_picture) as gallery,
         index.IndexDraft(document) as draft,
         ChunkSpool() as chunks,
     ):
@@ -298,6 +370,7 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
     """Read the file in a child process; pages and their terms go to disk."""
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
+    known = recognised.load_pages(job.document.pk, kept.sha256)
     with files.open_local_path(kept) as path:
         reading = read_document(
             path,
@@ -307,10 +380,12 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
             pictures=job.pictures,
             pdf_reader=settings.PDF_READER,
             on_wait=job.recognition.wait,
-            on_recognition=job.recognition.begin,
+            on_recognition=job.recognition.begin_page,
+            on_recognised=partial(job.recognition.keep_page, kept.sha256),
+            recognised=known.encoded,
         )
         with reading, ChunkAnalysis(job.chunks.add) as analysis:
-            _split_pages(job, reading, analysis)
+            _split_pages(job, reading, known, analysis)
             analysis.finish()
     warnings = [*reading.warnings, *job.gallery.warnings]
     if job.pictures != settings.PICTURES:
@@ -320,8 +395,16 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
     )
 
 
-def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkAnalysis) -> None:
-    """Cut the pages as they come; their chunks are analysed meanwhile."""
+def _split_pages(
+    job: _IngestAttempt,
+    reading: DocumentReading,
+    known: recognised.KeptPages,
+    analysis: ChunkAnalysis,
+) -> None:
+    """Cut the pages as they come; their chunks are analysed meanwhile.
+
+    What is known was read in turns before this one, and is told as done.
+    """
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
     for done, page in enumerate(job.gallery.pages(reading), 1):
@@ -331,8 +414,12 @@ def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkA
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
-        job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
-        job.recognition.take_turns()
+        total = reading.page_total or done + UNKNOWN_PAGES
+        read = max(done, known.reached)
+        job.progress.note_recognition((known.count + job.recognition.pages) / read)
+        job.progress.move(read, total, pages_done=read - known.reached)
+        if done < total:
+            job.recognition.take_turns()
 
 
 def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:

@@ -241,7 +241,8 @@ class Document(OwnedJob):
     completed ingest left out.
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
-    pages were read since `started_at`. `indexed_at` is when the index that serves was written;
+    pages were read since `started_at`, and `seconds_before` spent before it, in turns that were
+    passed on. `indexed_at` is when the index that serves was written;
     None: there is none. `terms_version` is that of its terms (`rag.indexing`); from the second on
     they say in which `namespace` of the word index its chunks are. `seconds` tells how long each
     stage took, by its name. `received_at` is when the file of this `version` came.
@@ -346,6 +347,7 @@ class Document(OwnedJob):
     terms_version = models.PositiveSmallIntegerField(default=0, editable=False)
     namespace = models.BigIntegerField(null=True, editable=False)
     pages_done = models.PositiveIntegerField(default=0, editable=False)
+    seconds_before = models.FloatField(default=0.0, db_default=0.0, editable=False)
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
     seconds = models.JSONField(default=dict, blank=True, editable=False)
     version = models.PositiveIntegerField(default=1, verbose_name=_("version"))
@@ -449,6 +451,31 @@ class Document(OwnedJob):
         """The same where it is an address of the web, which a page may link to; else ""."""
         origin = self.origin or ""
         return origin if origin.startswith(("http://", "https://")) else ""
+
+
+class RecognisedPage(models.Model):
+    """A page that was recognised of a document which is not read to its end.
+
+    `index` counts from 0 in the file with this `sha256`. `found` is what the reader hands on, as
+    compressed JSON (`documents.recognised`).
+    """
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="+", db_index=False)
+    sha256 = models.CharField(max_length=64)
+    index = models.PositiveIntegerField()
+    found = models.BinaryField()
+
+    class Meta:
+        """One row a page."""
+
+        constraints = (
+            models.UniqueConstraint(
+                fields=("document", "sha256", "index"), name="one_row_a_recognised_page"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.document_id} {self.index + 1}"
 
 
 class QuotaMeasure(models.TextChoices):

@@ -118,6 +118,8 @@ SHARES = {
     Stage.INDEXING: (0.95, 1.0),
 }
 """Where each stage begins and ends between 0 and 1. Pages are split as they are read."""
+RECOGNITION_SHARE = 0.4
+"""How much later reading ends where all pages are recognised, beside which the rest is little."""
 
 
 class Stopwatch:
@@ -160,6 +162,7 @@ class IngestProgress:
         self._held = held
         self.watch = watch
         self._stage = Stage.PARSING
+        self._read_at = SHARES[Stage.PARSING][1]
         self._changes: dict[str, Any] = {}
         self._share = 0.0
         self._told = False
@@ -177,18 +180,27 @@ class IngestProgress:
         Raises `LeaseLostError`.
         """
         begin, end = SHARES[self._stage]
+        if self._stage is Stage.PARSING:
+            end = self._read_at
+        elif self._stage is Stage.EMBEDDING:
+            begin = self._read_at
         self._share = begin + (end - begin) * min(1.0, done / max(total, 1))
         self._changes |= changes
         self._told = False
         self.check()
 
+    def note_recognition(self, share: float) -> None:
+        """Of the pages that were read, this share was recognised, and took most of the time."""
+        self._read_at = SHARES[Stage.PARSING][1] + RECOGNITION_SHARE * min(1.0, share)
+
     def check(self) -> None:
         """Send a notice if one is due. Raises `LeaseLostError` if the lease is lost."""
         self._held.check()
         if not self._told and time.monotonic() - self._reported >= REPORT_SECONDS:
-            self._report()
+            self.report()
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Write and send what is to be told. Raises `LeaseLostError`."""
         shown = {"stage": self._stage, "progress": self._share, **self._changes}
         renew_lease(self._held.lease, updated_at=Now(), **shown)
         self._reported = time.monotonic()

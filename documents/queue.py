@@ -6,7 +6,7 @@ takes the document whose turn it is, which need not be the one that the message 
 times and no more, and `MAX_FILE_ATTEMPTS` times where its file may be to blame.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +20,15 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from documents.models import Document, QueueHold
-from jobs.lease import RELEASED, Lease, LeaseLostError, claim_next_jobs, release_lease
+from jobs.lease import (
+    RELEASED,
+    Lease,
+    LeaseLostError,
+    claim_next_jobs,
+    jobs_at_work,
+    release_lease,
+    waiting_jobs,
+)
 from jobs.queue import count_messages, new_task_id, send_task
 
 if TYPE_CHECKING:
@@ -38,6 +46,8 @@ DELIVERY_SECONDS = 0.5
 MAX_MESSAGES = 50
 """Limit of waiting messages; each serves whichever document is next."""
 MAX_PARAMETER_CHARACTERS = 500
+PASS = timedelta(seconds=1)
+"""A document that passed its turn on waits that long, so that another one is taken first."""
 QUICK = ~Q(stage=Document.Stage.PICTURED) & Q(attempts=0)
 """Documents that a worker reads while pages of another one are recognised.
 
@@ -87,10 +97,37 @@ def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bo
 
 
 def hand_back(lease: Lease[Document], stage: str) -> None:
-    """Let another worker begin at once; the attempt that was cut off does not count."""
-    waiting = to_waiting_values() | {"stage": stage}
+    """Let another worker begin at once; what was cut off is no attempt and no turn of the owner."""
+    waiting = to_waiting_values() | {"stage": stage, "started_at": None}
     if release_lease(lease, attempts=F("attempts") - 1, **waiting):
         enqueue_ingest(lease.job_id)
+
+
+def is_turn_of_another(lease: Lease[Document]) -> bool:
+    """Whether a document waits for a worker of its own whose owner has fewer at work.
+
+    It is one that needs recognition or failed before; others are read beside this one (`QUICK`).
+    """
+    mine = Document.objects.only("owner_id", "priority").get(pk=lease.job_id)
+    at_work = Counter(jobs_at_work(Document).values_list("owner_id", flat=True))
+    served = [owner for owner, jobs in at_work.items() if jobs >= at_work[mine.owner_id]]
+    waiting = waiting_jobs(Document).exclude(QUICK).exclude(owner_id__in=served)
+    return waiting.filter(priority__gte=mine.priority).exists() and not QueueHold.objects.exists()
+
+
+def pass_turn(lease: Lease[Document], seconds: float) -> None:
+    """Let the document whose turn it is go first; this attempt took so long and does not count.
+
+    The message for this one comes later; that for the other is `ingest.announce_next_ingest`'s.
+    """
+    waiting: dict[str, Any] = {
+        "stage": Document.Stage.PICTURED,
+        "attempts": F("attempts") - 1,
+        "seconds_before": F("seconds_before") + seconds,
+        "updated_at": Now(),
+    }
+    if release_lease(lease, rest=PASS, **waiting):
+        enqueue_ingest(lease.job_id, delay_seconds=PASS.total_seconds() + DELIVERY_SECONDS)
 
 
 def complete_document(lease: Lease[Document], **values: Any) -> None:
@@ -105,6 +142,7 @@ def to_new_values() -> dict[str, Any]:
     return {
         "status": Document.Status.PROCESSING,
         "attempts": 0,
+        "seconds_before": 0.0,
         "priority": Document.Priority.USUAL,
         "error_code": "",
         "error_params": {},
@@ -165,7 +203,7 @@ def estimate_document_seconds(document: Document) -> float | None:
     """
     if document.claim is None or document.started_at is None or document.progress < MIN_SHARE:
         return None
-    passed = (document.updated_at - document.started_at).total_seconds()
+    passed = (document.updated_at - document.started_at).total_seconds() + document.seconds_before
     if passed < MIN_SECONDS:
         return None
     return round(passed * (1 - document.progress) / document.progress, 1)
@@ -256,13 +294,23 @@ class _Left:
 class _Lately:
     """What the files that were done last tell, and those at work by what is done of them.
 
-    `paces` by type, and of all together; `last` is when a file was done, `side_by_side` how many
-    were at work at once on average in the time before that, leaving out when none was.
+    `paces` by type, and of all together; `largest` is the size of the largest of them; `last` is
+    when a file was done, `side_by_side` how many were at work at once on average in the time before
+    that, leaving out when none was.
     """
 
     paces: Mapping[str, ReadingPace]
+    largest: float
     last: datetime
     side_by_side: float
+
+    def is_stranger(self, left: _Left) -> bool:
+        """Whether nothing like these files was read: none of the type, and none as large.
+
+        What a short note takes says nothing of a scan of ten pages.
+        """
+        is_larger = left.size > left.files * self.largest * SPREAD
+        return is_larger and left.content_type not in self.paces
 
 
 def estimate_queue_seconds(owner_id: int) -> float | None:
@@ -276,6 +324,8 @@ def estimate_queue_seconds(owner_id: int) -> float | None:
         return None
     needs: defaultdict[int, float] = defaultdict(float)
     for one in all_left:
+        if lately.is_stranger(one):
+            return None
         pace = lately.paces.get(one.content_type, lately.paces[ANY_TYPE])
         needs[one.owner_id] += pace.seconds(one.files, one.size)
     shared = sum(min(need, needs[owner_id]) for need in needs.values())
@@ -298,7 +348,7 @@ def _learn_from_files() -> _Lately | None:
         status=Document.Status.COMPLETED, indexed_at__gt=F("started_at"), size__gt=0
     )
     done = rows.order_by("-indexed_at").values_list(
-        "content_type", "size", "started_at", "indexed_at"
+        "content_type", "size", "started_at", "indexed_at", "seconds_before"
     )[:MAX_FILES_LEARNT_FROM]
     if not done:
         return None
@@ -307,16 +357,19 @@ def _learn_from_files() -> _Lately | None:
         progress__gte=MIN_SHARE,
         updated_at__gte=F("started_at") + timedelta(seconds=MIN_SECONDS),
     )
-    parts = begun.values_list("content_type", F("size") * F("progress"), "started_at", "updated_at")
+    parts = begun.values_list(
+        "content_type", F("size") * F("progress"), "started_at", "updated_at", "seconds_before"
+    )
     took: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
     spans: list[tuple[datetime, datetime]] = []
-    for kind, size, start, end in (*done, *parts):
+    for kind, size, start, end, before in (*done, *parts):
         spans.append((start, end))
         for name in (kind, ANY_TYPE):
-            took[name].append((size, (end - start).total_seconds()))
+            took[name].append((size, before + (end - start).total_seconds()))
     paces = {name: ReadingPace.of(*zip(*files, strict=True)) for name, files in took.items()}
     last = spans[0][1]
-    return _Lately(paces, last, _count_side_by_side(spans, last - QUIET))
+    largest = max(size for size, _ in took[ANY_TYPE])
+    return _Lately(paces, largest, last, _count_side_by_side(spans, last - QUIET))
 
 
 def _count_side_by_side(spans: Sequence[tuple[datetime, datetime]], since: datetime) -> float:

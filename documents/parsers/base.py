@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rag.errors import NuraError
 from rag.types import Page
@@ -228,6 +228,8 @@ class ReadingContext:
         self.pictures = pictures
         self.pictures_kept = 0
         self.metadata: dict[str, str] = {}
+        self.recognised: Mapping[int, Any] = {}
+        """What was recognised of pages before, by their index, as `keep_recognised` took it."""
         self.no_text = "empty"
         self._emit = emit
         self._warned: set[str] = set()
@@ -254,6 +256,10 @@ class ReadingContext:
     def announce_recognition(self) -> None:
         """Say that the next page takes its time, for text recognition reads it."""
         self._emit("recognising", None)
+
+    def keep_recognised(self, index: int, found: object) -> None:
+        """Hand on what was recognised of a page, in plain values, for a reading after this one."""
+        self._emit("recognised", [index, found])
 
     def warn(self, code: str, count: int | None = None) -> None:
         """Say once that something was left out, and how often where that is known."""

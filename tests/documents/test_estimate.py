@@ -65,6 +65,18 @@ def test_a_type_that_was_not_read_lately_takes_what_all_took(owner):
     assert left(owner) == pytest.approx(2, rel=0.01)
 
 
+def test_short_notes_do_not_tell_what_a_scan_takes(owner):
+    read(owner, 30, 0.3)
+    waits(owner, 400_000, content_type=PDF)
+    assert left(owner) is None  # by the byte it was an hour
+    lease = queue.claim_next_document()
+    Document.objects.filter(pk=lease.job_id).update(
+        started_at=timezone.now() - timedelta(seconds=10), progress=0.25
+    )
+    Document.objects.filter(pk=lease.job_id).update(updated_at=timezone.now())
+    assert left(owner) == pytest.approx(30, rel=0.05)
+
+
 def test_an_idle_hour_between_two_uploads_makes_the_second_no_slower(owner):
     read(owner, 1_000, 1.0, ago=250)
     waits(owner, 1_000, count=10)

@@ -107,10 +107,25 @@ class _Drawn:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was read of a picture."""
+    """What was read of a picture; `table` is how the program said it."""
 
+    table: str
     words: list[RecognisedWord]
     drawn: _Drawn
+
+    @classmethod
+    def read(cls, table: str, drawn: _Drawn) -> "_Result":
+        """By what the program said of the picture."""
+        return cls(table, list(parse_words(table, drawn.width, drawn.height)), drawn)
+
+    @classmethod
+    def restore(cls, table: str, width: int, height: int, turns: int) -> "_Result":
+        """From its plain values."""
+        return cls.read(table, _Drawn(width, height, b"", 0, turns))
+
+    def to_values(self) -> list[object]:
+        """As plain values, without the pixels."""
+        return [self.table, self.drawn.width, self.drawn.height, self.drawn.turns]
 
     @property
     def confidence(self) -> float:
@@ -179,20 +194,25 @@ class Recogniser:
         self._asked = False
         self._threads = ThreadPoolExecutor(self.at_once, thread_name_prefix="recognition")
 
-    def begin(self, page: Any) -> "Recognition | None":
+    def begin(self, page: Any, index: int) -> "Recognition | None":
         """Start on an open page, which may be closed afterwards; None if it is not to be read."""
-        if not self._is_there():
+        known = self._context.recognised.get(index)
+        if known is None and not self._is_there():
             self._context.warn("scanned_pages")
             return None
         if self._left <= 0:
             self._context.warn("ocr_skipped")
             return None
+        if known is not None:
+            self._left -= 1
+            return Recognition(self._context, index, _Result.restore(*known))
         drawn = _draw(page)
         if drawn is None:
             return None
         self._left -= 1
         self._context.announce_recognition()
-        return Recognition(self._context, str(self._program), drawn, self._threads)
+        tesseract = _Tesseract(str(self._program), self._context.limits.seconds_per_recognised_page)
+        return Recognition(self._context, index, self._threads.submit(tesseract.read_best, drawn))
 
     def _is_there(self) -> bool:
         """Whether there is a program; looked for when the first page asks."""
@@ -203,26 +223,24 @@ class Recogniser:
 
 
 class Recognition:
-    """A page that is being recognised in one of these threads."""
+    """A page that is being recognised in another thread, or was in a reading before this one."""
 
     def __init__(
-        self, context: ReadingContext, path: str, drawn: _Drawn, threads: ThreadPoolExecutor
+        self, context: ReadingContext, index: int, result: "Future[_Result] | _Result"
     ) -> None:
-        self._context, self._path = context, path
-        self._seconds = context.limits.seconds_per_recognised_page
-        self._until = 0.0
-        self._result: Future[_Result] = threads.submit(self._best, drawn)
+        self._context, self._index = context, index
+        self._result = result
 
     @property
     def done(self) -> bool:
         """Whether `wait_for_rows` would not wait."""
-        return self._result.done()
+        return isinstance(self._result, _Result) or self._result.done()
 
     def wait_for_rows(self) -> list[TextRow]:
         """Its lines in reading order; none, with a warning, where it cannot be read."""
         self._context.no_text = "unrecognised"
         try:
-            result = self._result.result()
+            result = self._wait_for_result()
         except (OSError, subprocess.SubprocessError):
             self._context.warn("page_unreadable")
             return []
@@ -233,7 +251,23 @@ class Recognition:
         aspect = result.drawn.height / result.drawn.width
         return build_rows(result.words, aspect, result.drawn.turns)
 
-    def _best(self, drawn: _Drawn) -> _Result:
+    def _wait_for_result(self) -> _Result:
+        """What was read, which is handed on once. Raises as `_Tesseract.read_best`."""
+        if isinstance(self._result, _Result):
+            return self._result
+        result = self._result.result()
+        self._context.keep_recognised(self._index, result.to_values())
+        return result
+
+
+class _Tesseract:
+    """Reads one page by the program at this path, within so many seconds."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        self._path, self._seconds = path, seconds
+        self._until = 0.0
+
+    def read_best(self, drawn: _Drawn) -> _Result:
         """The page as it is, or rotated if it reads better that way. Raises as `_ask`."""
         self._until = time.monotonic() + self._seconds
         result = self._read(drawn, _COLUMNS)
@@ -249,7 +283,7 @@ class Recognition:
     def _read(self, drawn: _Drawn, division: str) -> _Result:
         """The words of a picture. Raises as `_ask`."""
         table = self._ask(drawn, "+".join(LANGUAGES), "--psm", division, "tsv")
-        return _Result(list(parse_words(table, drawn.width, drawn.height)), drawn)
+        return _Result.read(table, drawn)
 
     def _ask(self, drawn: _Drawn, language: str, *options: str) -> str:
         """What the program says of a picture. Raises OSError or SubprocessError.

@@ -167,7 +167,7 @@ class _Reading:
         """The page of an open page and its text, or what is begun in order to have it."""
         text = self._parser.read_text(textpage, index)
         if is_coded(text) or is_scan(page, text):
-            recognition = self._recogniser.begin(page)
+            recognition = self._recogniser.begin(page, index)
             if recognition:
                 return recognition
         return self._written(page, textpage, index, text)

@@ -63,8 +63,11 @@ DEFAULT_LIMITS = Limits()
 TICK_SECONDS = 1.0
 """Between two calls of `on_wait`."""
 MAX_PICTURE_BYTES = 16 * MEGABYTE
+MAX_RECOGNISED_BYTES = MEGABYTE
+"""Of a page, as it is kept for another reading."""
 MAX_DIGEST_CHARACTERS = 64
 MAX_WARNINGS = 100
+_PAIR = 2
 _MAX_STARTS = 3
 _MAX_NEWS_BYTES = 64
 """Of what a server says of a child: two numbers."""
@@ -82,6 +85,10 @@ class BrokenFrame(Exception):
 
 def _do_nothing() -> None:
     """Wait without telling anyone."""
+
+
+def _keep_nothing(_index: int, _found: bytes) -> None:
+    """Let what was recognised go with its reading."""
 
 
 class _ServerProcess:
@@ -152,15 +159,24 @@ _servers = _Servers()
 os.register_at_fork(after_in_child=_servers.forget)
 
 
+def _fill_file(descriptor: int, data: bytes) -> None:
+    """Write all of it, and stand at its beginning."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+
+
 class _ChildProcess:
     """A child that answers one request. Always `close` it: that kills it with its kin.
 
-    `stdout` and `stderr` are descriptors to read from. `line` is readable when `hear` would not
+    `given` is what it reads from its standard input. `stdout` and `stderr` are descriptors to read
+    from. `line` is readable when `hear` would not
     wait. `pid`, and then `code`, which counts as in `subprocess`, and `peak_bytes`, the most memory
     that it held, are None until they are heard.
     """
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], given: bytes) -> None:
         """Ask for the child, without waiting for it. Raises OSError."""
         self.pid: int | None = None
         self.code: int | None = None
@@ -168,12 +184,16 @@ class _ChildProcess:
         self.stdout, output = os.pipe()
         self.stderr, errors = os.pipe()
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given_file = os.memfd_create("given")
         try:
-            _servers.ask(json.dumps(request).encode(), [output, errors, theirs.fileno()])
+            _fill_file(given_file, given)
+            standard = [given_file, output, errors]
+            _servers.ask(json.dumps(request).encode(), [*standard, theirs.fileno()])
         except OSError:
             self.close()
             raise
         finally:
+            os.close(given_file)
             os.close(output)
             os.close(errors)
             theirs.close()
@@ -212,12 +232,16 @@ class _ChildProcess:
 class SandboxChild:
     """One child and the frames it sends. Always `close` it: that kills it with its kin.
 
-    `request` is what `server.answer_request` takes. `on_wait` is called about every second while
-    nothing comes; what it raises goes through.
+    `request` is what `server.answer_request` takes, `given` is its standard input. `on_wait` is
+    called about every second while nothing comes; what it raises goes through.
     """
 
     def __init__(
-        self, request: dict[str, Any], limits: Limits, on_wait: Callable[[], None] = _do_nothing
+        self,
+        request: dict[str, Any],
+        limits: Limits,
+        on_wait: Callable[[], None] = _do_nothing,
+        given: bytes = b"",
     ) -> None:
         self.limits = limits
         self.budget = limits.seconds
@@ -226,7 +250,7 @@ class SandboxChild:
         self._told = time.monotonic()
         self._stderr = b""
         try:
-            self._process = _ChildProcess(request | {"limits": asdict(limits)})
+            self._process = _ChildProcess(request | {"limits": asdict(limits)}, given)
         except OSError as error:
             raise ParserCrashed(detail="no child") from error
 
@@ -311,11 +335,15 @@ class DocumentReading:
     `warnings` are codes, or `{code, count}`: something was left out. `pictures` are those of the
     page that came last.
     `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
-    `on_recognition` is called when a page begins to be recognised; what it raises goes through.
+    `on_recognition` is called when a page begins to be recognised, `on_recognised` before it comes,
+    with its index and what was found, as JSON; what they raise goes through.
     """
 
     def __init__(
-        self, child: SandboxChild, on_recognition: Callable[[], None] = _do_nothing
+        self,
+        child: SandboxChild,
+        on_recognition: Callable[[], None] = _do_nothing,
+        on_recognised: Callable[[int, bytes], None] = _keep_nothing,
     ) -> None:
         self.page_total: int | None = None
         self.metadata: dict[str, str] = {}
@@ -324,10 +352,12 @@ class DocumentReading:
         self.no_text = ""
         self._child = child
         self._on_recognition = on_recognition
+        self._on_recognised = on_recognised
         self._found: list[Picture] = []
         self._announced: Any = None
         self._pictures_left = MAX_PICTURES
         self._recognised_left = child.limits.recognised_pages
+        self._kept_left = child.limits.recognised_pages
         self._pages = self._read()
 
     @property
@@ -370,10 +400,22 @@ class DocumentReading:
             self._recognised_left -= 1
             self._child.budget += limits.seconds_per_recognised_page
             self._on_recognition()
+        elif kind == "recognised":
+            self._note_recognised(value)
         elif kind == "no_text":
             self.no_text = str(value)[:20]
         else:
             self._note_picture(kind, value)
+
+    def _note_recognised(self, value: Any) -> None:
+        """Hand on what was recognised of a page, unless it is larger than a page can be."""
+        index, found = value if isinstance(value, list) and len(value) == _PAIR else (-1, None)
+        if not (isinstance(index, int) and 0 <= index < self._child.limits.pages):
+            raise BrokenFrame("not a recognised page")
+        self._kept_left -= 1
+        encoded = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+        if self._kept_left >= 0 and len(encoded) <= MAX_RECOGNISED_BYTES:
+            self._on_recognised(index, encoded)
 
     def _note_picture(self, kind: str, value: Any) -> None:
         """A picture comes alone where it was rejected, else with its bytes behind it."""
@@ -415,12 +457,15 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
     pdf_reader: str = PDFIUM,
     on_wait: Callable[[], None] = _do_nothing,
     on_recognition: Callable[[], None] = _do_nothing,
+    on_recognised: Callable[[int, bytes], None] = _keep_nothing,
+    recognised: bytes = b"",
 ) -> DocumentReading:
     """Start reading a document in a child of its own.
 
     `pictures` says which of them are kept, `pdf_reader` who reads PDF. `on_wait` is called about
     every second while nothing comes: a heartbeat. `on_recognition` is called when a page begins to
-    be recognised. What they raise goes through.
+    be recognised, `on_recognised` when it was, with what `recognised` may give to another reading:
+    an object in JSON, pages by their index from 0. What they raise goes through.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -431,7 +476,8 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
         "pictures": asdict(pictures),
         "pdf_reader": pdf_reader,
     }
-    return DocumentReading(SandboxChild(request, limits, on_wait), on_recognition)
+    child = SandboxChild(request, limits, on_wait, recognised)
+    return DocumentReading(child, on_recognition, on_recognised)
 
 
 def take_frames(buffer: bytearray, largest: int) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ The server is a process that has loaded the readers and forks a child for each d
 start from nothing takes most of the time of a small file. `client` starts it as
 `python -m documents.parsers.sandbox.server`. It looks at no file, so what one child has seen ends
 with that child. It has one thread. Its standard input is a socket, on which each request is one
-message with three descriptors: the child's standard output, its standard error, and a line. On the
+message with four descriptors: the child's standard input, output and error, and a line. On the
 line the server says the child's process id, and once the child is reaped with its kin, how it ended
 (a number as `subprocess` has it) and the most memory that it held, in bytes. When the other side
 leaves the line, the child is killed: whoever started the server need not live to tell it anything.
@@ -49,7 +49,7 @@ from documents.parsers.text import is_readable
 from rag.types import Page, Region
 
 MAX_REQUEST_BYTES = 64 * 1024
-REQUEST_DESCRIPTORS = 3
+REQUEST_DESCRIPTORS = 4
 IDLE_SECONDS = 600.0
 """Idle seconds after which a server ends, to free its memory."""
 FRAME_HEADER = struct.Struct(">IB")
@@ -108,11 +108,12 @@ class ForkServer:
         request = json.loads(message)
         formats.preload_parser(request["content_type"], request.get("pdf_reader", formats.PDFIUM))
         gc.freeze()  # else the first collection in a child copies every page of memory
-        output, errors, line = descriptors
+        given, output, errors, line = descriptors
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become_child(request, server, output, errors)
+            _become_child(request, server, (given, output, errors))
+        os.close(given)
         os.close(output)
         os.close(errors)
         self._watch(_LivingChild(pid, socket.socket(fileno=line), os.pidfd_open(pid)))
@@ -157,12 +158,11 @@ def _say(line: socket.socket, *numbers: int) -> None:
         line.send(" ".join(map(str, numbers)).encode())
 
 
-def _become_child(request: Request, server: int, output: int, errors: int) -> None:
+def _become_child(request: Request, server: int, standard: tuple[int, int, int]) -> None:
     """Be the child: nothing of the server stays open. Does not return."""
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for old, new in ((nothing, 0), (output, 1), (errors, 2)):
+        for new, old in enumerate(standard):
             os.dup2(old, new)
         os.closerange(_FIRST_OTHER, os.sysconf("SC_OPEN_MAX"))
         answer_request(request, server)
@@ -225,6 +225,7 @@ def _send_error(send: Send, error: ParseFailed) -> None:
 def _read_document(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
     characters, seen, beginning, titles = 0, False, "", list[str]()
+    context.recognised = _read_given_pages()
     for page in parser.parse(Path(request["path"]), context):
         characters += len(page.text)
         if characters > context.limits.characters:
@@ -241,6 +242,13 @@ def _read_document(request: Request, context: ReadingContext, parser: Any, send:
     kind = context.content_type
     found = metadata.derive_metadata(context.metadata, beginning, titles, content_type=kind)
     send("metadata", found)
+
+
+def _read_given_pages() -> dict[int, Any]:
+    """What standard input holds: pages that were recognised before, by their index."""
+    with open(0, "rb", closefd=False) as given:
+        pages = json.loads(given.read() or b"{}")
+    return {int(index): found for index, found in pages.items()}
 
 
 def _draw_page(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:

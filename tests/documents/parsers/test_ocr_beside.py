@@ -150,3 +150,30 @@ def test_pictures_come_with_their_pages_in_order(recognising: Recognising, tmp_p
             pages += [picture.page for picture in reading.pictures]
 
     assert pages == [1, 3, 4]
+
+
+def test_a_page_that_was_recognised_before_is_not_recognised_again(
+    recognising: Recognising, tmp_path: Path
+) -> None:
+    path, kept = document(tmp_path, "", "Between", "", ""), dict[int, bytes]()
+    recognising.by("cat > /dev/null")
+    with client.read_document(
+        path, formats.PDF, limits=LIMITS, on_recognised=kept.__setitem__
+    ) as reading:
+        before = list(reading)
+    assert sorted(kept) == [0, 2, 3]
+
+    recognising.by("cat > /dev/null\necho once >> calls", cores=1)
+    given = b'{"0": %s, "2": %s}' % (kept[0], kept[2])
+    again, begun = dict[int, bytes](), list[None]()
+    with client.read_document(
+        path,
+        formats.PDF,
+        limits=LIMITS,
+        on_recognition=lambda: begun.append(None),
+        on_recognised=again.__setitem__,
+        recognised=given,
+    ) as reading:
+        assert list(reading) == before
+    assert (len(begun), list(again)) == (1, [3])
+    assert set((tmp_path / "calls").read_text().split()) == {"once"}

@@ -262,6 +262,29 @@ def test_recognition_extends_the_time_only_as_far_as_allowed(tmp_path: Path, mon
     assert reading._child.budget > -2
 
 
+def test_only_as_much_is_kept_of_recognised_pages_as_allowed(tmp_path: Path, monkeypatch) -> None:
+    code = "for index in range(9): context.keep_recognised(index, 'x' * (index % 2 << 20))"
+    limits = Limits(seconds=20, recognised_pages=4)
+    kept = dict[int, bytes]()
+    reading = _reading_by(code, tmp_path, monkeypatch, limits)
+    reading._on_recognised = kept.__setitem__
+
+    with reading:
+        list(reading)
+
+    assert kept == {0: b'""', 2: b'""'}
+
+
+@pytest.mark.parametrize("index", ["-1", "5000", "'0'", "None"])
+def test_a_recognised_page_that_cannot_be_ends_the_reading(
+    tmp_path: Path, monkeypatch, index: str
+) -> None:
+    reading = _reading_by(f"context.keep_recognised({index}, [])", tmp_path, monkeypatch)
+
+    with reading, pytest.raises(ParserCrashed):
+        list(reading)
+
+
 SHORT = Limits(memory=600 << 20, seconds=4, seconds_per_page=0)
 
 
