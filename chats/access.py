@@ -433,29 +433,33 @@ async def stream_while_held(
 
     That comes even while the reader takes nothing, so that nothing more is made for him.
     """
-    gone = asyncio.Event()
-    waiting: asyncio.Timeout | None = None
+    is_over = is_cut_off = False
+    waiting: asyncio.Task[Any] | None = None
 
     async def end() -> None:
-        gone.set()
+        nonlocal is_over, is_cut_off
+        is_over, is_cut_off = True, waiting is not None
         forget_credential(end)
         then()
         if waiting is not None:
-            waiting.reschedule(0)
+            waiting.cancel()
 
     watch_credential(credential, end)
     try:
         async with aclosing(parts):
-            while not gone.is_set():
+            while not is_over:
+                waiting = task = asyncio.current_task()
                 try:
-                    async with asyncio.timeout(None) as waiting:  # `end` sets the time
-                        part = await anext(parts)
+                    part = await anext(parts)
                 except StopAsyncIteration:
                     return
-                waiting = None
+                except asyncio.CancelledError:
+                    # by `end`, and by nobody else besides
+                    if is_cut_off and task is not None and not task.uncancel():
+                        return
+                    raise
+                finally:
+                    waiting = None
                 yield part
-    except TimeoutError:
-        if not gone.is_set():
-            raise
     finally:
         forget_credential(end)

@@ -8,6 +8,7 @@ and with it the language model.
 """
 
 import asyncio
+import json
 import time
 import unicodedata
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
@@ -65,11 +66,10 @@ class Opened:
     model: str
     chat_id: UUID | None = None
 
-    async def events(self) -> AsyncGenerator[RunEvent | None, None]:
+    def events(self) -> AsyncGenerator[RunEvent | None, None]:
         """What happens up to the last event; None: nothing for a while."""
         way = dispatch.follow_request if self.chat_id is None else reader.follow_run
-        async for event in way(self.run_id):
-            yield event
+        return way(self.run_id)
 
 
 def begin(
@@ -345,7 +345,9 @@ class Stream:
         self._usage = usage
         self._events = _events(opened, credential)
         self._early: list[RunEvent] = []
-        self._streamed = ""
+        self._around = {name: self._split_chunk(name) for name in ("content", "reasoning_content")}
+        self._said: list[str] = []
+        """What of the answer was streamed, as JSON."""
         self._spoke = time.monotonic()
 
     async def begun(self) -> Failed | None:
@@ -383,8 +385,7 @@ class Stream:
                         yield opening + b"".join(self._end(event))
                         return
                     if event is not None and event.type in WORDS:
-                        words = (self._frame(self._reply.delta(one)) for one in self._deltas(event))
-                        yield opening + b"".join(words)
+                        yield opening + self._say(event)
                         opening = b""
                     elif self._is_late():
                         self._spoke = time.monotonic()
@@ -400,22 +401,37 @@ class Stream:
     def _is_late(self) -> bool:
         return time.monotonic() - self._spoke >= HEARTBEAT_SECONDS
 
-    def _deltas(self, event: RunEvent) -> Sequence[dict[str, str]]:
-        text = event.data["text"]
+    def _say(self, event: RunEvent) -> bytes:
+        """A chunk with the words of an event, handed on as the JSON that they are."""
+        name, text = "content", log.find_text_json(event.encoded)
         if event.type == log.REASONING:
-            return [{"reasoning_content": text}]
-        if event.type == log.REPLACE:  # what was sent cannot be taken back, only gone on with
-            goes_on = text.startswith(self._streamed)
-            text = text[len(self._streamed) :] if goes_on else ""
-        self._streamed += text
-        return [{"content": text}] if text else []
+            name = "reasoning_content"
+        elif event.type == log.REPLACE:  # what was sent cannot be taken back, only gone on with
+            whole, streamed = json.loads(text), self._read_streamed()
+            text = log.to_json(whole[len(streamed) :] if whole.startswith(streamed) else "")
+        if text == '""':
+            return b""
+        if name == "content":
+            self._said.append(text)
+        self._spoke = time.monotonic()
+        opening, closing = self._around[name]
+        return f"{opening}{text}{closing}".encode()
+
+    def _split_chunk(self, name: str) -> tuple[str, str]:
+        """What stands around the text of a chunk, which is the same in all of them."""
+        chunk = log.to_json(self._reply.delta({name: ""}))
+        opening, closing = chunk.split(f'"{name}": ""')
+        return f'data: {opening}"{name}": ', f"{closing}\n\n"
+
+    def _read_streamed(self) -> str:
+        return "".join(map(json.loads, self._said))
 
     def _end(self, event: RunEvent) -> Iterator[bytes]:
         if event.type == log.ERROR:
             yield self._frame(Failed.of(event.data).body)
         else:
             message = event.data.get("message", {})
-            yield self._frame(self._reply.last(message, self._streamed))
+            yield self._frame(self._reply.last(message, self._read_streamed()))
             if self._usage:
                 yield self._frame(self._reply.used(message))
         yield DONE

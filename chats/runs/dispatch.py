@@ -7,7 +7,7 @@ run, which is deleted once it was read. A worker that dies or never comes is not
 
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -122,7 +122,7 @@ def _wait_for_last_event(key: str) -> RunEvent:
     raise Unavailable
 
 
-async def follow_request(request_id: UUID) -> AsyncIterator[RunEvent | None]:
+async def follow_request(request_id: UUID) -> AsyncGenerator[RunEvent | None, None]:
     """The events of a request up to its last, which is an error when its worker is gone.
 
     None: nothing happened for a while.

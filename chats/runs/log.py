@@ -122,6 +122,17 @@ def to_text_json(text: str) -> str:
     return f'{{"text": {encode_basestring(text)}}}'
 
 
+def find_text_json(encoded: str) -> str:
+    """The text in such data, as JSON still."""
+    return encoded[len('{"text": ') : -len("}")]
+
+
+def count_characters(encoded: str) -> int:
+    """The characters of the text in such data; they are looked into only where some are escaped."""
+    text = find_text_json(encoded)
+    return len(json.loads(text)) if "\\" in text else len(text) - len('""')
+
+
 def to_entry(event: RunEvent) -> dict[str, str]:
     """The event as fields of a stream entry."""
     fields = {"type": event.type, "data": event.encoded}

@@ -79,9 +79,8 @@ class Follower:
                 self._arrival = None
             if not self._entries:
                 return None
-        was_full = self.full
         entry = self._entries.popleft()
-        if was_full and not self.full:
+        if len(self._entries) == HELD - 1:  # it was full
             self._relay.look_again()
         return entry
 
@@ -237,9 +236,9 @@ class Heard:
         if event.repaired == event.seq:
             self.repaired = event.seq
         if event.type == log.REPLACE:
-            self.characters = len(event.data["text"])
+            self.characters = log.count_characters(event.encoded)
         elif event.type == log.DELTA and self.characters is not None:
-            self.characters += len(event.data["text"])
+            self.characters += log.count_characters(event.encoded)
 
     def goes_on_with(self, event: RunEvent) -> bool:
         """Whether the log has lost nothing of what he had before this event.
@@ -249,7 +248,7 @@ class Heard:
         return event.repaired in {0, event.seq, self.repaired}
 
 
-async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
+async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEvent | None, None]:
     """Events after `after_seq` until the last.
 
     None: nothing happened for a while (time for a sign of life).

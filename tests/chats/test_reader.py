@@ -1,6 +1,7 @@
 """Following logs: one connection reads for everybody, and nobody is held up by anybody."""
 
 import asyncio
+import json
 import uuid
 
 import pytest
@@ -29,6 +30,14 @@ async def write(run_id, events):
 async def read(run_id, after_seq=0):
     async with asyncio.timeout(10):
         return [event.seq async for event in reader.read_events(run_id, after_seq) if event]
+
+
+@pytest.mark.parametrize("text", ["", "말", 'a "quoted" \\ word\n', "\x01\U0001f600"])
+def test_a_text_is_counted_and_handed_on_as_it_is_stored(text):
+    encoded = log.to_text_json(text)
+    assert encoded == log.to_json({"text": text})
+    assert log.count_characters(encoded) == len(text)
+    assert json.loads(log.find_text_json(encoded)) == text
 
 
 async def test_followers_of_many_logs_each_get_their_own():

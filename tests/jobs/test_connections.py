@@ -6,7 +6,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from redis.asyncio.connection import AbstractConnection
 
+from jobs import connections
 from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, released
 from nura.embedded.locations import build_celery_options, to_celery_url
 
@@ -19,6 +21,13 @@ def test_each_part_of_an_address_of_sentinels_is_found():
     )
     bare = SentinelAddress.read("redis+sentinel://one/main")
     assert bare == SentinelAddress((("one", 26379),), "main", 0, None, None, None)
+
+
+async def test_commands_are_packed_as_the_library_packs_them_for_coroutines():
+    connection = connections.asynchronous().connection_pool.make_connection()
+    command = ("CONFIG GET", "이름", b"\0\r\n", "", 3, 1.5)
+    by_library = AbstractConnection.pack_command(connection, *command)
+    assert b"".join(connection.pack_command(*command)) == b"".join(by_library)
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://one", "redis+sentinel:///main"])
