@@ -17,7 +17,7 @@ SIZES = report.choose_size((10, 1_000, 100_000), quick=(10, 1_000))
 """Chats."""
 PEOPLE, GROUPS, DAYS = 1_000, 50, 180
 AIM_MS = 300
-ROUNDS, WARMING = report.choose_size((15, 3), quick=(3, 1))
+ROUNDS, WARMING = report.choose_size((8, 2), quick=(3, 1))
 FOLDER = Path(__file__).parents[1] / "var" / "bench-administration"
 PAGES = {
     "overview of 7 days": "",

@@ -16,7 +16,7 @@ from tests.support import Product, wait_until
 
 LIBRARY = report.choose_size({"korean": 26, "english": 12}, quick={"korean": 2, "english": 1})
 LEAST_CHUNKS = report.choose_size(1_000, quick=20)
-QUESTIONS = report.choose_size({"ko": 120, "en": 80}, quick={"ko": 6, "en": 4})
+QUESTIONS = report.choose_size({"ko": 80, "en": 40}, quick={"ko": 6, "en": 4})
 WARM_UP = 6
 PACE = 0.25
 """Seconds between questions at the least: a socket that asks faster is held to be a machine."""

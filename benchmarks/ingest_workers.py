@@ -25,9 +25,9 @@ PDFS, PAGES = report.choose_size((6, 60), quick=(2, 5))
 """How many files, and pages of each at the least."""
 LONG = report.choose_size((100, 101, 102), quick=(10,))
 """Pages of files that are uploaded one by one, when nothing else is to be done."""
-CASES = report.choose_size(((1, 1), (1, 2), (2, 2)), quick=((2, 2),))
-"""Documents processes, and cores of the whole product."""
-LOCAL_CASES = report.choose_size(((1, 2), (2, 2)), quick=())
+CASES = report.choose_size({1: (1, 2), 2: (2,)}, quick={2: (2,)})
+"""Documents processes of a product, and how many cores it has, one case after the other."""
+LOCAL_CASES = report.choose_size({1: (2,), 2: (2,)}, quick={})
 """The same with the model that comes along."""
 SHOWN = ("documents", "models", "postgres", "web")
 AIM = {"times_faster": 1.8, "long_seconds": 2.0}
@@ -47,11 +47,12 @@ def main() -> None:
             ("endpoint", endpoint.settings(url), CASES),
             ("local model", {}, LOCAL_CASES),
         ):
-            for workers, cores in cases:
+            for workers, all_cores in cases.items():
                 told = {"NURA_DOCUMENT_WORKERS": str(workers), "NURA_OCR_PAGES": "0"}
                 with Product(**settings, **told) as product:
-                    name = f"{workers} at a time, {cores} cores"
-                    found.setdefault(source, {})[name] = _measure(product, paths, cores)
+                    for cores in all_cores:
+                        name = f"{workers} at a time, {cores} cores"
+                        found.setdefault(source, {})[name] = _measure(product, paths, cores)
     for source, measured in found.items():
         report.table(
             f"{PDFS} Korean PDFs, {source} (aim: {AIM['times_faster']} x)",
@@ -63,10 +64,12 @@ def main() -> None:
 
 def _measure(product: Product, paths: list[Path], cores: int) -> dict[str, float]:
     wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)  # models are loaded
-    client = Client(product.url, product.create_user("reader"))
-    for process in list_processes(product):
-        with contextlib.suppress(psutil.Error):
-            process.cpu_affinity(sorted(os.sched_getaffinity(0))[:cores])  # and what it will fork
+    client = Client(product.url, product.create_user(f"reader-{cores}"))  # knows no file yet
+    lent = sorted(os.sched_getaffinity(0))[:cores]
+    for process in list_processes(product):  # and what they will fork
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            for thread in process.threads():
+                os.sched_setaffinity(thread.id, lent)
     for number in range(4):  # each process has loaded the analyser
         time_reading(client, f"warm {number}.md")
     many, single = paths[:PDFS], paths[PDFS:]

@@ -22,7 +22,7 @@ from tests.servers.llm import LLMServer, Stream
 from tests.support import Product, wait_until
 
 MESSAGES = report.choose_size(200, quick=60)
-OPENINGS = report.choose_size(7, quick=1)
+OPENINGS = report.choose_size(5, quick=1)
 TOKENS = report.choose_size(10_000, quick=1_000)
 TOKENS_A_SECOND = 200
 SIZE = {"width": 1280, "height": 800}

@@ -1,6 +1,7 @@
 """A language model that costs next to nothing: `python -m benchmarks.streams.model RATE`.
 
-RATE is in tokens a second and stream. `RATE TOKENS` ends each reply after so many tokens.
+RATE is in tokens a second and stream. `RATE TOKENS` ends each reply after so many tokens; `RATE
+TOKENS PORT` listens there.
 
 Every token is the time it was sent at, so that whoever reads it knows how long it was under way.
 All streams hang on one wheel that turns once a token; each has its place on it. Prints its port.
@@ -163,10 +164,10 @@ def _length(head: bytes) -> int:
     return 0
 
 
-async def _serve(tokens_per_second: float, tokens: int = 0) -> None:
+async def _serve(tokens_per_second: float, tokens: int = 0, port: int = 0) -> None:
     wheel = Wheel(tokens_per_second, tokens)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Stream(wheel), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: Stream(wheel), "127.0.0.1", port, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     wheel.turn(0, loop.time())
     await server.serve_forever()

@@ -122,9 +122,10 @@ def measure(
 
 
 @contextmanager
-def model(rate: float, tokens: int = 0) -> Iterator[tuple[psutil.Process, int]]:
+def model(rate: float, tokens: int = 0, port: int = 0) -> Iterator[tuple[psutil.Process, int]]:
     """The model's process and port; each reply ends after `tokens`, or when told to."""
-    command = [sys.executable, "-m", "benchmarks.streams.model", str(rate), str(tokens)]
+    numbers = map(str, (rate, tokens, port))
+    command = [sys.executable, "-m", "benchmarks.streams.model", *numbers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

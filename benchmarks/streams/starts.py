@@ -1,8 +1,8 @@
 """What beginning answers costs: one by one, a hundred in an instant, five hundred in ten seconds.
 
 A model on the same machine answers at once, so that what is left is the product's own. Questions
-need no document. Processor time is that of all processes of the product. Cases whose answers are
-alike share a product, and each is told as soon as it is measured.
+need no document. Processor time is that of all processes of the product. All cases share a product,
+and each is told as soon as it is measured.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from benchmarks.streams.run import (
     processes_of,
 )
 from tests.e2e.people import Person
-from tests.support import Product, wait_until
+from tests.support import Product, free_port, wait_until
 
 WAYS = ("v1", "v1 stored", "socket")
 WARM_UP = 8
@@ -54,7 +54,7 @@ class Start:
     rate: float
     """Tokens a second of each answer."""
     tokens: int
-    """Of each answer. Starts of one rate and number of tokens share a product."""
+    """Of each answer. Starts of one rate and number of tokens share a model."""
     ways: Sequence[str] = WAYS
     bystander: bool = False
 
@@ -84,27 +84,28 @@ AIM = {
 
 def main() -> None:
     found = []
-    for (rate, tokens), starts in itertools.groupby(STARTS, lambda one: (one.rate, one.tokens)):
-        for figures in measure(list(starts), rate, tokens):
-            print(*(f"{name}: {figures[name]}" for name in COLUMNS), sep="  ", flush=True)
-            found.append(figures)
+    for figures in measure():
+        print(*(f"{name}: {figures[name]}" for name in COLUMNS), sep="  ", flush=True)
+        found.append(figures)
     report.write("starts", {"aim": AIM, "starts": found})
     rows = [[one[name] for name in COLUMNS] for one in found]
     report.table("Answers begun (ms; aims in benchmarks/streams/starts.py)", COLUMNS, rows)
 
 
-def measure(starts: Sequence[Start], rate: float, tokens: int) -> Iterator[dict[str, Any]]:
-    """Cases on one product, whose answers have so many tokens at that rate."""
-    with model(rate, tokens) as (_, port), tempfile.TemporaryDirectory() as folder:
+def measure() -> Iterator[dict[str, Any]]:
+    """The figures of all cases."""
+    port = free_port()
+    endpoint = {"NURA_LLM_BASE_URL": f"http://127.0.0.1:{port}/v1", "NURA_LLM_MODEL": "bench"}
+    with tempfile.TemporaryDirectory() as folder, Product(**endpoint) as product:
         out = Path(folder) / "heard"
-        endpoint = {"NURA_LLM_BASE_URL": f"http://127.0.0.1:{port}/v1", "NURA_LLM_MODEL": "bench"}
-        with Product(**endpoint) as product:
-            wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
-            keys = create_readers(product, max(start.people for start in starts))
-            person = Person(product, "bystander")
-            for start in starts:
-                asked = [keys[number % start.people] for number in range(start.questions)]
-                for way in start.ways:
+        wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
+        keys = create_readers(product, max(start.people for start in STARTS))
+        person = Person(product, "bystander")
+        for (rate, tokens), starts in itertools.groupby(STARTS, lambda one: (one.rate, one.tokens)):
+            cases = [(start, way) for start in starts for way in start.ways]
+            with model(rate, tokens, port):
+                for start, way in cases:
+                    asked = [keys[number % start.people] for number in range(start.questions)]
                     warm_up: Plan = {"way": way, "keys": keys[:1] * WARM_UP, "seconds": 0}
                     _play(warm_up, product, out)
                     bystander = Bystander(product, person) if start.bystander else None
