@@ -171,9 +171,8 @@ class _ChildProcess:
     """A child that answers one request. Always `close` it: that kills it with its kin.
 
     `given` is what it reads from its standard input. `stdout` and `stderr` are descriptors to read
-    from. `line` is readable when `hear` would not
-    wait. `pid`, and then `code`, which counts as in `subprocess`, and `peak_bytes`, the most memory
-    that it held, are None until they are heard.
+    from. `line` is readable when `hear` would not wait. `pid`, and then `code`, which counts as in
+    `subprocess`, and `peak_bytes`, the most memory that it held, are None until they are heard.
     """
 
     def __init__(self, request: dict[str, Any], given: bytes) -> None:
