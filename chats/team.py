@@ -38,6 +38,7 @@ from chats.services.tools import list_servers
 from documents.connected.choice import list_allowed_models
 from documents.errors import explain_code
 from documents.models import Library
+from documents.representation import get_shown_name
 from rag.errors import NuraError
 from rag.types import Intent
 
@@ -344,7 +345,7 @@ def shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
     context = {
         "area": "shared",
         "share": share,
-        "owner": sharing.name_owner(share),
+        "owner": get_shown_name(share.chat.owner),
         "is_own": share.chat.owner_id == user.pk,
         "shown": sharing.read_share(share=share, reader=user),
         "page": {"share_id": str(share.pk)},

@@ -85,7 +85,7 @@ LOOK_SECONDS = 0.5
 TURN_SECONDS = 5.0
 """How long pages are recognised at the least before the turn is passed on."""
 PAUSE_SECONDS = 1.0
-"""Without another page, after which those that are recognised have been begun just before."""
+"""After so long without a page, those at work have only just begun, and little of them is lost."""
 MAX_SHARE_AGAIN = 0.25
 """How much of a turn may go into what was read before, of which only recognised pages are kept."""
 
@@ -170,8 +170,8 @@ class _Recognition:
     Documents that need no recognition are read in it, one after another. One that turns out to need
     it (`meanwhile`) is put off, before any page or picture of it is recognised. A document whose
     owner has had more than others passes its turn on, unless the vision model was asked: its
-    descriptions are not kept. It does so when a page came and no other for a second: several are
-    recognised at a time, which were begun together, and those that are not done are lost.
+    descriptions are not kept. It does so `PAUSE_SECONDS` after a page: several are begun together,
+    and those that are not done are lost.
     """
 
     def __init__(

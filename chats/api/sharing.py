@@ -137,7 +137,7 @@ class SharedChatSerializer(serializers.Serializer[Any]):
         return {
             "id": str(share.pk),
             "title": share.chat.title,
-            "owner": sharing.name_owner(share),
+            "owner": get_shown_name(share.chat.owner),
             "expires_at": share.expires_at and to_time_json(share.expires_at),
             "shown_at": to_time_json(share.shown_at),
         }

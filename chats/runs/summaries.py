@@ -62,8 +62,8 @@ class _TurnToSummarise:
     config: RagConfig
     summarised: UUID | None = None
     """The turn that carries `running`."""
-    ids: Mapping[int, UUID] = field(default_factory=dict)
-    """Of the turn and of `folding`, by number."""
+    folding_ids: Mapping[int, UUID] = field(default_factory=dict)
+    """By number."""
 
 
 async def summarise_turn(turn_id: UUID) -> None:
@@ -84,10 +84,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
         raise ValueError("a turn that nobody holds")
     lease = Lease(Row, row.pk, row.claim)
     # before the first turn nothing was said that would have to be folded
-    known = None
-    if row.number == 1:
-        ids = {row.number: row.pk}
-        known = _TurnToSummarise(to_past_turn(row), (), None, config, ids=ids)
+    known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
         async with _turns_at_once():
             engine = get_engine(config)
@@ -201,7 +198,6 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     ids = {step.number: step.turn_id for step in branch.steps if step.number in wanted}
     folding = rows.filter(pk__in=ids.values()).order_by("number")
     told = tuple(map(to_past_turn, folding))
-    ids[row.number] = row.pk
     return _TurnToSummarise(to_past_turn(row), told, running, config, branch.summarised, ids)
 
 
@@ -229,7 +225,7 @@ def _store_summary(lease: Lease[Row], noted: Noted, work: _TurnToSummarise) -> N
         **RELEASED,
     )
     for number, vector in noted.vectors.items() if held else ():
-        rows = Row.objects.filter(pk=work.ids[number])
+        rows = Row.objects.filter(pk=work.folding_ids.get(number, lease.job_id))
         rows.update(vector=list(vector), embedding=noted.embedding)
 
 

@@ -37,7 +37,6 @@ from documents.audit import Action, record_event
 from documents.models import Document
 from documents.notices import announce_change, announce_shared
 from documents.parsers.markdown import let_stars_close_before_hangul
-from documents.representation import get_shown_name
 
 # A chat that is shown
 
@@ -112,11 +111,6 @@ def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
         share.delete()
     announce_change()
     announce_shared()
-
-
-def name_owner(share: ChatShare) -> str:
-    """The name under which others see whoever shows a chat."""
-    return get_shown_name(share.chat.owner)
 
 
 # What a reader sees

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rag import prompts, tokenize
@@ -156,8 +156,8 @@ class Noted:
     model: str
     terms: Mapping[str, int]
     running: RunningSummary | None
-    vectors: Mapping[int, Sequence[float]] = field(default_factory=dict)
-    embedding: str = ""
+    vectors: Mapping[int, Sequence[float]]
+    embedding: str
 
 
 async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by name

@@ -67,7 +67,6 @@ MAX_RECOGNISED_BYTES = MEGABYTE
 """Of a page, as it is kept for another reading."""
 MAX_DIGEST_CHARACTERS = 64
 MAX_WARNINGS = 100
-_PAIR = 2
 _MAX_STARTS = 3
 _MAX_NEWS_BYTES = 64
 """Of what a server says of a child: two numbers."""
@@ -408,9 +407,11 @@ class DocumentReading:
 
     def _note_recognised(self, value: Any) -> None:
         """Hand on what was recognised of a page, unless it is larger than a page can be."""
-        index, found = value if isinstance(value, list) and len(value) == _PAIR else (-1, None)
-        if not (isinstance(index, int) and 0 <= index < self._child.limits.pages):
-            raise BrokenFrame("not a recognised page")
+        match value:
+            case [int(index), found] if 0 <= index < self._child.limits.pages:
+                pass
+            case _:
+                raise BrokenFrame("not a recognised page")
         self._kept_left -= 1
         encoded = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
         if self._kept_left >= 0 and len(encoded) <= MAX_RECOGNISED_BYTES:
