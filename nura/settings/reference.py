@@ -73,10 +73,10 @@ GROUPS = (
             _S("NURA_LLM_MAX_TOKENS", "Longest answer, in tokens."),
             _S(
                 "NURA_LLM_THINKING",
-                "Let a reasoning model think before it answers. It may think for up to 4,000 "
-                "extra tokens, which delays the first word. A server whose chat template opens "
-                "the "
-                "thinking itself needs a reasoning parser, such as vLLM's `--reasoning-parser`.",
+                "Let a reasoning model think before it answers. It may use up to 4,000 extra "
+                "tokens for this, which delays the first word. A server whose chat template "
+                "opens the thinking block itself needs a reasoning parser, such as vLLM's "
+                "`--reasoning-parser`.",
             ),
             _S(
                 "NURA_CONTEXT_TOKENS",
@@ -113,12 +113,13 @@ GROUPS = (
             _S(
                 "NURA_LIGHT_LLM_TOTAL_TIMEOUT",
                 "Seconds for one call. After a call that took longer, the light model is not "
-                "asked again for five seconds, so that a broken one does not delay answers.",
+                "used for five seconds, so that a broken one does not delay answers.",
             ),
         ),
-        "A smaller, faster model for the work around an answer: it reads unclear questions, "
-        "completes follow-ups, summarises older turns and picks among them. Without one, the main "
-        "model reads unclear questions and rules do the rest. If a call fails, rules take over.",
+        "A smaller, faster model for the work around an answer: it interprets unclear questions, "
+        "completes follow-ups, summarises older turns and selects among them. Without one, the "
+        "main model interprets unclear questions and rules do the rest. If a call fails, rules "
+        "take over.",
     ),
     SettingGroup(
         "Search",
@@ -134,7 +135,8 @@ GROUPS = (
             _S(
                 "NURA_EMBEDDING_LANGUAGES",
                 "Languages the embedding model knows, such as `ko,en`, or `*` for all. Only "
-                "needed for models Nura does not know; those count as English only.",
+                "needed for models that Nura does not recognise; it treats those as English "
+                "only.",
             ),
             _S(
                 "NURA_EMBEDDING_BASE_URL",
@@ -147,7 +149,7 @@ GROUPS = (
             ),
             _S(
                 "NURA_EMBEDDING_OTHER_API_KEY",
-                "During a change from one embedding endpoint to another: key of the endpoint "
+                "While changing from one embedding endpoint to another: key of the endpoint "
                 "that `NURA_EMBEDDING_BASE_URL` does not name.",
             ),
             _S("NURA_RERANKER_MODEL", "Cross-encoder, name or folder, that reranks the hits."),
@@ -164,8 +166,8 @@ GROUPS = (
             ),
             _S(
                 "NURA_TOP_K",
-                "Hits of a search, and passages that come first in the prompt. A model gets more "
-                "if there is room.",
+                "Hits of a search, and passages placed first in the prompt. The model gets "
+                "more if there is room.",
             ),
             _S("NURA_BM25_WEIGHT", "Weight of words (BM25) against meaning (vectors)."),
             _S(
@@ -179,10 +181,10 @@ GROUPS = (
             ),
             _S(
                 "NURA_USER_DICTIONARY",
-                "UTF-8 file of your own Korean words, one `word<TAB>tag<TAB>score` a line as in "
-                "Kiwi (`세출예산서<TAB>NNP<TAB>0`; `NNP` for names, `NNG` for other nouns; the "
-                "score may be left out; `#` starts a comment). After a change, restart Nura and "
-                "process the documents again.",
+                "UTF-8 file with your own Korean words, one `word<TAB>tag<TAB>score` per line "
+                "as in Kiwi (`세출예산서<TAB>NNP<TAB>0`; `NNP` for names, `NNG` for other nouns; "
+                "the score is optional; `#` starts a comment). After a change, restart Nura "
+                "and reprocess the documents.",
             ),
         ),
     ),
@@ -204,9 +206,9 @@ GROUPS = (
             ),
             _S(
                 "NURA_SANDBOX",
-                "Whether files are read only where the kernel can confine the process that reads "
-                "them (Landlock and seccomp; `manage.py doctor` tells). `best` reads them anyway, "
-                "with what protection there is.",
+                "Whether files are read only if the kernel can confine the process that reads "
+                "them (Landlock and seccomp; see `manage.py doctor`). `best` reads them "
+                "anyway, with whatever protection is available.",
             ),
             _S(
                 "NURA_PDF_READER",
@@ -225,7 +227,10 @@ GROUPS = (
                 "Its key.",
                 default="`NURA_LLM_API_KEY` if no address of its own is set",
             ),
-            _S("NURA_VISION_TIMEOUT", "Seconds for one picture; one that takes longer is skipped."),
+            _S(
+                "NURA_VISION_TIMEOUT",
+                "Seconds for one picture; pictures that take longer are skipped.",
+            ),
             _S("NURA_VISION_MAX_TOKENS", "Longest description of a picture, in tokens."),
             _S("NURA_PICTURES_MAX", "Pictures kept per document. 0: pictures are ignored."),
             _S("NURA_PICTURES_MIN_PIXELS", "Width times height below which a picture is dropped."),
@@ -280,12 +285,12 @@ GROUPS = (
             ),
             _S(
                 "NURA_MEMORY_PACKS",
-                "Kinds of things that are remembered of users: `general`, `medical`, or the path "
-                "of a TOML file like those in `rag/memory/packs`; `none` remembers nothing.",
+                "What is remembered about users: `general`, `medical`, or the path of a TOML "
+                "file like those in `rag/memory/packs`; `none` remembers nothing.",
             ),
             _S(
                 "NURA_MEMORY_HALF_LIFE_DAYS",
-                "After so many days a remembered symptom counts half.",
+                "Days after which a remembered symptom counts half.",
             ),
             _S("NURA_PROTECTED_TERMS", "Words that summaries must keep.", default="`rag/lexicon`"),
             _S(
@@ -295,7 +300,8 @@ GROUPS = (
             ),
             _S(
                 "NURA_CONTEXT_DOCUMENTS_SHARE",
-                "Share of the prompt reserved for documents, which also take what the rest leaves.",
+                "Share of the prompt reserved for documents, which also get whatever the other"
+                " parts leave unused.",
             ),
             _S(
                 "NURA_CONTEXT_RECENT_SHARE",
@@ -315,25 +321,28 @@ GROUPS = (
         (
             _S(
                 "NURA_REVISE",
-                "With a light model: rewrite sentences that the cited passages do not support, "
-                "once. A sentence that gets no better stays and is marked.",
+                "With a light model: rewrite sentences that the cited passages do not support,"
+                " once. A sentence that does not improve stays as it is and is marked.",
             ),
             _S(
                 "NURA_VERIFIER_MODEL",
                 "Cross-encoder for natural language inference, name or folder, that checks "
-                "sentences against their passages. Without one, rules do.",
+                "sentences against their passages. Without one, rules check them.",
             ),
             _S(
                 "NURA_STYLE_REWRITE",
-                "Let the light model rewrite finished answers to the rules of style. If a source, "
-                "a figure or a supported sentence would be lost, the draft stays.",
+                "Let the light model rewrite finished answers according to the style rules. If"
+                " a source, a figure or a supported sentence would be lost, the draft is kept.",
             ),
             _S(
                 "NURA_STYLE_RULES",
-                "The rules of style in your own words.",
+                "Style rules in your own words.",
                 default="polite, conclusion first, no filler",
             ),
-            _S("NURA_STYLE_SECONDS", "Seconds after which the draft stays."),
+            _S(
+                "NURA_STYLE_SECONDS",
+                "Seconds after which the draft is kept.",
+            ),
             _S("NURA_TTS_BASE_URL", "OpenAI-compatible speech endpoint for reading aloud."),
             _S(
                 "NURA_TTS_MODEL",
@@ -347,39 +356,43 @@ GROUPS = (
     SettingGroup(
         "Limits",
         (
-            _S("NURA_LIMIT_QUESTIONS", "Questions of one account a minute."),
-            _S("NURA_LIMIT_SEARCHES", "Searches of one account a minute."),
-            _S("NURA_LIMIT_UPLOADS", "Uploaded files of one account a minute."),
+            _S("NURA_LIMIT_QUESTIONS", "Questions per account and minute."),
+            _S("NURA_LIMIT_SEARCHES", "Searches per account and minute."),
+            _S("NURA_LIMIT_UPLOADS", "Uploaded files per account and minute."),
             _S(
                 "NURA_LIMIT_EXPORTS",
-                "Chats that one account exports, and answers it has read aloud, a minute.",
+                "Chats exported and answers read aloud, per account and minute.",
             ),
             _S(
                 "NURA_LIMIT_EMBEDDING_TOKENS",
-                "Tokens a minute that one account has embedded through `/v1/embeddings`.",
+                "Tokens embedded through `/v1/embeddings`, per account and minute.",
             ),
             _S(
                 "NURA_LIMIT_VISITORS",
-                "Requests a minute of one address without a session or a key that holds.",
+                "Requests per minute from one address without a session or a valid key.",
             ),
-            _S("NURA_LIMIT_SOCKETS", "Open WebSockets of one account in each web process."),
+            _S(
+                "NURA_LIMIT_SOCKETS",
+                "Open WebSockets per account in each web process.",
+            ),
             _S(
                 "NURA_LIMIT_AT_ONCE",
-                "Requests of one account that each web process works on at once, in each part of "
-                "the product; more of them wait.",
+                "Concurrent requests per account in each web process and each part of the "
+                "product; more of them wait.",
             ),
             _S(
                 "NURA_LIMIT_ANSWERS",
-                "Answers of one account that are written at once; more questions wait.",
+                "Answers being written at once per account; more questions wait.",
             ),
             _S(
                 "NURA_DISK_RESERVE_MB",
-                "Megabytes of disk that must stay free; uploads that would take them are refused.",
+                "Megabytes of disk space to keep free; uploads that would use them are refused.",
             ),
         ),
-        "What one account, or one address before sign-in, may ask for, so that nobody keeps others "
-        "waiting. A minute's worth may come all at once; after that, requests get a 429 that says "
-        "when to try again. An API key has three quarters of its account's share. 0: no limit. "
+        "Limits for each account, or each address before sign-in, so that nobody keeps others "
+        "waiting. A minute's worth may arrive all at once; after that, requests get a 429 that "
+        "says when to try again. An API key gets three quarters of its account's limit. 0: no "
+        "limit. "
         "See the [administrator's guide](administrator.md#limits).",
     ),
     SettingGroup(
@@ -392,18 +405,22 @@ GROUPS = (
             ),
             _S(
                 "NURA_INTERNAL_HOSTS",
-                "Hosts inside the own network that sources may fetch pages from, as `name`, "
-                "`name:port` or `.domain`. All others that resolve to a private, local or reserved "
-                "address are refused.",
+                "Hosts in your internal network that sources may fetch pages from, as `name`, "
+                "`name:port` or `.domain`. All others that resolve to a private, local or "
+                "reserved address are refused.",
                 example="wiki.example.com,.intranet.example",
             ),
             _S(
                 "NURA_SOURCE_IN_FLIGHT",
-                "Documents of one source that wait to be read at a time; the rest stays there.",
+                "Documents of one source that may wait to be read at a time; the rest stay at "
+                "the source until then.",
             ),
-            _S("NURA_SOURCES_AT_ONCE", "Sources that are compared at the same time."),
+            _S(
+                "NURA_SOURCES_AT_ONCE",
+                "Sources compared at the same time.",
+            ),
         ),
-        "What fills libraries by itself. "
+        "What fills libraries automatically. "
         "See the [administrator's guide](administrator.md#sources).",
     ),
     SettingGroup(
@@ -411,28 +428,29 @@ GROUPS = (
         (
             _S(
                 "NURA_RETENTION_EVIDENCE_DAYS",
-                "Days for which answers keep the passages of a deleted document. 0: they go at "
-                "once. Whoever deletes a document can always choose that they go at once.",
+                "Days for which answers keep the passages of a deleted document. 0: they are "
+                "erased at once. When deleting a document, people can always choose to erase "
+                "them at once.",
             ),
             _S(
                 "NURA_RETENTION_DELETED_DAYS",
                 "Days for which deleted chats and replaced versions of documents are kept. 0: "
-                "chats go within a minute, versions with the next nightly purge.",
+                "chats are erased within a minute, versions with the next nightly purge.",
             ),
             _S(
                 "NURA_ANSWER_CACHE_HOURS",
-                "Hours for which an answer from documents is given again to the same question, "
-                "while documents, rights and settings are the same. 0: never. See "
-                "[answers that are kept](administrator.md#answers-that-are-kept).",
+                "Hours for which the same question gets the same answer from documents, as "
+                "long as documents, rights and settings are unchanged. 0: never. See [answer "
+                "cache](administrator.md#answer-cache).",
                 example="24",
             ),
             _S(
                 "NURA_CACHE_MB",
-                "Megabytes for pictures of pages. Those that nobody looked at for longest are "
-                "deleted first, and drawn again when somebody does.",
+                "Megabytes for pictures of pages. The least recently viewed are deleted first "
+                "and drawn again when needed.",
             ),
         ),
-        "What is kept of what was deleted; see [retention](notes/retention.md).",
+        "How long deleted data is kept; see [retention](notes/retention.md).",
     ),
     SettingGroup(
         "Users",
@@ -441,33 +459,34 @@ GROUPS = (
             _S("TZ", "Time zone of dates."),
             _S(
                 "NURA_SIGNUP",
-                "Who may create an account: who has an invitation link from an administrator "
-                "(`invited`), everybody (`open`), or nobody (`closed`).",
+                "Who may create an account: people with an invitation link from an "
+                "administrator (`invited`), everybody (`open`), or nobody (`closed`).",
                 example="open",
             ),
             _S(
                 "NURA_LOCAL_SIGN_IN",
-                "Who may sign in with a password or a passkey of Nura: everybody, or "
-                "administrators alone, once everybody else comes by a sign-on server.",
+                "Who may sign in with a Nura password or passkey: everybody, or only "
+                "administrators, if everybody else uses a sign-on server.",
             ),
             _S(
                 "NURA_SCIM_TOKEN",
-                "Token by which a directory switches accounts off and on at `/scim/v2` (SCIM 2.0): "
-                "long and random. Without one there is no such address.",
+                "Token, long and random, with which a directory deactivates and reactivates "
+                "accounts at `/scim/v2` (SCIM 2.0). Without one, that address does not exist.",
             ),
             _S(
                 "NURA_LDAP_URL",
-                "LDAP directory or Active Directory whose passwords are taken: "
+                "LDAP directory or Active Directory whose passwords are accepted: "
                 "`ldaps://dc.example.com`. Needs `requirements/ldap.txt`.",
             ),
             _S(
                 "NURA_LDAP_START_TLS",
-                "Encrypt an `ldap://` connection by StartTLS.",
+                "Encrypt an `ldap://` connection with StartTLS.",
                 default="yes with `ldap://`",
             ),
             _S(
                 "NURA_LDAP_CA_FILE",
-                "Certificates that the directory's is checked against; by default the system's.",
+                "Certificates to check the directory's certificate against; by default those "
+                "of the system.",
             ),
             _S(
                 "NURA_LDAP_BIND_DN",
@@ -479,16 +498,16 @@ GROUPS = (
             ),
             _S(
                 "NURA_LDAP_USERS",
-                "Branch in which people are searched, such as `ou=people,dc=example,dc=com`.",
+                "Branch to search for people, such as `ou=people,dc=example,dc=com`.",
             ),
             _S(
                 "NURA_LDAP_FILTER",
-                "Filter that finds a person by the name typed, `%(user)s`. Whoever it leaves out "
-                "is switched off.",
+                "Filter that finds a person by the name typed, `%(user)s`. Accounts that it "
+                "does not match are deactivated.",
             ),
             _S(
                 "NURA_LDAP_GROUPS",
-                "Branch with the groups; empty: the directory has no say in groups and roles.",
+                "Branch with the groups. Empty: the directory does not affect groups and roles.",
             ),
             _S(
                 "NURA_LDAP_ADMINISTRATORS",
@@ -500,12 +519,12 @@ GROUPS = (
             ),
             _S(
                 "NURA_STAFF_TWO_STEP",
-                "Administrators need two-step sign-in to open the administration.",
+                "Whether administrators need two-step sign-in to open the administration.",
             ),
             _S(
                 "NURA_QUOTA_DOCUMENTS",
                 "Documents per user. 0: no limit. The administration can set other quotas for "
-                "single users and groups; these are for everybody else.",
+                "individual users and groups; these apply to everybody else.",
             ),
             _S("NURA_QUOTA_MB", "Megabytes per user, earlier versions included. 0: no limit."),
             _S("NURA_QUOTA_PAGES", "Pages per user. 0: no limit."),
@@ -517,25 +536,28 @@ GROUPS = (
             ),
             _S(
                 "NURA_QUOTA_SOFT_PERCENT",
-                "Share of a quota in percent from which on people are told what is left. 0: they "
-                "are not.",
+                "Percentage of a quota from which people are told what is left. 0: they are "
+                "not told.",
             ),
             _S(
                 "EMAIL_BACKEND",
-                "How mail is sent: by default to `EMAIL_HOST`, and not at all without one.",
+                "How email is sent: by default through `EMAIL_HOST`, and not at all without one.",
                 default="`django.core.mail.backends.smtp.EmailBackend` if `EMAIL_HOST` is set",
             ),
             _S(
                 "EMAIL_HOST",
-                "Mail server. With one, passwords are reset by mail, and the address of a new "
-                "account has to be confirmed.",
+                "Mail server. With one, passwords are reset by email, and new accounts have to"
+                " confirm their address.",
                 example="smtp.example.com",
             ),
             _S("EMAIL_PORT", "Its port."),
             _S("EMAIL_HOST_USER", "User name there."),
             _S("EMAIL_HOST_PASSWORD", "Password there."),
             _S("EMAIL_USE_TLS", "Use STARTTLS."),
-            _S("DEFAULT_FROM_EMAIL", "Sender of mails."),
+            _S(
+                "DEFAULT_FROM_EMAIL",
+                "Sender of emails.",
+            ),
         ),
     ),
     SettingGroup(
@@ -554,8 +576,8 @@ GROUPS = (
             ),
             _S(
                 "NURA_RUN_AS",
-                "User that `up` steps down to when root starts it; `root`: it stays root. Where "
-                "that user may not read the code, it stays root, and `doctor` says so.",
+                "User that `up` switches to when started as root; `root` stays root. If that "
+                "user cannot read the code, `up` stays root, and `doctor` says so.",
                 default="`nura`, which is created, or the owner of the database",
             ),
             _S("NURA_HOST", "Address the web server listens on.", example="192.168.0.10"),
@@ -568,8 +590,8 @@ GROUPS = (
             ),
             _S(
                 "NURA_URL_PREFIX",
-                "Path below which a proxy offers Nura, if not at the root of a host. The proxy may "
-                "cut it off or leave it in the address.",
+                "Path under which a proxy serves Nura, if not at the root of a host. The proxy"
+                " may strip it or pass it on.",
                 example="/nura",
             ),
             _S(
@@ -593,8 +615,9 @@ GROUPS = (
             ),
             _S(
                 "SECRET_KEY_FALLBACKS",
-                "Earlier keys, separated by commas: what was signed or sealed with them is still "
-                "read. Leave one out as soon as keys of connections have been entered again.",
+                "Earlier keys, separated by commas: what was signed or encrypted with them can"
+                " still be read. Remove one as soon as the keys of connections have been "
+                "entered again.",
             ),
             _S(
                 "DATABASE_URL",
@@ -605,23 +628,24 @@ GROUPS = (
             ),
             _S(
                 "DATABASE_REPLICA_URL",
-                "A streaming replica of `DATABASE_URL` that searches and lists may be read from. "
-                "What somebody wrote himself he always finds; while the replica is behind or away, "
-                "the primary is read.",
+                "A streaming replica of `DATABASE_URL` for searches and lists. Your own "
+                "changes are always visible; while the replica lags or is down, the primary is"
+                " read.",
                 default="none",
                 example="postgresql://nura:password@replica/nura",
             ),
             _S(
                 "NURA_FILES_URL",
-                "A bucket of S3 for all files, where nodes share no folder. Keys, region and the "
-                "address of another server than Amazon's are read as `AWS_ACCESS_KEY_ID`, "
+                "An S3 bucket for all files, if nodes share no folder. Keys, region and the "
+                "address of a server other than Amazon's are read from `AWS_ACCESS_KEY_ID`, "
                 "`AWS_SECRET_ACCESS_KEY`, `AWS_DEFAULT_REGION` and `AWS_ENDPOINT_URL_S3`.",
                 default="the folder `files` in the data folder",
                 example="s3://nura/files",
             ),
             _S(
                 "REDIS_URL",
-                "Your own Redis; behind Sentinels `redis+sentinel://USER:PASSWORD@HOST,HOST/SERVICE`.",
+                "Your own Redis; with Sentinels "
+                "`redis+sentinel://USER:PASSWORD@HOST,HOST/SERVICE`.",
                 default="the bundled Redis",
                 example="redis://127.0.0.1:6379/0",
             ),
@@ -631,17 +655,21 @@ GROUPS = (
             _S("NURA_DOCUMENT_WORKERS", "Documents processed at the same time."),
             _S(
                 "NURA_SHUTDOWN_SECONDS",
-                "Seconds running answers get to finish when Nura stops. Those that need "
-                "longer end as interrupted and keep their text; those that have not begun are "
-                "answered after the next start. Documents that need longer are read again then.",
+                "Seconds that answers in progress get to finish when Nura stops. Longer ones "
+                "end as interrupted and keep their text; questions not started yet are "
+                "answered after the next start. Documents that need longer are read again "
+                "then.",
             ),
             _S("NURA_LOG_LEVEL", "Lowest level of messages in the log."),
             _S(
                 "NURA_ACCESS_LOG",
-                "One line for each request: method, path, status, time, user, address. "
-                "`no` where a proxy in front writes such a log.",
+                "One line per request: method, path, status, time, user, address. Use `no` if "
+                "a proxy in front writes such a log.",
             ),
-            _S("NURA_LOG_FORMAT", "`json`: one JSON object a line."),
+            _S(
+                "NURA_LOG_FORMAT",
+                "`json`: one JSON object per line.",
+            ),
         ),
     ),
 )
