@@ -81,7 +81,7 @@ class Holder:
 def find_holders(credentials: Sequence[Credential]) -> list[Holder | None]:
     """The active user of each, looked up anew with a few queries; None where none is (any more)."""
     keys = find_keys({one.token for one in credentials if one.token})
-    by_session = _by_session({one.session for one in credentials if one.session})
+    by_session = _find_users_by_session({one.session for one in credentials if one.session})
     found: list[Holder | None] = []
     for one in credentials:
         if key := keys.get(one.token):
@@ -92,8 +92,8 @@ def find_holders(credentials: Sequence[Credential]) -> list[Holder | None]:
     return found
 
 
-def let_in(credential: Credential) -> Holder | None:
-    """The holder of a credential that somebody shows now; that it was used is written down."""
+def authenticate(credential: Credential) -> Holder | None:
+    """The holder of a credential, or None if it is not valid. Notes when a key was used."""
     if key := find_keys([credential.token]).get(credential.token) if credential.token else None:
         note_key_used(key)
         return Holder(key.user, list_scopes(key))
@@ -107,19 +107,19 @@ def read_credential(scope: ConnectionScope) -> Credential:
     A session counts only with an Origin of our own (a foreign page's script sends our cookie too);
     a token is enough by itself, but a foreign Origin is refused with it as well.
     """
-    origin = _header(scope, b"origin")
-    if origin and not _own(origin, scope):
+    origin = _read_header(scope, b"origin")
+    if origin and not _is_own_origin(origin, scope):
         return Credential()
     token = next((p for p in scope.get("subprotocols", ()) if p.startswith(TOKEN_PREFIX)), None)
     if token is not None:
         return Credential(token=hash_token(token.removeprefix(TOKEN_PREFIX)))
-    kept = _cookies(scope).get(settings.SESSION_COOKIE_NAME, "")
+    kept = _read_cookies(scope).get(settings.SESSION_COOKIE_NAME, "")
     return Credential(session=kept if origin else "")
 
 
 def read_language(scope: ConnectionScope) -> str:
     """The language the page is shown in."""
-    wanted = _cookies(scope).get(settings.LANGUAGE_COOKIE_NAME, "")
+    wanted = _read_cookies(scope).get(settings.LANGUAGE_COOKIE_NAME, "")
     return wanted if wanted in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
@@ -131,7 +131,9 @@ def find_keys(digests: Collection[str]) -> dict[str, AuthToken]:
 
 
 def _select_keys(digests: object, now: datetime) -> QuerySet[AuthToken]:
-    rows: QuerySet[AuthToken] = AuthToken.objects.filter(_unexpired(now), user__is_active=True)
+    rows: QuerySet[AuthToken] = AuthToken.objects.filter(
+        _build_unexpired_filter(now), user__is_active=True
+    )
     whole = rows.select_related("user", "details")
     return whole.extra(where=["knox_authtoken.digest = ANY(%s)"], params=[digests])
 
@@ -139,7 +141,7 @@ def _select_keys(digests: object, now: datetime) -> QuerySet[AuthToken]:
 _keys = KeptQuery(_select_keys, KEYS, ANY_TIME)
 
 
-def _unexpired(now: datetime) -> Q:
+def _build_unexpired_filter(now: datetime) -> Q:
     return Q(expiry=None) | Q(expiry__gt=now)
 
 
@@ -165,9 +167,9 @@ def note_key_used(key: AuthToken) -> None:
         logger.warning("key_use_not_noted", error=str(error)[:200])
 
 
-def _by_session(keys: Collection[str]) -> dict[str, User]:
+def _find_users_by_session(keys: Collection[str]) -> dict[str, User]:
     """As `django.contrib.auth.get_user`, read fresh: a changed password or a sign-out ends it."""
-    sessions = _sessions(keys) if keys else {}
+    sessions = _load_sessions(keys) if keys else {}
     ids = {str(session[SESSION_KEY]) for session in sessions.values()}
     users = {str(user.pk): user for user in User.objects.filter(pk__in=ids, is_active=True)}
     found = {}
@@ -179,7 +181,7 @@ def _by_session(keys: Collection[str]) -> dict[str, User]:
     return found
 
 
-def _sessions(keys: Collection[str]) -> dict[str, dict[str, Any]]:
+def _load_sessions(keys: Collection[str]) -> dict[str, dict[str, Any]]:
     """What living sessions that somebody signed in with hold, by key."""
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     held = {row.session_key: _decode_session(row.session_data) for row in rows}
@@ -198,13 +200,13 @@ def _decode_session(data: str) -> dict[str, Any]:
     return decoded
 
 
-def _own(origin: str, scope: ConnectionScope) -> bool:
+def _is_own_origin(origin: str, scope: ConnectionScope) -> bool:
     """Whether it is the page's own: scheme, host and port, as browsers compare them."""
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
     parts = urlsplit(origin)
     known = validate_host((parts.hostname or "").lower(), settings.ALLOWED_HOSTS)
-    same = parts.netloc == _header(scope, b"host") and parts.scheme == _read_scheme(scope)
+    same = parts.netloc == _read_header(scope, b"host") and parts.scheme == _read_scheme(scope)
     return bool(parts.netloc) and known and same
 
 
@@ -212,18 +214,18 @@ def _read_scheme(scope: ConnectionScope) -> str:
     """`http` or `https`, from the proxy where Django takes it from there."""
     if trusted := settings.SECURE_PROXY_SSL_HEADER:
         name = trusted[0].removeprefix("HTTP_").replace("_", "-").lower().encode()
-        told = _header(scope, name).partition(",")[0].strip()
+        told = _read_header(scope, name).partition(",")[0].strip()
         return "https" if told == trusted[1] else "http"
     return "https" if scope.get("scheme") in {"https", "wss"} else "http"
 
 
-def _header(scope: ConnectionScope, name: bytes) -> str:
+def _read_header(scope: ConnectionScope, name: bytes) -> str:
     return next((v.decode("latin-1") for k, v in scope.get("headers", ()) if k == name), "")
 
 
-def _cookies(scope: ConnectionScope) -> dict[str, str]:
+def _read_cookies(scope: ConnectionScope) -> dict[str, str]:
     try:
-        return {k: v.value for k, v in SimpleCookie(_header(scope, b"cookie")).items()}
+        return {k: v.value for k, v in SimpleCookie(_read_header(scope, b"cookie")).items()}
     except CookieError:
         return {}
 
@@ -313,8 +315,8 @@ def watch_credential(credential: Credential, ended: Ended) -> None:
     AccessWatcher.of_running_loop().credentials[ended] = credential
 
 
-def forget_credential(ended: Ended) -> None:
-    """Watch no longer."""
+def unwatch_credential(ended: Ended) -> None:
+    """Stop calling `ended`."""
     AccessWatcher.of_running_loop().credentials.pop(ended, None)
 
 
@@ -338,7 +340,7 @@ def stop_runs_without_rights() -> list[UUID]:
 
 
 def _select_without_rights(now: datetime) -> QuerySet[Run, UUID]:
-    living = AuthToken.objects.filter(_unexpired(now), pk=OuterRef("asked_with"))
+    living = AuthToken.objects.filter(_build_unexpired_filter(now), pk=OuterRef("asked_with"))
     ended = ~Q(asked_with="") & ~Exists(living)
     rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
     return rows.values_list("pk", flat=True)
@@ -439,7 +441,7 @@ async def stream_while_held(
     async def end() -> None:
         nonlocal is_over, is_cut_off
         is_over, is_cut_off = True, waiting is not None
-        forget_credential(end)
+        unwatch_credential(end)
         then()
         if waiting is not None:
             waiting.cancel()
@@ -462,4 +464,4 @@ async def stream_while_held(
                     waiting = None
                 yield part
     finally:
-        forget_credential(end)
+        unwatch_credential(end)

@@ -405,24 +405,28 @@ def show_tool_servers(request: HttpRequest) -> HttpResponse:
 @admin_page("tools/add", name="tools_add")
 def add_tool_server(request: HttpRequest) -> HttpResponse:
     """A new server."""
-    return _edit(request, ToolServer(), gettext("Add a tool server"))
+    return _show_form(request, ToolServer(), gettext("Add a tool server"))
 
 
 @admin_page("tools/<uuid:pk>", name="tools_server")
 def edit_tool_server(request: HttpRequest, pk: UUID) -> HttpResponse:
     """What it is and which tools are allowed."""
-    return _edit(request, get_object_or_404(ToolServer, pk=pk), gettext("Change a tool server"))
+    return _show_form(
+        request, get_object_or_404(ToolServer, pk=pk), gettext("Change a tool server")
+    )
 
 
-def _edit(request: HttpRequest, row: ToolServer, title: str) -> HttpResponse:
+def _show_form(request: HttpRequest, row: ToolServer, title: str) -> HttpResponse:
     is_new = row._state.adding  # noqa: SLF001 - its key is drawn before it is stored
     form = ToolServerForm(request.POST or None, instance=row)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             row = form.save()
-            _record(request, row, {"added": True} if is_new else {"changed": form.changed_data})
+            _record_change(
+                request, row, {"added": True} if is_new else {"changed": form.changed_data}
+            )
         if not row.tools:
-            _ask(request, row)
+            _fetch_offered_tools(request, row)
         return redirect("admin:tools_server", pk=row.pk)
     context = {"form": form, "title": title, "row": None if is_new else row}
     return render_page(request, "admin/tools_server.html", context)
@@ -433,11 +437,11 @@ def _edit(request: HttpRequest, row: ToolServer, title: str) -> HttpResponse:
 def refresh_tools(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Ask the server what it offers now."""
     row = get_object_or_404(ToolServer, pk=pk)
-    _ask(request, row)
+    _fetch_offered_tools(request, row)
     return redirect("admin:tools_server", pk=row.pk)
 
 
-def _ask(request: HttpRequest, row: ToolServer) -> None:
+def _fetch_offered_tools(request: HttpRequest, row: ToolServer) -> None:
     if not database.in_atomic_block:
         database.close()  # a server may take its time: hold no connection meanwhile
     try:
@@ -460,7 +464,7 @@ def allow_tools(request: HttpRequest, pk: UUID) -> HttpResponse:
         row = get_object_or_404(ToolServer.objects.select_for_update(), pk=pk)
         row.tools = [one | {"allowed": one["name"] in wanted} for one in row.tools]
         row.save(update_fields=("tools",))
-        _record(request, row, {"allowed": [one["name"] for one in row.allowed_tools]})
+        _record_change(request, row, {"allowed": [one["name"] for one in row.allowed_tools]})
     messages.success(request, gettext("Saved."))
     return redirect("admin:tools_server", pk=row.pk)
 
@@ -471,13 +475,13 @@ def delete_tool_server(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Gone with its key; chats that used it go without."""
     row = get_object_or_404(ToolServer, pk=pk)
     with transaction.atomic():
-        _record(request, row, {}, Action.DATA_DELETED)
+        _record_change(request, row, {}, Action.DATA_DELETED)
         row.delete()
     messages.success(request, gettext("The tool server and its key are deleted."))
     return redirect("admin:tools")
 
 
-def _record(
+def _record_change(
     request: HttpRequest,
     row: ToolServer,
     details: dict[str, Any],

@@ -71,8 +71,8 @@ class RateLimited(NuraError):
     """How much there is of what, and what is left; for the response."""
 
     @classmethod
-    def by(cls, verdict: LimitVerdict) -> "RateLimited":
-        """For what the limiter refused."""
+    def from_verdict(cls, verdict: LimitVerdict) -> "RateLimited":
+        """The error for a request that the limiter refused."""
         error = cls(retry_after=verdict.retry_after)
         error.headers = verdict.headers
         return error

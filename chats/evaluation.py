@@ -26,7 +26,7 @@ from chats.runs import log
 from chats.serializers import to_sources_json
 from chats.services import turn_store
 from chats.services.turn_store import Outcome
-from chats.services.turns import clean
+from chats.services.turns import clean_content
 from documents import spaces
 from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
@@ -100,7 +100,7 @@ class AskableDocuments:
     by_name: Mapping[str, tuple[UUID, ...]]
 
     @classmethod
-    def of(cls, user: User) -> "AskableDocuments":
+    def from_user(cls, user: User) -> "AskableDocuments":
         """The user's documents, oldest first."""
         rows = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
         names: dict[str, tuple[UUID, ...]] = {}
@@ -109,7 +109,7 @@ class AskableDocuments:
             names[str(pk)] = (pk,)
         return cls(tuple(pk for pk, _ in found), names)
 
-    def find(self, line: QuestionLine) -> tuple[UUID, ...]:
+    def find_ids(self, line: QuestionLine) -> tuple[UUID, ...]:
         """The documents that a line names. Raises `DocumentUnknown`."""
         found = {name: self.by_name.get(name, ()) for name in line.documents}
         for name, ids in found.items():
@@ -136,10 +136,12 @@ def make_changed_configuration(changes: Sequence[str]) -> Configuration:
         if not (equals and name):
             raise SettingRefused("takes NAME=VALUE")
         pairs[name] = value
-    with _environment(pairs):
+    with _set_environment(pairs):
         changed: RagConfig = settings.BUILD_RAG()
     different = [
-        name for name, value in _fields(changed).items() if value != _fields(settings.RAG)[name]
+        name
+        for name, value in _to_fields(changed).items()
+        if value != _to_fields(settings.RAG)[name]
     ]
     if not different:
         raise SettingRefused(f"{', '.join(pairs)}: this changes nothing of how answers are made")
@@ -160,12 +162,12 @@ def _show_change(change: tuple[str, str]) -> str:
     return f"{name}=…" if is_secret else f"{name}={value}"
 
 
-def _fields(config: RagConfig) -> dict[str, Any]:
+def _to_fields(config: RagConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in RagConfig.__dataclass_fields__}
 
 
 @contextmanager
-def _environment(pairs: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(pairs: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in pairs}
     os.environ.update(pairs)
     try:
@@ -182,10 +184,10 @@ async def answer_line(
     configuration: Configuration, line: QuestionLine, askable: AskableDocuments
 ) -> list[AnsweredTurn]:
     """The turns of a line, one after the other in a conversation of its own."""
-    ticked = Scope(askable.find(line), ScopeReason.EXPLICIT)
+    ticked = Scope(askable.find_ids(line), ScopeReason.EXPLICIT)
     everything = Scope(askable.ids, ScopeReason.ALL)
     profile = _read_profile(line.known, configuration.rag.profile.packs)
-    talk = _Talk(configuration, askable.ids, profile=profile)
+    talk = _EvaluatedConversation(configuration, askable.ids, profile=profile)
     # who is not remembered says it again
     before = "" if profile else " ".join(line.known)
     return [
@@ -210,7 +212,7 @@ def _read_profile(known: Sequence[str], packs: tuple[str, ...]) -> tuple[Slot, .
 
 
 @dataclass(slots=True)
-class _Talk:
+class _EvaluatedConversation:
     """A conversation that is kept in memory."""
 
     configuration: Configuration
@@ -223,23 +225,23 @@ class _Talk:
 
     async def ask(self, text: str, scope: Scope) -> AnsweredTurn:
         """Answer from the documents of the scope, and remember the turn."""
-        await self._note()
-        made = _Made(self.configuration.recorder)
+        await self._note_last_turn()
+        made = _AnswerRecorder(self.configuration.recorder)
         try:
-            await self._answer(text, scope, made)
+            await self._stream_answer(text, scope, made)
         except NuraError as error:
             made.error = error.code
         except Exception:  # one answer that cannot be made is a figure of the set, not its end
             logger.exception("evaluated_answer_failed")
             made.error = NuraError.code
-        answered = made.answered()
-        await in_database(self._remember, text, made)
+        answered = made.to_answered_turn()
+        await in_database(self._remember_turn, text, made)
         return answered
 
-    async def _answer(self, text: str, scope: Scope, made: "_Made") -> None:
-        versions = await in_database(self._versions)
+    async def _stream_answer(self, text: str, scope: Scope, made: "_AnswerRecorder") -> None:
+        versions = await in_database(self._find_versions)
         question = Question(
-            text=clean(text),
+            text=clean_content(text),
             scope=scope,
             conversation=Conversation(
                 turns=self.turns,
@@ -257,17 +259,17 @@ class _Talk:
         events = self.configuration.engine.answer(question, store, MemoryHistory(self.turns))
         async with aclosing(events):
             async for event in events:
-                made.take(event)
+                made.add_event(event)
 
-    def _versions(self) -> dict[UUID, int]:
+    def _find_versions(self) -> dict[UUID, int]:
         """The documents of earlier turns that can still be read, and their versions."""
         known = {ref.document_id for turn in self.turns for ref in turn.doc_refs}
         rows = Document.objects.searchable().filter(pk__in=known & {*self.readable})
         return dict(rows.values_list("pk", "version"))
 
-    def _remember(self, text: str, made: "_Made") -> None:
-        outcome = made.outcome()
-        stored = turn_store.references(outcome)
+    def _remember_turn(self, text: str, made: "_AnswerRecorder") -> None:
+        outcome = made.to_outcome()
+        stored = turn_store.list_references(outcome)
         refs = to_references(stored)
         turn = PastTurn(
             number=len(self.turns) + 1,
@@ -282,7 +284,7 @@ class _Talk:
         self.turns = (*self.turns, turn)
         documents = tuple(
             Remembered(UUID(one["document_id"]), one["title"], one["score"])
-            for one in turn_store.remembered(stored, outcome)
+            for one in turn_store.list_remembered(stored, outcome)
         )
         if refs:
             self.shown = turn
@@ -294,7 +296,7 @@ class _Talk:
         known = QuestionType(kind) if kind in set(QuestionType) else None
         self.memory = Memory(documents, text, outcome.content, known)
 
-    async def _note(self) -> None:
+    async def _note_last_turn(self) -> None:
         """Note the last turn, as it is noted before the next question comes."""
         if not self.turns:
             return
@@ -309,8 +311,8 @@ class _Talk:
 
 
 @dataclass(slots=True)
-class _Made:
-    """What is known of an answer while it is made."""
+class _AnswerRecorder:
+    """Collects the events of an answer while it is made."""
 
     recorder: Recorder
     text: str = ""
@@ -324,12 +326,12 @@ class _Made:
     def __post_init__(self) -> None:
         self.recorder.calls.clear()
 
-    def take(self, event: Event) -> None:
-        """Keep what counts of an event."""
+    def add_event(self, event: Event) -> None:
+        """Record what an event adds to the answer."""
         match event:
             case Delta():
                 if self.first_word_ms is None:
-                    self.first_word_ms = self._milliseconds()
+                    self.first_word_ms = self._measure_milliseconds()
                     self.calls_before_first_word = len(self.recorder.calls)
                 self.text += event.text
             case Replaced():
@@ -339,8 +341,8 @@ class _Made:
             case Finished():
                 self.finished = event
 
-    def answered(self) -> AnsweredTurn:
-        """As it is measured."""
+    def to_answered_turn(self) -> AnsweredTurn:
+        """The answer as it is measured."""
         finished, calls = self.finished, tuple(self.recorder.calls)
         before = self.calls_before_first_word
         trace: Mapping[str, Any] = finished.trace if finished else {}
@@ -358,12 +360,12 @@ class _Made:
             calls_before_first_word=len(calls) if before is None else before,
             prompt_characters=prompt,
             first_word_ms=self.first_word_ms,
-            total_ms=self._milliseconds(),
+            total_ms=self._measure_milliseconds(),
             error=self.error,
         )
 
-    def outcome(self) -> Outcome:
-        """As the turn store takes it."""
+    def to_outcome(self) -> Outcome:
+        """The answer as the turn store records it."""
         finished, found = self.finished, self.found
         if finished is None:
             return Outcome(status=Message.Status.FAILED, content=self.text)
@@ -377,15 +379,15 @@ class _Made:
             sources=to_sources_json(finished.sources or ()) or None,
             passages={one.chunk_id: one.text for one in found.sources} if found else {},
             method=found.method if found else "",
-            candidates=_plain(finished.candidates),
+            candidates=_to_plain(finished.candidates),
             trace=finished.trace,
         )
 
-    def _milliseconds(self) -> float:
+    def _measure_milliseconds(self) -> float:
         return round((time.perf_counter() - self.begun) * 1000, 2)
 
 
-def _plain(items: Iterable[Any]) -> list[dict[str, Any]]:
+def _to_plain(items: Iterable[Any]) -> list[dict[str, Any]]:
     return log.to_plain([asdict(one) for one in items])  # type: ignore[no-any-return]
 
 

@@ -208,7 +208,7 @@ class ModelUsage:
 
     def sum_models(self) -> list[TokenUse]:
         """What each language model read and wrote, most expensive and busiest first."""
-        sums = self._sum(lambda row: [(row["asked"], row["served"] or row["asked"])])
+        sums = self._sum_by_key(lambda row: [(row["asked"], row["served"] or row["asked"])])
         return sorted(sums, key=lambda one: (-(one.cost or 0), -one.read))
 
     def sum_groups(self) -> list[TokenUse]:
@@ -220,17 +220,17 @@ class ModelUsage:
         members = User.groups.through.objects.values_list("user_id", "group_id", "group__name")
         for user_id, group_id, name in members:
             groups[user_id].append((group_id, name))
-        return self._sum(lambda row: groups.get(row["owner"], [(None, "")]))
+        return self._sum_by_key(lambda row: groups.get(row["owner"], [(None, "")]))
 
     def sum_people(self, most: int) -> list[TokenUse]:
         """Who used most."""
-        sums = self._sum(lambda row: [(row["owner"], "")])[:most]
+        sums = self._sum_by_key(lambda row: [(row["owner"], "")])[:most]
         names = dict(
             User.objects.filter(pk__in=[one.key for one in sums]).values_list("pk", "username")
         )
         return [replace(one, name=names.get(one.key, "")) for one in sums]
 
-    def _sum(
+    def _sum_by_key(
         self, find_keys: Callable[[dict[str, Any]], Iterable[tuple[Any, str]]]
     ) -> list[TokenUse]:
         """Rows with tokens under their keys, most first."""
@@ -238,7 +238,7 @@ class ModelUsage:
         for row in self._rows:
             if not row["answers"]:
                 continue
-            cost = self._reckon(row)
+            cost = self._compute_cost(row)
             for key, name in find_keys(row):
                 old = sums.get((key, name)) or TokenUse(key, name)
                 sums[key, name] = TokenUse(
@@ -251,7 +251,7 @@ class ModelUsage:
                 )
         return sorted(sums.values(), key=lambda one: -(one.read + one.written))
 
-    def _reckon(self, row: dict[str, Any]) -> Decimal | None:
+    def _compute_cost(self, row: dict[str, Any]) -> Decimal | None:
         price = self._prices.get(row["asked"])
         if price is None:
             return None

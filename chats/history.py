@@ -189,23 +189,23 @@ class BranchHistory:
         """The newest turns, newest first."""
         numbers = [number for number in self._ids if before is None or number < before]
         chosen = sorted(numbers, reverse=True)[: max(0, limit)]
-        return released(self._lines, [self._ids[number] for number in chosen])
+        return released(self._load_lines, [self._ids[number] for number in chosen])
 
     def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
         chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
-        return released(self._whole, chosen)
+        return released(self._load_turns, chosen)
 
     def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
-        return number_documents(released(self._references))
+        return number_documents(released(self._load_references))
 
-    def _lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
+    def _load_lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
         rows = Row.objects.filter(pk__in=ids).order_by("-number")
         told = rows.annotate(question=Left("user_text", QUESTION_CHARACTERS))
-        return [self._line(row) for row in told.values(*_LINE, "vector", "embedding")]
+        return [self._to_line(row) for row in told.values(*_LINE, "vector", "embedding")]
 
-    def _line(self, row: dict[str, Any]) -> TurnLine:
+    def _to_line(self, row: dict[str, Any]) -> TurnLine:
         known = row["vector"] is not None and row["embedding"] == self._embedding
         return TurnLine(
             number=row["number"],
@@ -218,12 +218,12 @@ class BranchHistory:
             ts=row["ts"],
         )
 
-    def _whole(self, ids: Sequence[UUID]) -> list[PastTurn]:
-        rows = Row.objects.told().filter(pk__in=ids).order_by("number")
+    def _load_turns(self, ids: Sequence[UUID]) -> list[PastTurn]:
+        rows = Row.objects.without_search_columns().filter(pk__in=ids).order_by("number")
         shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
         return [to_past_turn(row) for row in shown]
 
-    def _references(self) -> list[tuple[DocRef, ...]]:
+    def _load_references(self) -> list[tuple[DocRef, ...]]:
         rows = Row.objects.filter(pk__in=self._answered).order_by("number")
         shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
         return [to_references(row.doc_refs) for row in shown]
@@ -239,7 +239,7 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
         return Conversation()
     last = branch.turn_ids[-(pairs + MAX_EARLIER_TURNS) :]
     can_read = find_readable_documents(branch)
-    rows = _show_rows(branch, _rows(branch, last), can_read)
+    rows = _hide_unreadable(branch, _load_rows(branch, last), can_read)
     here = rows[last[-1]]
     shown = rows.get(here.shown_id) if here.shown_id else None
     return Conversation(
@@ -320,7 +320,7 @@ def describe_memory(branch: Branch) -> ChatMemory:
     cleared = branch.chat.memory_cleared_at
     if not branch.steps:
         return ChatMemory(updated_at=cleared)
-    turns = Row.objects.told().select_related("chat")
+    turns = Row.objects.without_search_columns().select_related("chat")
     last = turns.get(pk=branch.turn_ids[-1])
     kept = read_memory(last, find_readable_documents(branch))
     return ChatMemory(
@@ -353,7 +353,7 @@ def describe_context(branch: Branch) -> ChatContext:
     profile = tuple(describe_used_slots(branch.chat, get_language() or settings.LANGUAGE_CODE))
     if not branch.steps:
         return ChatContext(profile=profile)
-    pairs = history_pairs_of(branch.chat)
+    pairs = get_history_pairs(branch.chat)
     known = load_conversation(branch, pairs=pairs)
     window = open_window(known, pairs=pairs)
     last = Trace.objects.filter(message__turn=branch.turn_ids[-1]).first()
@@ -364,7 +364,7 @@ def describe_context(branch: Branch) -> ChatContext:
         for step in branch.steps
         if step.number >= window.first or step.number in recalled
     }
-    turns = list(Row.objects.told().filter(pk__in=wanted).order_by("number"))
+    turns = list(Row.objects.without_search_columns().filter(pk__in=wanted).order_by("number"))
     return ChatContext(
         documents=_name_files(known.memory.documents),
         profile=profile,
@@ -384,15 +384,15 @@ def _name_files(documents: Sequence[Remembered]) -> tuple[RememberedFile, ...]:
     )
 
 
-def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
+def _load_rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
     """The last turns, the one with the running summary, and the one whose documents count."""
     wanted = [*last, *filter(None, [branch.summarised])]
-    turns = Row.objects.told().select_related("chat")
+    turns = Row.objects.without_search_columns().select_related("chat")
     head = Row.objects.filter(pk=last[-1]).values("shown")
     return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}
 
 
-def _show_rows(
+def _hide_unreadable(
     branch: Branch, rows: dict[UUID, Row], readable: Collection[UUID]
 ) -> dict[UUID, Row]:
     """The turns without passages of documents that the chat's owner may not read any more."""
@@ -400,6 +400,6 @@ def _show_rows(
     return {row.pk: row for row in shown}
 
 
-def history_pairs_of(chat: Chat) -> int:
-    """Pairs of a chat's history that may be read: its own number, else everybody's."""
+def get_history_pairs(chat: Chat) -> int:
+    """How many past turns a question of the chat may read: its own setting, else the default."""
     return settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs

@@ -681,7 +681,7 @@ def _represent(shape: type[serializers.Serializer[Any]], rows: Any) -> Any:
     return shape(rows, many=True).data if rows else rows
 
 
-def started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict[str, Any]:
+def to_started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict[str, Any]:
     """Data of `run.started`; `document_ids` are named by a question that was stored just now."""
     question = run.message.parent
     with override(run.language):
@@ -691,7 +691,7 @@ def started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict
         }
 
 
-def terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
+def to_terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
     """Type and data of the last event of a run that has ended."""
     with override(run.language):
         message = to_message_json(run.message)
@@ -702,8 +702,8 @@ def terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
     return log.ERROR, {**message["error"], "message": message}
 
 
-def envelope(kind: str, data: Any, **ids: Any) -> dict[str, Any]:
-    """A frame of the socket protocol; `ids` are chat_id, run_id and seq where they apply."""
+def to_frame(kind: str, data: Any, **ids: Any) -> dict[str, Any]:
+    """A frame of the socket protocol; `ids` are chat_id, run_id and seq, where they apply."""
     return {"v": 1, "type": kind, "chat_id": None, "run_id": None, "seq": None, "data": data} | ids
 
 

@@ -32,7 +32,7 @@ from chats import access
 from chats.errors import InvalidFrame, NotFound, RateLimited
 from chats.models import ChatShare, KeyScope, Run
 from chats.runs import log, reader
-from chats.serializers import SendRequest, envelope
+from chats.serializers import SendRequest, to_frame
 from chats.services import turns
 from documents import notices
 from documents.errors import explain_code
@@ -215,7 +215,7 @@ class ShareWatcher(LoopTask):
         for page, share_id in pages.items():
             if (page.user.pk, share_id) not in live and self.pages.get(page) == share_id:
                 del self.pages[page]
-                page.tell(log.to_json(envelope("share.ended", {"id": str(share_id)})))
+                page.tell(log.to_json(to_frame("share.ended", {"id": str(share_id)})))
 
 
 UNTOLD_SECONDS = 5.0
@@ -258,7 +258,7 @@ class ReadingWatcher(LoopTask):
                 had and not place.is_readable(user_id, held[user_id]) for place in fresh
             )
             for page in pages.get(user_id, ()) if is_less else ():
-                page.tell(log.to_json(envelope("rights.changed", {})))
+                page.tell(log.to_json(to_frame("rights.changed", {})))
         # Pages that were opened meanwhile have been noted by `add`.
         self._held = {pk: held.get(pk, had) for pk, had in self._held.items() if pk in pages}
         await asyncio.sleep(LOOKS_APART_SECONDS)  # what is announced meanwhile is seen by the next
@@ -330,7 +330,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         try:
             await super().__call__(scope, receive, send)
         finally:
-            access.forget_credential(self._end)
+            access.unwatch_credential(self._end)
             self._tell_nothing_more()
             if settings.ACCESS_LOG:
                 logger.info(
@@ -344,7 +344,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
     async def websocket_connect(self, _message: Message) -> None:
         """Let in who has a session (from our own pages) or a token."""
         credential = access.read_credential(self.scope)
-        holder = await in_database(access.let_in, credential)
+        holder = await in_database(access.authenticate, credential)
         offered = self.scope.get("subprotocols") or ()
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await self.send({"type": "websocket.accept", "subprotocol": chosen})
@@ -397,14 +397,14 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             await self._refuse(error.code, frame, error.params)
 
     async def _answer_ping(self, _frame: Fields) -> None:
-        await self._send_text(log.to_json(envelope("pong", {"release": read_release()})))
+        await self._send_text(log.to_json(to_frame("pong", {"release": read_release()})))
 
     async def _answer_send(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)
         key = self.credential.token
         verdict = await limiter.take_by_rule("ask", f"user:{self.user.pk}", key=key)
         if verdict is not None and not verdict.allowed:
-            raise RateLimited.by(verdict)
+            raise RateLimited.from_verdict(verdict)
         run_id, chat_id = await in_database(open_turn, self.user, frame, self.language, key)
         self._relay(run_id, chat_id, 0)
 
@@ -423,7 +423,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         if not await in_database(find_live_shares, {(self.user, share_id)}):
             raise NotFound
         ShareWatcher.of_running_loop().pages[self] = share_id
-        await self._send_text(log.to_json(envelope("share.open", {"id": str(share_id)})))
+        await self._send_text(log.to_json(to_frame("share.open", {"id": str(share_id)})))
 
     def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         before = self._relays.pop(run_id, None)
@@ -461,7 +461,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             data |= {"in_reply_to": frame.get("type"), "client_id": frame.get("client_id")}
             data |= {"errors": (params or {}).get("errors"), "run_id": frame.get("run_id")}
             data |= {"retry_after": (params or {}).get("retry_after")}
-        await self._send_text(log.to_json(envelope("error", data)))
+        await self._send_text(log.to_json(to_frame("error", data)))
 
     async def _send_text(self, frame: str) -> None:
         with suppress(OSError):  # the other end has gone; `serve` is told so too

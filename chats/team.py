@@ -228,7 +228,7 @@ class AssistantForm(AudienceForm):
     def __init__(
         self, *arguments: Any, user: User, row: Assistant | None = None, **named: Any
     ) -> None:
-        initial = {} if row is None else self._read(row)
+        initial = {} if row is None else self._to_initial(row)
         super().__init__(*arguments, user=user, row=row, initial=initial, **named)
         self.kept = () if row is None else tuple(row.library_ids)
         self.kept_tools = () if row is None else tuple(row.tool_ids)
@@ -248,7 +248,7 @@ class AssistantForm(AudienceForm):
             del self.fields["model"]
 
     @staticmethod
-    def _read(row: Assistant) -> dict[str, Any]:
+    def _to_initial(row: Assistant) -> dict[str, Any]:
         names = ("name", "symbol", "description", "instructions", "intent", "model", "temperature")
         return {
             **{name: getattr(row, name) for name in names},
@@ -395,7 +395,7 @@ def share_panel(request: HttpRequest, chat_id: UUID) -> HttpResponse:
         share, form = None, ShareForm(user=user)
     elif is_sent and form.is_valid():
         try:
-            share = _share(user, chat, share, form)
+            share = _save_share(user, chat, share, form)
         except NuraError as error:
             form.add_error(None, explain_code(error.code, error.params))
         else:
@@ -408,7 +408,7 @@ def share_panel(request: HttpRequest, chat_id: UUID) -> HttpResponse:
     return render(request, "team/share_panel.html", context)
 
 
-def _share(user: User, chat: Chat, share: ChatShare | None, form: ShareForm) -> ChatShare:
+def _save_share(user: User, chat: Chat, share: ChatShare | None, form: ShareForm) -> ChatShare:
     days = form.cleaned_data["days"]
     expires_at = None
     if days == "keep" and share is not None:

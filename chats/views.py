@@ -66,7 +66,7 @@ class SidebarPart:
     next_page: int | None
 
     @classmethod
-    def of(cls, user: "User", name: str, page: str | int = 1) -> Self:
+    def load_page(cls, user: "User", name: str, page: str | int = 1) -> Self:
         """The newest first. Raises `NotFound` for a place that is not there for the user."""
         found = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
         following = found.next_page_number() if found.has_next() else None
@@ -95,7 +95,7 @@ class Sidebar:
     has_archived: bool = False
 
     @classmethod
-    def of(cls, user: "User", *, opened: str = "", current: Chat | None = None) -> Self:
+    def load(cls, user: "User", *, opened: str = "", current: Chat | None = None) -> Self:
         """The user's chats. `opened` are the short ids of folders, with dots in between.
 
         The folder of the `current` chat is open, too.
@@ -104,22 +104,26 @@ class Sidebar:
         shown = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
         counts = dict(shown.values_list("category").annotate(Count("pk")).order_by())
         folders = [
-            SidebarFolder(category, counts.get(category.pk, 0), cls._open(user, category, names))
+            SidebarFolder(
+                category, counts.get(category.pk, 0), cls._load_if_open(user, category, names)
+            )
             for category in Category.objects.owned_by(user)
         ]
-        parts = [SidebarPart.of(user, PINNED), SidebarPart.of(user, RECENT)]
+        parts = [SidebarPart.load_page(user, PINNED), SidebarPart.load_page(user, RECENT)]
         archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
         return cls(parts, folders, has_archived=archived)
 
     @staticmethod
-    def _open(user: "User", category: Category, names: Collection[str]) -> SidebarPart | None:
+    def _load_if_open(
+        user: "User", category: Category, names: Collection[str]
+    ) -> SidebarPart | None:
         is_open = _to_short_id(category.pk) in names
-        return SidebarPart.of(user, str(category.pk)) if is_open else None
+        return SidebarPart.load_page(user, str(category.pk)) if is_open else None
 
     @classmethod
-    def of_archive(cls, user: "User") -> Self:
+    def load_archive(cls, user: "User") -> Self:
         """The user's archived chats."""
-        return cls([SidebarPart.of(user, ARCHIVED)], is_archive=True)
+        return cls([SidebarPart.load_page(user, ARCHIVED)], is_archive=True)
 
     @property
     def is_empty(self) -> bool:
@@ -233,28 +237,28 @@ def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list
     Without a language model only such as finding a passage answers: what stands under a heading.
     """
     known = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
-    found = [*(_written(known) if has_model else ()), *_looked_up(known)]
+    found = [*(_suggest_writing(known) if has_model else ()), *_suggest_lookups(known)]
     return found[:MAX_EXAMPLES]
 
 
-def _written(documents: list[Document]) -> list[str]:
+def _suggest_writing(documents: list[Document]) -> list[str]:
     """What takes a model: it writes a text of its own."""
-    spoken = [_spoken_name(document) for document in documents]
+    spoken = [_to_spoken_name(document) for document in documents]
     found = [_("Summarise the key points of “{name}”").format(name=name) for name in spoken[:1]]
     if len(spoken) > 1:
         found.append(_("Compare “{name}” with “{other}”").format(name=spoken[0], other=spoken[1]))
     return found
 
 
-def _looked_up(documents: list[Document]) -> list[str]:
+def _suggest_lookups(documents: list[Document]) -> list[str]:
     """A heading of each document, then the next of each; where it has none, dates and amounts."""
-    headings = _headings(documents)
+    headings = _list_headings(documents)
     others = [document.pk for document in documents if document.pk not in headings]
     telling = Chunk.objects.filter(document__in=others, index__lt=READ_CHUNKS)
     dated = set(telling.filter(text__regex=_DATE_OR_AMOUNT).values_list("document", flat=True))
     columns = []
     for document in documents:
-        name = _spoken_name(document)
+        name = _to_spoken_name(document)
         asked = [
             _("Find what “{name}” says about “{heading}”").format(name=name, heading=heading)
             for heading in headings.get(document.pk, ())
@@ -265,7 +269,7 @@ def _looked_up(documents: list[Document]) -> list[str]:
     return [question for question in chain(*zip_longest(*columns)) if question]
 
 
-def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
+def _list_headings(documents: list[Document]) -> dict[UUID, list[str]]:
     """The headings of each document, each once, in order, without their numbers."""
     rows = (
         Chunk.objects.filter(document__in=documents, index__lt=READ_CHUNKS)
@@ -274,7 +278,8 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
         .values_list("document_id", "section")
     )
     titles = {
-        one.pk: {_spoken_name(one), metadata.to_title(one.name, one.metadata)} for one in documents
+        one.pk: {_to_spoken_name(one), metadata.to_title(one.name, one.metadata)}
+        for one in documents
     }
     found: dict[UUID, dict[str, None]] = {}
     for document_id, section in rows:
@@ -287,7 +292,7 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
     return {document_id: list(headings) for document_id, headings in found.items()}
 
 
-def _spoken_name(document: Document) -> str:
+def _to_spoken_name(document: Document) -> str:
     name = document.name.rpartition(".")[0] or document.name
     return name if len(name) <= MAX_NAME_CHARACTERS else name[: MAX_NAME_CHARACTERS - 1] + "…"
 
@@ -313,7 +318,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     assistant = _find_assistant(user, request, chat)
     context = {
         "chat": chat,
-        "sidebar": Sidebar.of(user, opened=_list_opened(request), current=chat),
+        "sidebar": Sidebar.load(user, opened=_list_opened(request), current=chat),
         "processing": 0 if chat else documents.processing().count(),
         "has_model": has_model,
         "examples": []
@@ -321,18 +326,18 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         else suggest_questions(searchable[:MAX_EXAMPLE_DOCUMENTS], has_model=has_model),
         "assistant": assistant,
         "page": {
-            "assistant": assistant and _assistant_data(assistant),
-            "chat": chat and _chat_data(chat, user),
-            "selected": [] if chat else _selected(user, request, searchable),
+            "assistant": assistant and _to_assistant_data(assistant),
+            "chat": chat and _to_chat_data(chat, user),
+            "selected": [] if chat else _list_selected(user, request, searchable),
             "has_model": has_model,
             "models": to_models_json(models),
-            "libraries": [_library_data(one) for one in Library.objects.visible_to(user)],
+            "libraries": [_to_library_data(one) for one in Library.objects.visible_to(user)],
             "tools": list_servers(user) if models else [],
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
             "speech": bool(settings.TTS_BASE_URL and settings.TTS_MODEL),
-            "administration": _administration(user),
+            "administration": _find_administration_url(user),
         },
     }
     return render(request, "chat.html", context)
@@ -346,13 +351,13 @@ def turn_page(request: HttpRequest, chat_id: UUID) -> HttpResponse:
     user = cast("User", request.user)
     chat = get_object_or_404(Chat.objects.visible_to(user).select_related("owner"), pk=chat_id)
     query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_FIND_CHARACTERS]
-    rows = Turn.objects.told().filter(pk__in=Branch.find_newest(chat).turn_ids)
+    rows = Turn.objects.without_search_columns().filter(pk__in=Branch.find_newest(chat).turn_ids)
     found = Paginator(find_turns(rows, query), TURNS_A_PAGE).get_page(request.GET.get("page"))
     turns = describe_turns(found, query)
     context = {"chat": chat, "query": query, "pages": found, "turns": turns}
     if request.headers.get("HX-Request"):
         return render(request, "panels/turn_list.html", context)
-    context["sidebar"] = Sidebar.of(user, opened=_list_opened(request), current=chat)
+    context["sidebar"] = Sidebar.load(user, opened=_list_opened(request), current=chat)
     return render(request, "turns.html", context)
 
 
@@ -366,15 +371,15 @@ def sidebar_panel(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"current": request.GET.get("current", "")}
     if part:
         try:
-            context["part"] = SidebarPart.of(user, part, request.GET.get("page", "1"))
+            context["part"] = SidebarPart.load_page(user, part, request.GET.get("page", "1"))
         except NotFound as error:
             raise Http404 from error
         return render(request, "panels/sidebar_part.html", context)
     is_archive = request.GET.get("view") == ARCHIVED
     context["sidebar"] = (
-        Sidebar.of_archive(user)
+        Sidebar.load_archive(user)
         if is_archive
-        else Sidebar.of(user, opened=_list_opened(request), current=_find_chat(user, request))
+        else Sidebar.load(user, opened=_list_opened(request), current=_find_chat(user, request))
     )
     return render(request, "panels/sidebar_chats.html", context)
 
@@ -414,7 +419,7 @@ def _find_chat(user: User, request: HttpRequest) -> Chat | None:
     return Chat.objects.visible_to(user).filter(pk=chat_id).first()
 
 
-def _administration(user: User) -> str:
+def _find_administration_url(user: User) -> str:
     """Where an administrator reads what became of an answer; empty for everybody else."""
     allowed = user.is_staff and user.has_perm("chats.view_message")
     return reverse("admin:chats_message_changelist") if allowed else ""
@@ -429,17 +434,17 @@ def _find_assistant(user: User, request: HttpRequest, chat: Chat | None) -> Assi
     return Assistant.objects.visible_to(user).filter(pk=key).first() if key else None
 
 
-def _assistant_data(assistant: Assistant) -> dict[str, Any]:
+def _to_assistant_data(assistant: Assistant) -> dict[str, Any]:
     return {"id": str(assistant.pk), "name": assistant.name, "symbol": assistant.letter}
 
 
-def _chat_data(chat: Chat, user: User) -> dict[str, Any]:
+def _to_chat_data(chat: Chat, user: User) -> dict[str, Any]:
     """The chat with what it is about: of that, what is closed to its owner is gone."""
     documents = Document.objects.visible_to(user).filter(chat_links__chat=chat)
     libraries = Library.objects.visible_to(user).filter(pk__in=chat.library_ids or ())
     about = [
-        *(_library_data(one) for one in libraries),
-        *(_document_data(one) for one in documents.order_by("chat_links__pk")),
+        *(_to_library_data(one) for one in libraries),
+        *(_to_document_data(one) for one in documents.order_by("chat_links__pk")),
     ]
     bound = chat.document_links.count() + len(chat.library_ids or ())
     return {
@@ -453,11 +458,11 @@ def _chat_data(chat: Chat, user: User) -> dict[str, Any]:
     }
 
 
-def _library_data(library: Library) -> dict[str, Any]:
+def _to_library_data(library: Library) -> dict[str, Any]:
     return {"id": str(library.pk), "name": library.name, "is_library": True}
 
 
-def _document_data(document: Document) -> dict[str, Any]:
+def _to_document_data(document: Document) -> dict[str, Any]:
     return {
         "id": str(document.pk),
         "name": document.name,
@@ -467,11 +472,11 @@ def _document_data(document: Document) -> dict[str, Any]:
     }
 
 
-def _selected(user: User, request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
+def _list_selected(user: User, request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
     """What the address names (`/?documents=ID,ID&libraries=ID`), as far as it can be searched."""
     named = completed.filter(pk__in=_list_named(request))
     libraries = Library.objects.visible_to(user).filter(pk__in=_list_named(request, "libraries"))
-    return [*map(_library_data, libraries), *map(_document_data, named)]
+    return [*map(_to_library_data, libraries), *map(_to_document_data, named)]
 
 
 def _list_named(request: HttpRequest, name: str = "documents") -> list[UUID]:

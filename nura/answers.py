@@ -17,7 +17,7 @@ from django.db import connection
 from redis.exceptions import RedisError
 
 from nura.embedded import models
-from nura.health import HEARTBEAT_SECONDS, leave_sign_of_life, take_sign_of_life_back
+from nura.health import HEARTBEAT_SECONDS, remove_heartbeat, send_heartbeat
 
 logger = structlog.get_logger()
 
@@ -52,12 +52,12 @@ async def leave_signs_of_life() -> None:
             await asyncio.sleep(HEARTBEAT_SECONDS / SIGNS_A_LIFE)
     finally:
         with suppress(RedisError):  # then it runs out by itself
-            take_sign_of_life_back(NAME)
+            remove_heartbeat(NAME)
 
 
 def _leave_sign() -> None:
     try:
-        leave_sign_of_life(NAME)
+        send_heartbeat(NAME)
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 

@@ -99,9 +99,9 @@ def _require_known_schema(**_: Any) -> None:
 @signals.worker_process_init.connect
 def _die_with_the_pool(**_: Any) -> None:
     """A pool process whose parent was killed must not go on as an orphan."""
-    from nura.embedded.spawn import die_with
+    from nura.embedded.spawn import set_death_signal
 
-    die_with(os.getppid(), signal.SIGKILL)
+    set_death_signal(os.getppid(), signal.SIGKILL)
 
 
 @signals.worker_ready.connect
@@ -146,7 +146,7 @@ def _leaving(sender: str, **_: Any) -> None:
     """What does not end in time is handed to another worker. Celery alone would wait for hours."""
     from django.conf import settings
 
-    from nura.health import take_sign_of_life_back
+    from nura.health import remove_heartbeat
 
     for leave in _LEAVE:
         timer = threading.Timer(settings.SHUTDOWN_SECONDS, leave)
@@ -154,16 +154,16 @@ def _leaving(sender: str, **_: Any) -> None:
         timer.start()
 
     try:
-        take_sign_of_life_back(_worker(sender))
+        remove_heartbeat(_worker(sender))
     except RedisError:
         logger.info("redis_unreachable", note="the sign of life will run out by itself")
 
 
 def _sign_of_life(hostname: str) -> None:
-    from nura.health import leave_sign_of_life
+    from nura.health import send_heartbeat
 
     try:
-        leave_sign_of_life(_worker(hostname))
+        send_heartbeat(_worker(hostname))
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 

@@ -120,7 +120,7 @@ class PartForker:
         }
         try:
             async with self._one_at_a_time:
-                spawn.adopt_orphans(adopt=True)
+                spawn.set_subreaper(adopt=True)
                 try:
                     descriptors = [output, their_news, *launch.descriptors]
                     socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
@@ -128,7 +128,7 @@ class PartForker:
                     their_news = -1
                     told = await _read_once(news)
                 finally:
-                    spawn.adopt_orphans(adopt=False)
+                    spawn.set_subreaper(adopt=False)
         finally:
             os.close(news)
             if their_news >= 0:
@@ -196,7 +196,7 @@ def load_product() -> None:
     with contextlib.suppress(ValueError):  # of a wrong line in it each worker says more
         tokenize.korean.use_dictionary(settings.RAG.user_dictionary)
     tokenize.count_terms("준비")
-    spawn.give_memory_back()
+    spawn.release_memory()
     gc.freeze()
 
 
@@ -240,7 +240,7 @@ def is_forked() -> bool:
 def become(request: Mapping[str, Any], received: list[int]) -> None:
     """Take the output, environment and descriptors of the process that was asked for."""
     os.setpgid(0, 0)
-    spawn.die_with(request["parent"], signal.Signals(request["death_signal"]))
+    spawn.set_death_signal(request["parent"], signal.Signals(request["death_signal"]))
     kept = [fcntl.fcntl(one, fcntl.F_DUPFD, MIN_OWN_DESCRIPTOR) for one in received]
     output, news, *others = kept
     for one in received:

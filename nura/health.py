@@ -55,32 +55,32 @@ class Process:
     version: str
 
 
-def heartbeat_key(kind: str) -> str:
+def make_heartbeat_key(kind: str) -> str:
     """Redis key of a sorted set: processes of one kind by when they count as dead."""
     return f"nura:processes:{kind}"
 
 
-def leave_sign_of_life(kind: str) -> None:
-    """Tell all nodes that this process lives, for a while. Raises `RedisError`."""
-    key, now = heartbeat_key(kind), read_clock()
-    with client().pipeline(transaction=False) as pipe:
-        pipe.zadd(key, {_describe_this_process(): now + HEARTBEAT_SECONDS})
+def send_heartbeat(kind: str) -> None:
+    """Tell all nodes that this process is alive, for `HEARTBEAT_SECONDS`. Raises `RedisError`."""
+    key, now = make_heartbeat_key(kind), read_clock()
+    with get_client().pipeline(transaction=False) as pipe:
+        pipe.zadd(key, {_name_process(): now + HEARTBEAT_SECONDS})
         pipe.zremrangebyscore(key, "-inf", now)
         pipe.expire(key, HEARTBEAT_SECONDS)
         pipe.execute()
 
 
-def take_sign_of_life_back(kind: str) -> None:
-    """Tell all nodes that this process ends. Raises `RedisError`."""
-    client().zrem(heartbeat_key(kind), _describe_this_process())
+def remove_heartbeat(kind: str) -> None:
+    """Tell all nodes that this process is ending. Raises `RedisError`."""
+    get_client().zrem(make_heartbeat_key(kind), _name_process())
 
 
 def list_processes() -> list[Process]:
     """The workers and beats of all nodes that live. Raises `RedisError`."""
     kinds, now = (*WORKERS, BEAT), read_clock()
-    with client().pipeline(transaction=False) as pipe:
+    with get_client().pipeline(transaction=False) as pipe:
         for kind in kinds:
-            pipe.zrangebyscore(heartbeat_key(kind), f"({now}", "+inf")
+            pipe.zrangebyscore(make_heartbeat_key(kind), f"({now}", "+inf")
         found = pipe.execute()
     return [
         Process(kind, *sign.decode().split(" "))
@@ -91,10 +91,10 @@ def list_processes() -> list[Process]:
 
 def read_clock() -> int:
     """The seconds of Redis, since those of two machines differ. Raises `RedisError`."""
-    return int(cast("tuple[int, int]", client().time())[0])
+    return int(cast("tuple[int, int]", get_client().time())[0])
 
 
-def _describe_this_process() -> str:
+def _name_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()} {__version__}"
 
 
@@ -112,7 +112,7 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
     `status` is "degraded" where Nura serves, but something that it can do without is missing.
     """
-    checks = _look.checks()
+    checks = _cached.get_checks()
     ready = all(there for name, there in checks.items() if name not in SPARE)
     status = ("ok" if all(checks.values()) else "degraded") if ready else "unavailable"
     body = {"status": status, "checks": checks}
@@ -131,33 +131,33 @@ def check_all() -> dict[str, bool]:
     }
 
 
-class _Look:
-    """The last look at all parts; one at a time, however many ask."""
+class _CachedChecks:
+    """The results of the last checks; one caller at a time runs them, however many ask."""
 
     def __init__(self) -> None:
         self._looking = threading.Lock()
         self._checks: dict[str, bool] = {}
         self._seen = -FRESH_SECONDS
 
-    def checks(self) -> dict[str, bool]:
-        """Each part by name, as it was a second ago at most."""
+    def get_checks(self) -> dict[str, bool]:
+        """Each part by name, checked at most a second ago."""
         with self._looking:
             if time.monotonic() - self._seen >= FRESH_SECONDS:
                 self._checks = check_all()
                 self._seen = time.monotonic()
             return self._checks
 
-    def forget(self) -> None:
-        """Look again for the next one."""
+    def reset(self) -> None:
+        """Run the checks again for the next caller."""
         self._seen = -FRESH_SECONDS
 
 
-_look = _Look()
+_cached = _CachedChecks()
 
 
-def forget_checks() -> None:
-    """Let the next `/readyz` of this process look for itself."""
-    _look.forget()
+def reset_checks() -> None:
+    """Let the next `/readyz` of this process run the checks again."""
+    _cached.reset()
 
 
 def check_disk() -> dict[str, bool]:
@@ -204,7 +204,7 @@ def check_redis_and_workers() -> dict[str, bool]:
 
 
 @functools.cache
-def client() -> Redis:
+def get_client() -> Redis:
     """The connections of this process, with short time-outs."""
     found: Redis = open_client(
         redis, settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2
@@ -238,7 +238,7 @@ def require_database(database: dict[str, Any]) -> None:
     try:
         psycopg.connect(**({"connect_timeout": CONNECT_SECONDS} | options | given)).close()
     except psycopg.Error as error:
-        raise ImproperlyConfigured(f"DATABASE_URL: {_flatten(error)}") from error
+        raise ImproperlyConfigured(f"DATABASE_URL: {_to_one_line(error)}") from error
 
 
 def require_redis(url: str) -> None:
@@ -246,12 +246,12 @@ def require_redis(url: str) -> None:
     try:
         with open_client(
             redis, url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS
-        ) as client:
-            client.ping()
+        ) as redis_client:
+            redis_client.ping()
     except (RedisError, ValueError) as error:
-        raise ImproperlyConfigured(f"REDIS_URL: {_flatten(error)}") from error
+        raise ImproperlyConfigured(f"REDIS_URL: {_to_one_line(error)}") from error
 
 
-def _flatten(error: Exception) -> str:
+def _to_one_line(error: Exception) -> str:
     """The library's message on one line; neither library repeats a password."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from documents.models import Deletion
 from documents.quotas import count_all_bytes
 from nura import __version__
-from nura.health import client
+from nura.health import get_client
 
 CACHE_KEY, CACHE_SECONDS = f"nura:room:{__version__}", 60
 """Nodes of two versions run side by side, and another one may count other things."""
@@ -132,9 +132,9 @@ def _measure() -> Room:
 def _measure_redis() -> dict[str, int]:
     """Zeros where Redis is away: other findings say so."""
     try:
-        memory = cast("dict[str, Any]", client().info("memory"))
-        logs = sum(1 for _ in client().scan_iter(RUN_LOGS, SCANNED_AT_ONCE, "STREAM"))
-        keys = cast("int", client().dbsize())
+        memory = cast("dict[str, Any]", get_client().info("memory"))
+        logs = sum(1 for _ in get_client().scan_iter(RUN_LOGS, SCANNED_AT_ONCE, "STREAM"))
+        keys = cast("int", get_client().dbsize())
     except RedisError:
         return {"redis": 0, "redis_limit": 0, "redis_keys": 0, "run_logs": 0}
     return {

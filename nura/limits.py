@@ -215,7 +215,7 @@ class RequestGate:
             return None
         verdict = await limiter.take_by_rule(rule, whose, key=caller.key)
         if verdict is not None and not verdict.allowed:
-            raise _Refused(RateLimited.by(verdict))
+            raise _Refused(RateLimited.from_verdict(verdict))
         return verdict
 
     @asynccontextmanager

@@ -273,7 +273,7 @@ class Batcher:
             raise
         self.loaded[task.name, model] = "ready"
         logger.info("%s is loaded on %s", model, self.device)
-        spawn.give_memory_back()
+        spawn.release_memory()
 
 
 def _go_last() -> None:

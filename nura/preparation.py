@@ -23,7 +23,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
 from nura.administration.models import note_version
-from nura.health import BEAT, WORKERS, client, heartbeat_key
+from nura.health import BEAT, WORKERS, get_client, make_heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
 from nura.static_files import archive_collected_files
 
@@ -102,7 +102,7 @@ def static_stamp(base_dir: Path) -> str:
 def forget_old_workers() -> None:
     """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
     if settings.EMBEDDED_REDIS:
-        client().delete(*(heartbeat_key(name) for name in (*WORKERS, BEAT)))
+        get_client().delete(*(make_heartbeat_key(name) for name in (*WORKERS, BEAT)))
 
 
 def tell_of_another_model() -> None:

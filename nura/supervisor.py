@@ -34,26 +34,26 @@ class Part:
     patience: float = 20.0
 
 
-class Voice:
-    """Writes whole lines with the name of who says them; as JSON where the logs are JSON."""
+class LineWriter:
+    """Writes whole lines of output under the name of their process, as JSON where logs are JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._coloured = sys.stdout.isatty()
         self._colours: dict[str, int] = {}
 
-    def say(self, name: str, line: str) -> None:
-        """One line of one process; empty ones say nothing."""
+    def write_line(self, name: str, line: str) -> None:
+        """Write one line of a process; empty lines are dropped."""
         if not line:
             return
         if self._as_json:
             text = line if line.startswith("{") else json.dumps({"process": name, "event": line})
         else:
-            text = f"{self._label(name)} {line}"
+            text = f"{self._format_label(name)} {line}"
         with contextlib.suppress(BrokenPipeError):
             print(text, flush=True)
 
-    def _label(self, name: str) -> str:
+    def _format_label(self, name: str) -> str:
         label = f"{name:<{WIDTH}}|"
         if not self._coloured:
             return label
@@ -64,11 +64,13 @@ class Voice:
 class Child:
     """One running part, restarted for as long as nobody stops it."""
 
-    def __init__(self, part: Part, voice: Voice, fork_server: PartForker | None = None) -> None:
+    def __init__(
+        self, part: Part, output: LineWriter, fork_server: PartForker | None = None
+    ) -> None:
         self.part = part
         self.ready = asyncio.Event()
         self._fork_server = fork_server
-        self._voice = voice
+        self._output = output
         self._stopping = asyncio.Event()
         self._launch: spawn.Launch | None = None
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
@@ -76,19 +78,19 @@ class Child:
 
     def start(self) -> None:
         """Begin to keep it alive."""
-        self._keeper = asyncio.create_task(self._keep(), name=self.part.name)
+        self._keeper = asyncio.create_task(self._keep_alive(), name=self.part.name)
 
     async def stop(self) -> None:
         """Ask it to end, then end it and all its children by force."""
         self._stopping.set()
-        if self._running() and self._process and self._launch:
-            family = _family(self._process.pid)
-            self._signal(self._launch.stop_signal)
+        if self._is_running() and self._process and self._launch:
+            family = _list_family(self._process.pid)
+            self._send_signal(self._launch.stop_signal)
             try:
                 await asyncio.wait_for(self._process.wait(), self.part.patience)
             except TimeoutError:
-                self._voice.say("up", f"{self.part.name} does not end; killed")
-            _kill(family)
+                self._output.write_line("up", f"{self.part.name} does not end; killed")
+            _kill_all(family)
         if self._keeper:
             await self._keeper
 
@@ -99,10 +101,10 @@ class Child:
 
     def kill(self) -> None:
         """End it and all its children now."""
-        if self._process and self._running():
-            _kill(_family(self._process.pid))
+        if self._process and self._is_running():
+            _kill_all(_list_family(self._process.pid))
 
-    async def _keep(self) -> None:
+    async def _keep_alive(self) -> None:
         delay = FIRST_DELAY
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -112,15 +114,15 @@ class Child:
                 return
             if time.monotonic() - started > STEADY_SECONDS:
                 delay = FIRST_DELAY
-            self._voice.say("up", f"{self.part.name} {reason}; starts again in {delay:g} s")
+            self._output.write_line("up", f"{self.part.name} {reason}; starts again in {delay:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay)
             delay = min(delay * 2, LONGEST_DELAY)
 
     async def run_once(self) -> str:
         """Let it live one life; how that ended, in words."""
-        starting = asyncio.ensure_future(self._begin())
-        await first_of(asyncio.shield(starting), self._stopping.wait())
+        starting = asyncio.ensure_future(self._start_process())
+        await wait_for_first(asyncio.shield(starting), self._stopping.wait())
         if not starting.done():  # a fork server may be long in coming
             starting.cancel()
             await asyncio.wait([starting])
@@ -133,15 +135,15 @@ class Child:
         if self._stopping.is_set():
             self.kill()
         family = self._process.pid
-        reader = asyncio.create_task(self._relay(self._process))
+        reader = asyncio.create_task(self._relay_output(self._process))
         readiness = asyncio.create_task(self._await_ready())
         code = await self._process.wait()
         _kill_group(family)
         readiness.cancel()
-        reader.cancel() if reader.done() else await _finish(reader)
-        return describe(code)
+        reader.cancel() if reader.done() else await _wait_for_last_lines(reader)
+        return describe_exit(code)
 
-    async def _begin(self) -> "asyncio.subprocess.Process | ForkedProcess":
+    async def _start_process(self) -> "asyncio.subprocess.Process | ForkedProcess":
         self._launch = await asyncio.to_thread(self.part.prepare)
         if self._launch.entry and self._fork_server:
             return await self._fork_server.fork(self._launch)
@@ -154,28 +156,28 @@ class Child:
     async def _await_ready(self) -> None:
         if self.part.wait_ready:
             try:
-                await asyncio.to_thread(self.part.wait_ready, self._running)
+                await asyncio.to_thread(self.part.wait_ready, self._is_running)
             except RuntimeError as error:
-                self._voice.say("up", f"{self.part.name}: {error}")
+                self._output.write_line("up", f"{self.part.name}: {error}")
                 self.kill()
                 return
         self.ready.set()
 
-    async def _relay(self, process: "asyncio.subprocess.Process | ForkedProcess") -> None:
+    async def _relay_output(self, process: "asyncio.subprocess.Process | ForkedProcess") -> None:
         assert process.stdout is not None  # noqa: S101 - asked for at the start
         rest = b""
         while chunk := await process.stdout.read(65536):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                self._voice.say(self.part.name, line.decode(errors="replace").rstrip())
+                self._output.write_line(self.part.name, line.decode(errors="replace").rstrip())
             rest = rest[-65536:]
         if rest:
-            self._voice.say(self.part.name, rest.decode(errors="replace").rstrip())
+            self._output.write_line(self.part.name, rest.decode(errors="replace").rstrip())
 
-    def _running(self) -> bool:
+    def _is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             if self._process:
                 self._process.send_signal(number)
@@ -194,8 +196,8 @@ async def stop_in_order(groups: Sequence[Sequence[Child]]) -> None:
         await asyncio.gather(*(child.stop() for child in group))
 
 
-def describe(code: int) -> str:
-    """An exit status in words."""
+def describe_exit(code: int) -> str:
+    """Describe an exit status in words."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -204,21 +206,21 @@ def describe(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-async def first_of(*waits: Awaitable[object]) -> None:
-    """Wait for whichever comes first and forget the others."""
+async def wait_for_first(*waits: Awaitable[object]) -> None:
+    """Wait for whichever finishes first, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()
 
 
-async def _finish(reader: "asyncio.Task[None]") -> None:
-    """Its last lines; a grandchild that keeps the pipe open is not waited for."""
+async def _wait_for_last_lines(reader: "asyncio.Task[None]") -> None:
+    """Read the last lines; a grandchild that keeps the pipe open is not waited for."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(reader, 1.0)
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def _list_family(pid: int) -> list[psutil.Process]:
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -226,7 +228,7 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _kill(family: Sequence[psutil.Process]) -> None:
+def _kill_all(family: Sequence[psutil.Process]) -> None:
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -173,7 +173,7 @@ class BoundedRequests(HttpToolsProtocol):
         self._pending_bytes += len(data)
         super().data_received(data)
         if self._pending_bytes > MAX_HEAD_BYTES:
-            self._refuse()
+            self._reject()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -183,7 +183,7 @@ class BoundedRequests(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the address. Raises `HeadTooLarge`."""
-        self._count(len(url))
+        self._count_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -192,7 +192,7 @@ class BoundedRequests(HttpToolsProtocol):
         Raises `HeadTooLarge`.
         """
         self._header_count += 1
-        self._count(len(name) + len(value) + OVERHEAD)
+        self._count_bytes(len(name) + len(value) + OVERHEAD)
         if self._in_head:
             super().on_header(name, value)
 
@@ -231,11 +231,11 @@ class BoundedRequests(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Respond to a request the parser rejected or was stopped at."""
         if self._is_too_large():
-            self._refuse()
+            self._reject()
         else:
             super().send_400_response(msg)
 
-    def _count(self, size: int) -> None:
+    def _count_bytes(self, size: int) -> None:
         self._pending_bytes = 0
         self._head_bytes += size
         if self._is_too_large():
@@ -264,7 +264,7 @@ class BoundedRequests(HttpToolsProtocol):
             self.transport.write(TOO_SLOW)
         self.transport.close()
 
-    def _refuse(self) -> None:
+    def _reject(self) -> None:
         self._refused = True
         if self.transport.is_closing():
             return
@@ -339,19 +339,19 @@ class WebServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         for listener in listeners:
-            await self._take_waiting(listener)
+            await self._accept_waiting(listener)
         await super().shutdown(sockets)
 
-    async def _take_waiting(self, listener: socket.socket) -> None:
-        """Connections that nobody has accepted yet: closing the last socket would reset them."""
+    async def _accept_waiting(self, listener: socket.socket) -> None:
+        """Accept the connections that are still queued: closing the socket would reset them."""
         loop = asyncio.get_running_loop()
         with listener, suppress(BlockingIOError):
             listener.settimeout(0)
             while True:
                 connection, _ = listener.accept()
-                await loop.connect_accepted_socket(self._speak, connection)
+                await loop.connect_accepted_socket(self._make_protocol, connection)
 
-    def _speak(self) -> asyncio.Protocol:
+    def _make_protocol(self) -> asyncio.Protocol:
         return BoundedRequests(self.config, self.server_state, self.lifespan.state)
 
 

@@ -152,7 +152,7 @@ class Product:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=functools.partial(  # noqa: PLW1509 - it calls nothing but the kernel
-                    spawn.die_with, os.getpid(), signal.SIGINT
+                    spawn.set_death_signal, os.getpid(), signal.SIGINT
                 ),
             )
         if wait:

@@ -66,7 +66,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     @extend_schema(request=ChatRequest, responses={201: ChatSerializer})
     def create(self, request: Request) -> Response:
         """Make a chat."""
-        fields = _valid(ChatRequest, request)
+        fields = parse_body(ChatRequest, request)
         title = fields.pop("title", None) or _("New chat")
         chat = services.create_chat(owner=get_user(request), title=title, **fields)
         return Response(ChatSerializer(chat).data, status=status.HTTP_201_CREATED)
@@ -75,7 +75,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a chat, or change its category, history, documents or place in the sidebar."""
         chat = self.get_object()
-        chat = services.update_chat(chat=chat, changes=_valid(ChatChange, request))
+        chat = services.update_chat(chat=chat, changes=parse_body(ChatChange, request))
         return Response(ChatSerializer(self.get_queryset().get(pk=chat.pk)).data)
 
     @extend_schema(responses={204: None})
@@ -88,7 +88,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     @action(detail=False, methods=["post"])
     def bulk(self, request: Request) -> Response:
         """Change or delete several chats: all of them or, where one is not there, none."""
-        changes = _valid(ChatsRequest, request)
+        changes = parse_body(ChatsRequest, request)
         chosen = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
         if changes.pop("deleted"):
             services.delete_chats(**chosen, actor=get_user(request))
@@ -111,7 +111,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def fork(self, request: Request, pk: UUID) -> Response:
         """A new chat with a copy of the branch up to a message."""
         chat = self.get_object()
-        message_id = _valid(ForkRequest, request)["message_id"]
+        message_id = parse_body(ForkRequest, request)["message_id"]
         fork = branches.fork_chat(user=get_user(request), chat=chat, message_id=message_id)
         return Response(
             ChatSerializer(self.get_queryset().get(pk=fork.pk)).data,
@@ -136,15 +136,15 @@ class CategoryViewSet(
     @extend_schema(request=CategoryRequest, responses={201: CategorySerializer})
     def create(self, request: Request) -> Response:
         """Make a category."""
-        category = Category(owner=get_user(request), **_valid(CategoryRequest, request))
-        return Response(_save(category), status=status.HTTP_201_CREATED)
+        category = Category(owner=get_user(request), **parse_body(CategoryRequest, request))
+        return Response(_save_category(category), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=CategoryRequest, responses=CategorySerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a category."""
         category = self.get_object()
-        category.name = _valid(CategoryRequest, request)["name"]
-        return Response(_save(category))
+        category.name = parse_body(CategoryRequest, request)["name"]
+        return Response(_save_category(category))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -153,7 +153,7 @@ class CategoryViewSet(
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _save(category: Category) -> dict[str, Any]:
+def _save_category(category: Category) -> dict[str, Any]:
     try:
         category.save()
     except IntegrityError as error:
@@ -163,7 +163,8 @@ def _save(category: Category) -> dict[str, Any]:
     return CategorySerializer(category).data
 
 
-def _valid(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def parse_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """The valid fields of a request's body. Raises `serializers.ValidationError`."""
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)
@@ -214,7 +215,7 @@ class ExportView(APIView):
         kind = request.query_params.get("format", "md")  # another one found no renderer: 404
         write, content_type = WRITERS[kind]
         ids = Branch.find_newest(chat).turn_ids
-        turns = list(Turn.objects.told().filter(pk__in=ids).order_by("number"))
+        turns = list(Turn.objects.without_search_columns().filter(pk__in=ids).order_by("number"))
         response = HttpResponse(write(chat, turns), content_type=content_type)
         name = make_file_name(chat, kind)
         response["Content-Disposition"] = (
@@ -255,7 +256,7 @@ class ContextView(APIView):
     @extend_schema(parameters=[BRANCH], responses=ContextSerializer)
     def get(self, request: Request, chat_id: UUID) -> Response:
         """Remembered documents, last turns, running summary, and what the last answer recalled."""
-        return Response(_describe(_branch(request, chat_id)))
+        return Response(_describe_context(_find_branch(request, chat_id)))
 
     @extend_schema(parameters=[BRANCH], request=ContextChange, responses=ContextSerializer)
     def patch(self, request: Request, chat_id: UUID) -> Response:
@@ -267,10 +268,10 @@ class ContextView(APIView):
         branches.edit_running_summary(
             chat=chat, message=message, text=wanted["running_summary"], through=wanted["through"]
         )
-        return Response(_describe(_branch(request, chat_id)))
+        return Response(_describe_context(_find_branch(request, chat_id)))
 
 
-def _describe(branch: Branch) -> Any:
+def _describe_context(branch: Branch) -> Any:
     return ContextSerializer(describe_context(branch)).data
 
 
@@ -285,7 +286,7 @@ class TurnsView(ListAPIView[Turn]):
 
     def get_queryset(self) -> QuerySet[Turn]:
         """Those that hold `q`."""
-        rows = _turns(self.request, self.kwargs["chat_id"]).order_by("number")
+        rows = _list_turns(self.request, self.kwargs["chat_id"]).order_by("number")
         text = self.request.query_params.get("q", "").strip()[:QUERY_CHARACTERS]
         return rows.matching(text) if text else rows
 
@@ -296,7 +297,7 @@ class TurnView(APIView):
     @extend_schema(parameters=[BRANCH], responses=TurnSerializer)
     def get(self, request: Request, chat_id: UUID, number: int) -> Response:
         """The turn with this number in its branch."""
-        return Response(TurnSerializer(_turn(request, chat_id, number)).data)
+        return Response(TurnSerializer(_find_turn(request, chat_id, number)).data)
 
 
 class TurnDocumentsView(APIView):
@@ -306,7 +307,7 @@ class TurnDocumentsView(APIView):
     def get(self, request: Request, chat_id: UUID, number: int) -> Response:
         """The documents by slot, with the passages as they were shown."""
         user_id = get_user(request).pk
-        (turn,) = hide_closed_in_turns([_turn(request, chat_id, number)], user_id=user_id)
+        (turn,) = hide_closed_in_turns([_find_turn(request, chat_id, number)], user_id=user_id)
         return Response(ShownDocumentSerializer(turn.doc_refs, many=True).data)
 
 
@@ -329,19 +330,21 @@ def _find_place(request: Request, chat_id: UUID) -> tuple[Chat, Message | None]:
     return chat, message
 
 
-def _branch(request: Request, chat_id: UUID) -> Branch:
+def _find_branch(request: Request, chat_id: UUID) -> Branch:
     chat, message = _find_place(request, chat_id)
     return Branch.find_newest(chat) if message is None else Branch.to_message(message)
 
 
-def _turns(request: Request, chat_id: UUID) -> TurnQuerySet:
-    ids = _branch(request, chat_id).turn_ids
-    rows = Turn.objects.visible_to(get_user(request)).told()
+def _list_turns(request: Request, chat_id: UUID) -> TurnQuerySet:
+    ids = _find_branch(request, chat_id).turn_ids
+    rows = Turn.objects.visible_to(get_user(request)).without_search_columns()
     return rows.select_related("chat").filter(pk__in=ids)
 
 
-def _turn(request: Request, chat_id: UUID, number: int) -> Turn:
-    steps = _branch(request, chat_id).steps
+def _find_turn(request: Request, chat_id: UUID, number: int) -> Turn:
+    steps = _find_branch(request, chat_id).steps
     named = next((step.turn_id for step in steps if step.number == number), None)
-    turn: Turn = get_object_or_404(Turn.objects.visible_to(get_user(request)).told(), pk=named)
+    turn: Turn = get_object_or_404(
+        Turn.objects.visible_to(get_user(request)).without_search_columns(), pk=named
+    )
     return turn

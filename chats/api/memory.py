@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats.access import get_user
+from chats.api.chats import parse_body
 from chats.models import ProfileSlot
 from chats.services import memory as services
 from rag.memory.profile import Effect, SlotStatus
@@ -122,13 +123,13 @@ class ProfileView(ListAPIView[ProfileSlot]):
     @extend_schema(request=SlotRequest, responses={201: SlotSerializer})
     def post(self, request: Request) -> Response:
         """Keep something; what was known of the same key goes into its history."""
-        slot = services.add_slot(owner=get_user(request), **_valid(SlotRequest, request))
+        slot = services.add_slot(owner=get_user(request), **parse_body(SlotRequest, request))
         return Response(SlotSerializer(slot).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=MemorySwitch, responses=MemorySwitch)
     def patch(self, request: Request) -> Response:
         """Switch memory on or off for all chats; what is known stays."""
-        wanted = _valid(MemorySwitch, request)
+        wanted = parse_body(MemorySwitch, request)
         services.switch_memory(owner=get_user(request), enabled=wanted["enabled"])
         return Response(wanted)
 
@@ -146,7 +147,7 @@ class ProfileSlotView(APIView):
     def patch(self, request: Request, slot_id: UUID) -> Response:
         """Change it by hand; of a proposal: accept it so."""
         slot = get_own_slot(request, slot_id)
-        changed = services.edit_slot(slot=slot, changes=_valid(SlotChange, request))
+        changed = services.edit_slot(slot=slot, changes=parse_body(SlotChange, request))
         return Response(SlotSerializer(changed).data)
 
     @extend_schema(responses={204: None})
@@ -163,7 +164,9 @@ class ProfileConfirmView(APIView):
     def post(self, request: Request, slot_id: UUID) -> Response:
         """Apply the proposal or drop it; the slot that holds now, 204 where none does."""
         slot = get_own_slot(request, slot_id)
-        held = services.confirm_slot(slot=slot, accept=_valid(ConfirmRequest, request)["accept"])
+        held = services.confirm_slot(
+            slot=slot, accept=parse_body(ConfirmRequest, request)["accept"]
+        )
         if held is None:
             return Response(status=status.HTTP_204_NO_CONTENT)
         return Response(SlotSerializer(held).data)
@@ -191,9 +194,3 @@ def get_own_slot(request: Request, slot_id: UUID) -> ProfileSlot:
     rows = services.list_slots(get_user(request)).select_related("owner", "message")
     slot: ProfileSlot = get_object_or_404(rows, pk=slot_id)
     return slot
-
-
-def _valid(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    given = shape(data=request.data)
-    given.is_valid(raise_exception=True)
-    return dict(given.validated_data)

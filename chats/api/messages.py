@@ -45,7 +45,7 @@ from chats.serializers import (
 )
 from chats.services import answer_cache, branches, search, speech, tools, turn_store, turns
 from chats.services.erasure import hide_closed, hide_closed_in_trace
-from chats.services.memory import name_used
+from chats.services.memory import describe_used_memory
 from chats.services.search import find_everything
 from documents.connected.choice import list_allowed_models
 from jobs.fairness import leave_place
@@ -91,9 +91,9 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             user=get_user(request),
             language=get_language() or "ko",
             asked_with=get_credential(request).token,
-            **_sent(serializer.validated_data),
+            **_to_arguments(serializer.validated_data),
         )
-        return self._answered(request, turn)
+        return self._respond_with_turn(request, turn)
 
     @extend_schema(request=RegenerateRequest, responses={201: TURN, 202: TURN}, parameters=[WAIT])
     @action(detail=True, methods=["post"])
@@ -110,7 +110,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             model=serializer.validated_data["model"],
             confirm_call=serializer.validated_data["confirm_call"],
         )
-        return self._answered(request, turn)
+        return self._respond_with_turn(request, turn)
 
     @extend_schema(
         request=EditRequest,
@@ -134,7 +134,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             language=get_language() or "ko",
             asked_with=get_credential(request).token,
         )
-        return self._answered(request, turn)
+        return self._respond_with_turn(request, turn)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -151,16 +151,18 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         if trace is None:
             return Response({})
         user = get_user(request)
-        return Response(name_used(hide_closed_in_trace(trace.steps, user_id=user.pk), user))
+        return Response(
+            describe_used_memory(hide_closed_in_trace(trace.steps, user_id=user.pk), user)
+        )
 
     @extend_schema(responses=WholeSourceSerializer(many=True))
     @action(detail=True)
     def sources(self, request: Request, pk: UUID) -> Response:
         """What the answer rests on, each passage whole, as shown: it outlives its document."""
         message = hide_closed(self.get_object())
-        texts = turn_store.whole_passages(message)
+        texts = turn_store.read_whole_passages(message)
         shown = [
-            {**source, "text": "" if source.get("unreadable") else _to_whole(source, texts)}
+            {**source, "text": "" if source.get("unreadable") else _get_whole_text(source, texts)}
             for source in message.sources or ()
         ]
         return Response(WholeSourceSerializer(shown, many=True).data)
@@ -176,10 +178,10 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             message=message, user=get_user(request), defaults=serializer.validated_data
         )
         if serializer.validated_data["value"] < 0:
-            answer_cache.forget_answer_of(message)
+            answer_cache.forget_answer(message)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _answered(self, request: Request, turn: turns.OpenedTurn) -> Response:
+    def _respond_with_turn(self, request: Request, turn: turns.OpenedTurn) -> Response:
         waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
         complete = False
         if waits:
@@ -187,9 +189,9 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             leave_place()
             complete = async_to_sync(reader.wait_for_end)(turn.run.pk)
         code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
-        return Response(self._turn(turn), status=code)
+        return Response(self._to_turn_json(turn), status=code)
 
-    def _turn(self, turn: turns.OpenedTurn) -> dict[str, Any]:
+    def _to_turn_json(self, turn: turns.OpenedTurn) -> dict[str, Any]:
         rows = self.get_queryset()
         return {
             "chat_id": str(turn.user_message.chat_id),
@@ -210,7 +212,7 @@ class ModelsView(APIView):
         return Response(to_models_json(list_allowed_models(get_user(request))))
 
 
-def _to_whole(source: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+def _get_whole_text(source: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     return texts.get(source["chunk_id"], str(source["content_preview"]))
 
 
@@ -225,7 +227,7 @@ class ToolsView(APIView):
         return Response(tools.list_servers(get_user(request)))
 
 
-def _sent(fields: dict[str, Any]) -> dict[str, Any]:
+def _to_arguments(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {name: fields[name] or () for name in ("document_ids", "library_ids")}
 
 
@@ -282,7 +284,7 @@ class SearchView(APIView):
         """Passages for a query, with the plan, the gate's verdict and the time of each step."""
         serializer = SearchRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        found = search.search(user=get_user(request), **dict(serializer.validated_data))
+        found = search.request_search(user=get_user(request), **dict(serializer.validated_data))
         return Response(found)
 
 
@@ -331,7 +333,7 @@ class RunEventsView(APIView):
             Run.objects.visible_to(get_user(request)).select_related("message"),
             pk=run_id,
         )
-        sent = reader.stream_server_events(run.message.chat_id, run_id, _after(request))
+        sent = reader.stream_server_events(run.message.chat_id, run_id, _read_last_seq(request))
         events = access.stream_while_held(get_credential(request), sent)
         packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
@@ -346,7 +348,7 @@ class RunEventsView(APIView):
         return response
 
 
-def _after(request: Request) -> int:
+def _read_last_seq(request: Request) -> int:
     value = request.headers.get("Last-Event-ID") or request.query_params.get("after_seq") or "0"
     if not value.isascii() or not value.isdigit() or len(value) > 12:
         raise serializers.ValidationError({"after_seq": ["expected a whole number"]})

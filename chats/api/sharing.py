@@ -59,8 +59,8 @@ class AudienceSerializer(serializers.Serializer[Any]):
     groups = serializers.ListField(child=serializers.CharField())
 
 
-def take_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
-    """Take the audience out of the fields of a body; None where it names none.
+def pop_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
+    """Remove the audience from the fields of a body and return it; None if there is none.
 
     Raises `serializers.ValidationError` for names that nobody has.
     """
@@ -196,7 +196,7 @@ class ChatShareView(APIView):
         serializer = ShareRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         fields = dict(serializer.validated_data)
-        audience = take_audience(request, fields) or Audience()
+        audience = pop_audience(request, fields) or Audience()
         share = sharing.share_chat(
             user=get_user(request),
             chat=chat,
@@ -231,7 +231,7 @@ class ShareViewSet(
         sharing.change_share(
             user=get_user(request),
             share=share,
-            audience=take_audience(request, fields),
+            audience=pop_audience(request, fields),
             expires_at=fields.get("expires_at", share.expires_at),
             is_updated=fields["update"],
         )
@@ -474,7 +474,7 @@ class PromptViewSet(PreparedViewSet):
     @extend_schema(request=PromptRequest, responses={201: PromptSerializer})
     def create(self, request: Request) -> Response:
         """Keep a prompt."""
-        fields, audience = _read(PromptRequest, request)
+        fields, audience = _parse_body(PromptRequest, request)
         prompt = services.save_prompt(actor=get_user(request), fields=fields, audience=audience)
         made = self.get_serializer(self.get_queryset().get(pk=prompt.pk))
         return Response(made.data, status=status.HTTP_201_CREATED)
@@ -483,7 +483,7 @@ class PromptViewSet(PreparedViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Change a prompt, or share it with others."""
         prompt = self.get_object()
-        fields, audience = _read(PromptRequest, request, partial=True)
+        fields, audience = _parse_body(PromptRequest, request, partial=True)
         services.save_prompt(
             actor=get_user(request), prompt=prompt, fields=fields, audience=audience
         )
@@ -520,7 +520,7 @@ class FolderViewSet(PreparedViewSet):
     @extend_schema(request=FolderRequest, responses={201: FolderSerializer})
     def create(self, request: Request) -> Response:
         """Share a folder: the prompts that are in it, and those that you put there later."""
-        fields, audience = _read(FolderRequest, request)
+        fields, audience = _parse_body(FolderRequest, request)
         share = services.share_folder(
             actor=get_user(request), name=fields["name"], audience=audience or Audience()
         )
@@ -530,7 +530,7 @@ class FolderViewSet(PreparedViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Share it with others."""
         share = self.get_object()
-        _fields, audience = _read(AudienceRequest, request)
+        _fields, audience = _parse_body(AudienceRequest, request)
         if audience is not None:
             services.share_folder(actor=get_user(request), name=share.name, audience=audience)
         return Response(self.get_serializer(self.get_queryset().get(pk=pk)).data)
@@ -551,7 +551,7 @@ class AssistantViewSet(PreparedViewSet):
     @extend_schema(request=AssistantRequest, responses={201: AssistantSerializer})
     def create(self, request: Request) -> Response:
         """Make an assistant."""
-        fields, audience = _read(AssistantRequest, request)
+        fields, audience = _parse_body(AssistantRequest, request)
         row = services.save_assistant(actor=get_user(request), fields=fields, audience=audience)
         return Response(self.get_serializer(row).data, status=status.HTTP_201_CREATED)
 
@@ -559,7 +559,7 @@ class AssistantViewSet(PreparedViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Change an assistant, or share it with others."""
         row = self.get_object()
-        fields, audience = _read(AssistantRequest, request, partial=True)
+        fields, audience = _parse_body(AssistantRequest, request, partial=True)
         services.save_assistant(
             actor=get_user(request), assistant=row, fields=fields, audience=audience
         )
@@ -572,14 +572,14 @@ class AssistantViewSet(PreparedViewSet):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _read(
+def _parse_body(
     shape: type[AudienceRequest], request: Request, *, partial: bool = False
 ) -> tuple[dict[str, Any], Any]:
     """The fields of a body, and to whom it is to be shown; None: that stays."""
     serializer = shape(data=request.data, partial=partial)
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
-    audience = take_audience(request, fields)
+    audience = pop_audience(request, fields)
     shared = fields.pop("shared", None)
     if audience is None and shared is not None:
         audience = Audience(everybody=shared)

@@ -44,7 +44,7 @@ from chats.runs import dispatch, log, reader
 from chats.runs.log import RunEvent
 from chats.services.assistants import choose_model
 from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
-from chats.services.turns import NO_WISHES, OpenedTurn, clean, new_question, open_answer
+from chats.services.turns import NO_WISHES, OpenedTurn, clean_content, make_question, open_answer
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs.connections import in_database
@@ -218,7 +218,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
 
     The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
     """
-    text = clean(content)
+    text = clean_content(content)
     documents = find_documents(owner=user, document_ids=document_ids)
     chat, is_new = find_or_create_chat(user=user, key=key, title=make_title(text))
     parent_id = None if is_new else _find_parent(chat, place)
@@ -226,7 +226,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     asked = None if is_new else _find_asked_before(chat, parent_id, text, documents, libraries)
     return open_answer(
         chat=chat,
-        question=asked or new_question(chat, parent_id, text, libraries),
+        question=asked or make_question(chat, parent_id, text, libraries),
         documents=None if asked else documents,
         language=language,
         sampling=sampling,

@@ -133,7 +133,7 @@ async def search(
     await _count(ctx, "search")
     found = await _told(
         in_database(
-            searching.search,
+            searching.request_search,
             user=user,
             query=query,
             chat_id=None,
@@ -284,7 +284,7 @@ async def _count(ctx: Context, rule: str) -> None:
     key = _key_of(ctx)
     verdict = await limiter.take_by_rule(rule, f"user:{key.user_id}", key=key.digest)
     if verdict is not None and not verdict.allowed:
-        raise _to_tool_error(RateLimited.by(verdict))
+        raise _to_tool_error(RateLimited.from_verdict(verdict))
 
 
 async def _told(work: Awaitable[Given]) -> Given:

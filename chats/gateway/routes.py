@@ -66,7 +66,7 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
         "embedding-tokens", owner, key=_key(request).digest, cost=tokens
     )
     if verdict is not None and not verdict.allowed:
-        raise RateLimited.by(verdict)
+        raise RateLimited.from_verdict(verdict)
     run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
     event = await completions.last_event(Opened(run_id, name), _credential(request))
     if event.type == log.ERROR:

@@ -108,7 +108,7 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         """Chats whose title or messages hold `text`."""
         from chats.models.message import Message
 
-        said = Message.objects.filter(chat=OuterRef("pk")).saying(text)
+        said = Message.objects.filter(chat=OuterRef("pk")).matching(text)
         return self.filter(to_text_filter("title", text) | Exists(said))
 
 

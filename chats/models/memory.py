@@ -38,8 +38,8 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         said = Q(user_text__icontains=text) | Q(assistant_text__icontains=text)
         return self.filter(said | Q(summary__icontains=text))
 
-    def told(self) -> Self:
-        """Without what only searches read."""
+    def without_search_columns(self) -> Self:
+        """Defer the columns that only searches read."""
         return self.defer("terms", "vector")
 
 

@@ -32,7 +32,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
         """What this user may act on."""
         return self.visible_to(user)
 
-    def saying(self, text: str) -> Self:
+    def matching(self, text: str) -> Self:
         """Messages that hold `text`."""
         return self.filter(to_text_filter("content", text))
 

@@ -40,8 +40,8 @@ class Shareable(models.Model):
         return self.for_everybody or bool(self.users.all()) or bool(self.groups.all())
 
 
-def is_for(user: "User", model: type[models.Model]) -> Q:
-    """Rows of a `Shareable` that this user is shown, by name, by a group, or as everybody is."""
+def to_audience_filter(user: "User", model: type[models.Model]) -> Q:
+    """Rows of a `Shareable` shown to this user by name, through a group, or to everybody."""
     rows: models.QuerySet[Any] = model._default_manager.all()  # noqa: SLF001 - the documented one
     named = rows.filter(Q(users=user) | Q(groups__in=user.groups.all()))
     return Q(for_everybody=True) | Q(pk__in=named.values("pk"))
@@ -52,7 +52,7 @@ class ChatShareQuerySet(models.QuerySet["ChatShare"]):
 
     def visible_to(self, user: "User") -> Self:
         """Those that this user may read now: shown to him, or his own."""
-        return self.live().filter(Q(chat__owner_id=user.pk) | is_for(user, ChatShare))
+        return self.live().filter(Q(chat__owner_id=user.pk) | to_audience_filter(user, ChatShare))
 
     def shown_to(self, user: "User") -> Self:
         """Those of others that this user may read now."""
@@ -115,7 +115,7 @@ class PreparedQuerySet(models.QuerySet[Prepared]):
 
     def visible_to(self, user: "User") -> Self:
         """The user's own, and those that others share with him."""
-        shared = Q(owner__is_active=True) & is_for(user, self.model)
+        shared = Q(owner__is_active=True) & to_audience_filter(user, self.model)
         return self.filter(Q(owner_id=user.pk) | shared)
 
     def owned_by(self, user: "User") -> Self:
@@ -159,8 +159,8 @@ class PromptQuerySet(PreparedQuerySet["Prompt"]):
 
     def visible_to(self, user: "User") -> Self:
         """The user's own, and those that others share with him, or whose folder they share."""
-        folders = FolderShare.objects.filter(is_for(user, FolderShare))
-        shared = is_for(user, Prompt) | Exists(folders.filter(**Prompt.IN_FOLDER))
+        folders = FolderShare.objects.filter(to_audience_filter(user, FolderShare))
+        shared = to_audience_filter(user, Prompt) | Exists(folders.filter(**Prompt.IN_FOLDER))
         return self.filter(Q(owner_id=user.pk) | Q(owner__is_active=True) & shared)
 
     def with_folder_shares(self) -> Self:

@@ -26,18 +26,18 @@ from redis.exceptions import RedisError
 
 from chats import access
 from chats.errors import RunLost
-from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
+from chats.history import Branch, BranchHistory, get_history_pairs, load_conversation
 from chats.models import Assistant, Feedback, Message, ProfileSlot, Run, Turn
 from chats.runs import log, reader
 from chats.runs.dispatch import dispatch_run_again
 from chats.runs.log import RunEvent
 from chats.runs.summaries import summarise_held_turn
 from chats.runs.writer import RunWriter
-from chats.serializers import started_data, terminal_event, to_sources_json
+from chats.serializers import to_sources_json, to_started_data, to_terminal_event
 from chats.services import answer_cache, tools
 from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.assistants import to_persona
-from chats.services.memory import load_profiles, note_turn, read_turn
+from chats.services.memory import extract_from_turn, learn_from_turn, load_profiles
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from documents import spaces
@@ -167,7 +167,7 @@ def load_question(
         raise RunLost
     chat = message.parent.chat = message.chat
     branch = Branch.to_message(message.parent)
-    pairs = history_pairs_of(chat)
+    pairs = get_history_pairs(chat)
     topic = Topic(message.scope.get("topic", Topic.AUTO))
     known = load_conversation(branch, pairs=pairs)
     if topic is Topic.NEW:
@@ -339,7 +339,7 @@ async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
                 else:
                     await writer.open()
                 if not writer.events:  # taken before whoever asked has begun the log
-                    writer.add(log.STARTED, await in_database(started_data, run))
+                    writer.add(log.STARTED, await in_database(to_started_data, run))
                 closed = await _answer(claimed, writer, lost)
         except RunLost:
             logger.warning("run_lost")
@@ -563,11 +563,11 @@ def _close_and_describe(
         # nobody has rated what ends now: one query less
         prefetched = {"feedback": Feedback.objects.none()}
         run.message._prefetched_objects_cache = prefetched  # type: ignore[attr-defined] # noqa: SLF001
-        return (*terminal_event(run), turn)
+        return (*to_terminal_event(run), turn)
     run = Run.objects.select_related("message__parent").get(pk=run.pk)
     if run.message.status == Message.Status.STREAMING:
         raise RunLost
-    return (*terminal_event(run), None)
+    return (*to_terminal_event(run), None)
 
 
 def _note_profile(turn: Turn) -> None:
@@ -576,8 +576,8 @@ def _note_profile(turn: Turn) -> None:
     Most tell nothing: then the turn says so with its summary, without a query of its own.
     """
     try:
-        if not read_turn(turn).is_empty:
-            note_turn(turn.pk)
+        if not extract_from_turn(turn).is_empty:
+            learn_from_turn(turn.pk)
     except Exception:  # the answer has ended well; the job of its summary tries again
         logger.exception("profile_not_noted")
     else:

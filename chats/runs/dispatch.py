@@ -19,8 +19,8 @@ from chats.errors import Unavailable
 from chats.models import Run
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
-from chats.serializers import started_data
-from chats.services.chats import answer_began
+from chats.serializers import to_started_data
+from chats.services.chats import send_answer_start
 from documents.errors import explain_code
 from jobs import connections
 from jobs.fairness import get_owner
@@ -54,7 +54,7 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
     `document_ids` are named by its question, if that was stored just now.
     A Redis that is away is no error: the reaper tells the workers later.
     """
-    started = RunEvent(1, log.STARTED, started_data(run, document_ids))
+    started = RunEvent(1, log.STARTED, to_started_data(run, document_ids))
     told = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
     try:
         with connections.sync().pipeline(transaction=True) as pipe:
@@ -66,7 +66,7 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
             raise sent
     except (RedisError, OSError) as error:
         logger.warning("run_not_announced", run_id=str(run.pk), error=str(error)[:200])
-    answer_began(run.message.chat)
+    send_answer_start(run.message.chat)
 
 
 def dispatch_run_again(run_id: UUID) -> None:

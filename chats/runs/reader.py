@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from chats.models import Message, Run
 from chats.runs import log
 from chats.runs.log import RunEvent
-from chats.serializers import started_data, terminal_event
+from chats.serializers import to_started_data, to_terminal_event
 from jobs import connections
 from jobs.background import LoopTask
 from jobs.connections import in_database
@@ -317,7 +317,7 @@ def _make_rest(run: Run, heard: Heard) -> list[RunEvent]:
         rest = [(log.REPLACE, {"text": content})]
     elif heard.characters < len(content):
         rest = [(log.DELTA, {"text": content[heard.characters :]})]
-    rest.append(terminal_event(run))
+    rest.append(to_terminal_event(run))
     return [RunEvent(heard.seq + number, *event) for number, event in enumerate(rest, 1)]
 
 
@@ -326,10 +326,10 @@ def finish_log(run_id: UUID) -> None:
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     if run.message.status == Message.Status.STREAMING:
         return
-    kind, data = terminal_event(run)
+    kind, data = to_terminal_event(run)
     log.repair_log(
         run_id,
-        started=started_data(run),
+        started=to_started_data(run),
         content=run.message.content,
         terminal_type=kind,
         terminal=data,

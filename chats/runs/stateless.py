@@ -266,7 +266,7 @@ def _find_persona(user: User, assistant_id: str | None) -> Persona | None:
 
 async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:
     """Search for a web process that waits for the result."""
-    return await in_database(search.find, request)
+    return await in_database(search.run_search, request)
 
 
 WORK: Mapping[str, Callable[[dict[str, Any], Say], Awaitable[dict[str, Any]]]] = {

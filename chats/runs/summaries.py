@@ -22,7 +22,7 @@ from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Message
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
-from chats.services.memory import find_unread, keep_read, note_turn
+from chats.services.memory import find_text_for_model, keep_model_statements, learn_from_turn
 from documents import notices, spaces
 from jobs.connections import in_database
 from jobs.lease import (
@@ -132,7 +132,7 @@ async def _read_profile(turn_id: UUID, engine: Engine) -> None:
     """Let the light model read what the rules heard nothing of. A failure costs this reading."""
     if engine.light is None:
         return
-    unread = await in_database(find_unread, turn_id)
+    unread = await in_database(find_text_for_model, turn_id)
     if unread is None:
         return
     try:
@@ -141,7 +141,7 @@ async def _read_profile(turn_id: UUID, engine: Engine) -> None:
         logger.warning("profile_not_read", error=error.code)
         return
     if statements:
-        await in_database(keep_read, turn_id, statements)
+        await in_database(keep_model_statements, turn_id, statements)
 
 
 async def _summarise(
@@ -150,7 +150,7 @@ async def _summarise(
     """`is_read`: what the turn tells of its user has been kept."""
     try:
         if not is_read:
-            await in_database(note_turn, lease.job_id)
+            await in_database(learn_from_turn, lease.job_id)
         work = await in_database(_load_turn, lease.job_id) if known is None else known
         engine = get_engine(work.config)
         noted = await engine.note_turn(work.turn, work.folding, work.running)
@@ -182,7 +182,7 @@ def _turns_at_once() -> asyncio.Semaphore:
 
 
 def _load_turn(turn_id: UUID) -> _TurnToSummarise:
-    rows = Row.objects.told()
+    rows = Row.objects.without_search_columns()
     row = rows.select_related("message__chat").get(pk=turn_id)
     branch = Branch.to_message(row.message)
     summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
@@ -233,5 +233,5 @@ def _is_as_read(work: _TurnToSummarise) -> bool:
     """Whether the summary that was folded on is still there; its row is held then."""
     if work.summarised is None:
         return True
-    rows = Row.objects.told().select_for_update().filter(pk=work.summarised)
+    rows = Row.objects.without_search_columns().select_for_update().filter(pk=work.summarised)
     return to_running_summary(rows.first()) == work.running

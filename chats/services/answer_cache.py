@@ -31,7 +31,7 @@ from redis.exceptions import RedisError
 
 import rag
 from chats.models import CachedAnswer, Message, Trace
-from chats.services.turn_store import Outcome, whole_passages
+from chats.services.turn_store import Outcome, read_whole_passages
 from documents.models import Document
 from jobs import connections
 from rag.config import RagConfig
@@ -117,7 +117,7 @@ def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey 
     basis = _digest(
         {
             "settings": _describe_settings(config),
-            "engine": _read_engine(),
+            "engine": _digest_engine(),
             "reason": question.scope.reason,
             "topic": question.topic,
             "language": choose_reply_language(text),
@@ -153,17 +153,17 @@ def _to_plain(value: Any) -> Any:
 
 
 def _describe_settings(config: RagConfig) -> Mapping[str, Any]:
-    def without_secrets(value: Any) -> Any:
+    def drop_secrets(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {name: without_secrets(one) for name, one in value.items() if name not in _SECRET}
+        return {name: drop_secrets(one) for name, one in value.items() if name not in _SECRET}
 
-    described: dict[str, Any] = without_secrets(asdict(config))
+    described: dict[str, Any] = drop_secrets(asdict(config))
     return described
 
 
 @functools.cache
-def _read_engine() -> str:
+def _digest_engine() -> str:
     """A digest of the engine: its prompts, replies, rules and code."""
     found = hashlib.sha256()
     root = Path(rag.__file__).parent
@@ -191,7 +191,7 @@ def find_answer(key: CacheKey, *, owner: User) -> KeptAnswer | None:
     """The answer that was kept for this question, or for one that is nearly the same."""
     same = _list_fresh(key).filter(question_key=key.question).first()
     found = same or _find_near(key)
-    _count("miss" if found is None else "same" if same else "near")
+    _count_result("miss" if found is None else "same" if same else "near")
     if found is None:
         return None
     return _to_kept(found, key, is_own=found.message.chat.owner_id == owner.pk)
@@ -224,7 +224,7 @@ def _to_kept(found: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
         steps = Trace.objects.filter(message=answer).values_list("steps", flat=True).first() or {}
         trace = {name: value for name, value in steps.items() if name != "timings_ms"}
         told |= {"question": found.question} if near else {}
-    passages = whole_passages(answer)
+    passages = read_whole_passages(answer)
     outcome = Outcome(
         status=Message.Status.COMPLETED,
         content=answer.content,
@@ -287,7 +287,7 @@ def forget_answers(messages: QuerySet[Message]) -> None:
     CachedAnswer.objects.filter(message__in=messages).delete()
 
 
-def forget_answer_of(message: Message) -> None:
+def forget_answer(message: Message) -> None:
     """The same of an answer that did not help, wherever it was given."""
     steps = Trace.objects.filter(message=message).values_list("steps", flat=True).first() or {}
     entry = steps.get("cache", {}).get("entry")
@@ -307,7 +307,7 @@ def list_expired_answers() -> QuerySet[CachedAnswer]:
 # Figures
 
 
-def _count(result: str) -> None:
+def _count_result(result: str) -> None:
     try:
         connections.sync().hincrby(COUNTS, result, 1)
     except RedisError as error:  # the figure is worth no answer

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from chats.errors import NotFound
 from chats.models import Assistant, FolderShare, Prompt, ToolServer
-from chats.services.audience import Audience, describe_audience, show_to
+from chats.services.audience import Audience, describe_audience, set_audience
 from chats.services.tools import find_servers
 from documents.audit import Action, record_event
 from documents.connected.choice import ModelNotAllowed, find_allowed_model
@@ -95,7 +95,7 @@ def save_assistant(
         find_servers(actor, list(set(wanted) - set(row.tool_ids)))
     if fields.get("model"):
         find_allowed_model(actor, fields["model"])
-    return _save(row, actor=actor, fields=fields, audience=audience)
+    return _save_prepared(row, actor=actor, fields=fields, audience=audience)
 
 
 def _check_libraries(actor: User, wanted: Collection[UUID], kept: Collection[UUID]) -> None:
@@ -125,7 +125,9 @@ def save_prompt(
     Whoever has its folder has it from now on, and whoever has that of before no longer.
     """
     was_shown = prompt is not None and _is_shown(prompt)
-    row = _save(prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience)
+    row = _save_prepared(
+        prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience
+    )
     if was_shown or _is_shown(row):
         announce_shared()
     return row
@@ -141,7 +143,7 @@ def _is_shown(row: Assistant | Prompt | FolderShare) -> bool:
 Prepared = TypeVar("Prepared", Assistant, Prompt)
 
 
-def _save(
+def _save_prepared(
     row: Prepared, *, actor: User, fields: Mapping[str, Any], audience: Audience | None
 ) -> Prepared:
     for name, value in fields.items():
@@ -149,7 +151,7 @@ def _save(
     is_new = row._state.adding  # noqa: SLF001 - whether it is stored, as Django knows it
     row.save()
     if audience is not None and not (is_new and audience.is_empty):
-        show_to(row, audience, actor=actor)
+        set_audience(row, audience, actor=actor)
     elif row.is_shared:
         details = {"fields": sorted(fields)}
         record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
@@ -176,7 +178,7 @@ def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> No
 def share_folder(*, actor: User, name: str, audience: Audience) -> FolderShare:
     """Show a folder of the actor's prompts to these and nobody else: all that is ever in it."""
     share, _created = FolderShare.objects.get_or_create(owner=actor, name=name)
-    show_to(share, audience, actor=actor)
+    set_audience(share, audience, actor=actor)
     return share
 
 
@@ -227,10 +229,12 @@ def describe_assistants(rows: Collection[Assistant], user: User) -> list[dict[st
     if servers:
         allowed = ToolServer.objects.allowed_to(user).filter(pk__in=servers)
         usable |= set(allowed.values_list("pk", flat=True))
-    return [_describe(row, user, usable) for row in rows]
+    return [_describe_assistant(row, user, usable) for row in rows]
 
 
-def _describe(assistant: Assistant, user: User, usable: Collection[UUID]) -> dict[str, Any]:
+def _describe_assistant(
+    assistant: Assistant, user: User, usable: Collection[UUID]
+) -> dict[str, Any]:
     is_own = assistant.owner_id == user.pk
     return {
         "id": str(assistant.pk),

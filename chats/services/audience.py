@@ -55,7 +55,7 @@ def find_audience(
     return Audience(everybody, tuple(found), tuple(groups))
 
 
-def show_to(row: Shareable, audience: Audience, *, actor: User) -> None:
+def set_audience(row: Shareable, audience: Audience, *, actor: User) -> None:
     """Let these have the row, and nobody else; what is open of others ends at once.
 
     The caller's transaction holds the row.

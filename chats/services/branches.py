@@ -16,8 +16,8 @@ from chats.models import Chat, ChatDocument, ChatShare, Message, MessageDocument
 from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
 from chats.services import answer_cache, turn_store
-from chats.services.chats import chat_changed
-from chats.services.turns import clean
+from chats.services.chats import send_chat_change
+from chats.services.turns import clean_content
 from documents import deletions
 from documents.audit import Action, record_event
 from documents.models import DeletionKind
@@ -54,7 +54,7 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
 
     Raises `StillAnswering`.
     """
-    held = _hold_chat(message.chat_id)
+    held = _lock_chat(message.chat_id)
     given = Message.objects.filter(pk=message.pk).first()
     if given is None:
         raise NotFound
@@ -69,8 +69,10 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
             gone.append(question)
     refuse_unfinished(gone)
     runs = list(Run.objects.filter(message__in=gone).values_list("pk", flat=True))
-    for turn in Turn.objects.told().select_related("chat").filter(message__in=gone):
-        turn_store.take_out(turn)
+    for turn in (
+        Turn.objects.without_search_columns().select_related("chat").filter(message__in=gone)
+    ):
+        turn_store.unlink_turn(turn)
     keys = [one.pk for one in gone]
     Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=above)
     if above is not None:
@@ -80,7 +82,7 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
     deletions.note_deletions(DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True)
     transaction.on_commit(lambda: log.delete_logs(runs), robust=True)
-    transaction.on_commit(partial(chat_changed, held.pk))
+    transaction.on_commit(partial(send_chat_change, held.pk))
 
 
 @transaction.atomic
@@ -91,16 +93,18 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     """
     if message.role != Message.Role.USER:
         raise WrongRole
-    text = clean(content)
-    held = _hold_chat(message.chat_id)
+    text = clean_content(content)
+    held = _lock_chat(message.chat_id)
     answers = list(Message.objects.filter(parent=message))
     refuse_unfinished(answers)
     Message.objects.filter(pk=message.pk).update(content=text)
     answer_cache.forget_answers(Message.objects.filter(parent=message))
-    for turn in Turn.objects.told().select_related("chat").filter(message__in=answers):
-        turn_store.reword(turn, text)
+    for turn in (
+        Turn.objects.without_search_columns().select_related("chat").filter(message__in=answers)
+    ):
+        turn_store.reword_question(turn, text)
         transaction.on_commit(partial(dispatch_summary, turn.pk))
-    transaction.on_commit(partial(chat_changed, held.pk))
+    transaction.on_commit(partial(send_chat_change, held.pk))
     message.content = text
     return message
 
@@ -114,19 +118,19 @@ def edit_running_summary(
     `message` is of the branch, None for the newest; `through` is the last turn that the text which
     was read tells of. Raises `SummaryChanged`.
     """
-    held = _hold_chat(chat.pk)
+    held = _lock_chat(chat.pk)
     turn = None
     while turn is None:  # a worker may fold more turns until the row is held
         branch = _find_branch(held, message)
         if branch.summarised is None:
             raise SummaryChanged
-        row = Turn.objects.told().select_for_update().get(pk=branch.summarised)
+        row = Turn.objects.without_search_columns().select_for_update().get(pk=branch.summarised)
         if _find_branch(held, message).summarised == row.pk:
             turn = row
     if through is not None and turn.running_through != through:
         raise SummaryChanged
     Turn.objects.filter(pk=turn.pk).update(running_summary=text, running_model=OWN_WORDS)
-    transaction.on_commit(partial(chat_changed, held.pk))
+    transaction.on_commit(partial(send_chat_change, held.pk))
 
 
 def _find_branch(chat: Chat, message: Message | None) -> Branch:
@@ -144,7 +148,7 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
 
     Raises `NotFound`, `StillAnswering`.
     """
-    held = _hold_chat(chat.pk)
+    held = _lock_chat(chat.pk)
     last = Message.objects.filter(pk=message_id, chat=held).first()
     if last is None:
         raise NotFound
@@ -166,19 +170,19 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
     turn_ids = Branch.to_message(last).turn_ids
     fork.save(force_insert=True)
     new = {one.pk: uuid.uuid4() for one in branch}
-    _copy(ChatDocument.objects.filter(chat=held), chat=fork)
+    _copy_rows(ChatDocument.objects.filter(chat=held), chat=fork)
     keys = list(new)
     named = list(MessageDocument.objects.filter(message__in=keys))
     traces = list(Trace.objects.filter(message__in=keys))
     for one in branch:
-        one.pk, one.parent_id, one.chat = new[one.pk], _follow(one.parent_id, new), fork
+        one.pk, one.parent_id, one.chat = new[one.pk], _map_key(one.parent_id, new), fork
     Message.objects.bulk_create(branch)
     for link in named:
         link.message_id = new[link.message_id]
     for trace in traces:
         trace.message_id = new[trace.message_id]
-    _copy(named)
-    _copy(traces)
+    _copy_rows(named)
+    _copy_rows(traces)
     _copy_turns(turn_ids, fork, new)
     return fork
 
@@ -189,18 +193,18 @@ def _copy_turns(turn_ids: Collection[UUID], fork: Chat, messages: dict[UUID, UUI
     for turn in turns:
         turn.pk, turn.chat = new[turn.pk], fork
         turn.message_id = messages[turn.message_id]
-        turn.parent_id, turn.shown_id = _follow(turn.parent_id, new), _follow(turn.shown_id, new)
+        turn.parent_id, turn.shown_id = _map_key(turn.parent_id, new), _map_key(turn.shown_id, new)
         turn.claim, turn.lease_until = None, None
         if turn.summarised_at is None:
             transaction.on_commit(partial(dispatch_summary, turn.pk))
     Turn.objects.bulk_create(turns)
 
 
-def _follow(key: UUID | None, new: dict[UUID, UUID]) -> UUID | None:
+def _map_key(key: UUID | None, new: dict[UUID, UUID]) -> UUID | None:
     return new.get(key) if key else None
 
 
-def _copy(rows: Iterable[Row], **changes: object) -> None:
+def _copy_rows(rows: Iterable[Row], **changes: object) -> None:
     """Store rows once more, under keys of their own."""
     copies = list(rows)
     for row in copies:
@@ -212,7 +216,7 @@ def _copy(rows: Iterable[Row], **changes: object) -> None:
         type(copies[0])._default_manager.bulk_create(copies)  # noqa: SLF001 - the documented one
 
 
-def _hold_chat(chat_id: UUID) -> Chat:
+def _lock_chat(chat_id: UUID) -> Chat:
     """The chat with its row held: its turns are written one by one. Raises `NotFound`."""
     held = Chat.objects.select_for_update().filter(pk=chat_id, deleted_at=None).first()
     if held is None:

@@ -38,28 +38,28 @@ _post = ThreadPoolExecutor(1, thread_name_prefix="notices")
 """Nobody waits for a notice, a question least of all."""
 
 
-def chat_changed(chat_id: UUID) -> None:
-    """Send the chat as it will be in a moment, with `deleted` when it is gone for its owner."""
+def send_chat_change(chat_id: UUID) -> None:
+    """Send the chat's current state to its owner's pages; `deleted` says that it is gone."""
     _post.submit(_log_failure, released, _load_and_send, chat_id)
 
 
-def answer_began(chat: Chat) -> None:
-    """Send a chat in which an answer has just begun."""
+def send_answer_start(chat: Chat) -> None:
+    """Send a chat in which an answer has just begun, as `answering`."""
     chat.answering = True
-    _send_at_hand(chat)
+    _send_loaded_chat(chat)
 
 
-def answer_ended(chat: Chat) -> None:
-    """Send a chat that `note_answer` gave."""
-    _send_at_hand(chat)
+def send_answer_end(chat: Chat) -> None:
+    """Send a chat as `touch_answered_chat` returned it."""
+    _send_loaded_chat(chat)
 
 
-def _send_at_hand(chat: Chat) -> None:
-    """Send a chat without documents as it is at hand; others are looked up."""
+def _send_loaded_chat(chat: Chat) -> None:
+    """Send a chat without documents as it was loaded; look others up again."""
     if getattr(chat, "has_documents", True):
-        chat_changed(chat.pk)
+        send_chat_change(chat.pk)
     else:
-        _post.submit(_log_failure, _send, chat, to_chat_json(chat, links=()))
+        _post.submit(_log_failure, _send_chat, chat, to_chat_json(chat, links=()))
 
 
 def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
@@ -77,10 +77,10 @@ _shown = KeptQuery(
 
 def _load_and_send(chat_id: UUID) -> None:
     for chat in _shown.fetch(chat_id):
-        _send(chat, to_chat_json(chat))
+        _send_chat(chat, to_chat_json(chat))
 
 
-def _send(chat: Chat, data: dict[str, Any]) -> None:
+def _send_chat(chat: Chat, data: dict[str, Any]) -> None:
     data["deleted"] = chat.deleted_at is not None
     notices.send(chat.owner_id, {"type": "chat", "data": data})
 
@@ -135,8 +135,8 @@ def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -
     return chat
 
 
-def note_answer(answer: Message) -> Chat:
-    """The chat of an answer that ends now: unread, up in the list, and its row held; one statement.
+def touch_answered_chat(answer: Message) -> Chat:
+    """Mark the chat of a finished answer unread, move it up and lock its row, in one statement.
 
     `has_documents` says whether it is about some, `answering` whether another answer is written.
     """
@@ -171,22 +171,22 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
         chat.use_memory, chat.temporary = use_memory, temporary
         chat.save(update_fields=("use_memory", "temporary"))
     if model:
-        keep_model(chat, model)
+        set_model(chat, model)
     if assistant_id:
-        keep_assistant(chat, assistant_id)
+        set_assistant(chat, assistant_id)
     if tool_ids:
-        keep_tools(chat, tool_ids)
+        set_tools(chat, tool_ids)
     return chat
 
 
-def keep_tools(chat: Chat, tool_ids: Collection[UUID]) -> None:
+def set_tools(chat: Chat, tool_ids: Collection[UUID]) -> None:
     """Let answers of the chat use the tools of these servers. Raises `NotFound`."""
     find_servers(chat.owner, list(tool_ids))
     chat.tool_ids = list(dict.fromkeys(tool_ids))
     chat.save(update_fields=("tool_ids",))
 
 
-def keep_model(chat: Chat, model: str) -> None:
+def set_model(chat: Chat, model: str) -> None:
     """Let a language model answer in the chat; "" for the usual one. Raises `ModelNotAllowed`."""
     if model:
         find_allowed_model(chat.owner, model)
@@ -194,7 +194,7 @@ def keep_model(chat: Chat, model: str) -> None:
     chat.save(update_fields=("model",))
 
 
-def keep_assistant(chat: Chat, assistant_id: UUID | None) -> None:
+def set_assistant(chat: Chat, assistant_id: UUID | None) -> None:
     """Let an assistant answer in the chat; None: Nura itself. Raises `NotFound`."""
     rows = Assistant.objects.visible_to(chat.owner)
     if assistant_id is not None and not rows.filter(pk=assistant_id).exists():
@@ -240,11 +240,11 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         fields.append("category")
     if "tool_ids" in changes:
         tools: Collection[UUID] = changes["tool_ids"]  # type: ignore[assignment]
-        keep_tools(held, tools)
+        set_tools(held, tools)
     if "model" in changes:
-        keep_model(held, str(changes["model"] or ""))
+        set_model(held, str(changes["model"] or ""))
     if "assistant_id" in changes:
-        keep_assistant(held, changes["assistant_id"])  # type: ignore[arg-type]
+        set_assistant(held, changes["assistant_id"])  # type: ignore[arg-type]
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
         documents = find_documents(owner=held.owner, document_ids=ids)
@@ -257,7 +257,7 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         fields.append("library_ids")
     # not updated_at: a chat moves up in the list when something is said in it
     held.save(update_fields=fields)
-    transaction.on_commit(lambda: chat_changed(held.pk))
+    transaction.on_commit(lambda: send_chat_change(held.pk))
     return held
 
 
@@ -300,7 +300,7 @@ def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
     if len(held) != len(wanted):
         raise NotFound
     for chat_id in wanted:
-        transaction.on_commit(partial(chat_changed, chat_id))
+        transaction.on_commit(partial(send_chat_change, chat_id))
     return Chat.objects.filter(pk__in=wanted)
 
 
@@ -338,7 +338,7 @@ def restore_chats(*, chat_ids: Collection[UUID]) -> int:
 def clear_memory(*, chat: Chat) -> None:
     """Forget the documents that the chat was about; its turns stay in the store."""
     Chat.objects.filter(pk=chat.pk).update(memory_cleared_at=timezone.now())
-    chat_changed(chat.pk)
+    send_chat_change(chat.pk)
 
 
 def find_category(*, owner: User, category_id: UUID | None) -> Category | None:

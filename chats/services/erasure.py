@@ -50,8 +50,8 @@ HOLD = "SELECT id FROM documents_document WHERE id = ANY(%s) ORDER BY id FOR KEY
 # An answer that ends while its document goes
 
 
-def without_deleted(outcome: Outcome) -> Outcome:
-    """The outcome with deleted documents marked, and erased as far as nothing may be kept of them.
+def mark_deleted_documents(outcome: Outcome) -> Outcome:
+    """Mark deleted documents in an outcome, and remove the text of those that are being erased.
 
     The caller's transaction holds those that are there: they are deleted before it or after it.
     """
@@ -65,19 +65,23 @@ def without_deleted(outcome: Outcome) -> Outcome:
     if not gone:
         return outcome
     erased = deletions.is_erased(gone)
-    texts = [text for key, text in outcome.passages.items() if _document_of(key) in erased]
-    cut = _Quotes(
-        [*texts, *_texts_of(outcome.sources, erased), *_texts_of(outcome.candidates, erased)]
+    texts = [text for key, text in outcome.passages.items() if _get_document_id(key) in erased]
+    cut = _QuoteFinder(
+        [*texts, *_list_texts(outcome.sources, erased), *_list_texts(outcome.candidates, erased)]
     )
     copies = erased and is_copy(outcome.label, outcome.mode)
     return replace(
         outcome,
-        sources=_scrub(outcome.sources, gone, erased),
-        candidates=_scrub(outcome.candidates, gone, erased) or [],
+        sources=_mark_rows(outcome.sources, gone, erased),
+        candidates=_mark_rows(outcome.candidates, gone, erased) or [],
         passages={
-            key: text for key, text in outcome.passages.items() if _document_of(key) not in erased
+            key: text
+            for key, text in outcome.passages.items()
+            if _get_document_id(key) not in erased
         },
-        content=_say_erased(outcome.sources, settings.LANGUAGE_CODE) if copies else outcome.content,
+        content=_make_erased_notice(outcome.sources, settings.LANGUAGE_CODE)
+        if copies
+        else outcome.content,
         grounding=None if copies else outcome.grounding,
         reasoning="" if erased else outcome.reasoning,
         trace=cut.strip_json(dict(outcome.trace), erased) if erased else outcome.trace,
@@ -101,10 +105,10 @@ def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
         _forget_in_chat(chat_id, ids, erase=erase)
     if len(chats) > MAX_CHATS_AT_ONCE:
         return False
-    return not erase or _settle_runs(owners)
+    return not erase or _delete_owner_logs(owners)
 
 
-def _settle_runs(owners: Collection[tuple[int | None, datetime]]) -> bool:
+def _delete_owner_logs(owners: Collection[tuple[int | None, datetime]]) -> bool:
     """Delete logs of answers that were being written then; False while one still is.
 
     What they said of a document stands in their logs, and they end with it marked.
@@ -121,17 +125,23 @@ def _find_chats(ids: set[UUID], owners: set[int | None], *, erase: bool) -> list
     """Chats with an answer that still has to be changed."""
     mark = "erased" if erase else "deleted"
     shown = Turn.objects.filter(document_ids__overlap=list(ids))
-    chats = set(shown.filter(_lacks(ids, "doc_refs", mark)).values_list("chat_id", flat=True))
+    chats = set(
+        shown.filter(_build_unmarked_filter(ids, "doc_refs", mark)).values_list(
+            "chat_id", flat=True
+        )
+    )
     if erase:
         # one that only offers a document, or that found nothing to cite, shows none
-        offered = Turn.objects.filter(_lacks(ids, "candidates", mark), chat__owner_id__in=owners)
-        seen = Trace.objects.filter(_traced(ids), message__chat__owner_id__in=owners)
+        offered = Turn.objects.filter(
+            _build_unmarked_filter(ids, "candidates", mark), chat__owner_id__in=owners
+        )
+        seen = Trace.objects.filter(_build_trace_filter(ids), message__chat__owner_id__in=owners)
         chats |= set(offered.values_list("chat_id", flat=True))
         chats |= set(seen.values_list("message__chat_id", flat=True))
     return sorted(chats)
 
 
-def _lacks(ids: set[UUID], field: str, mark: str) -> Q:
+def _build_unmarked_filter(ids: set[UUID], field: str, mark: str) -> Q:
     """Rows whose references in `field` name one of these documents without the mark."""
     wanted = Q()
     for pk in ids:
@@ -141,7 +151,7 @@ def _lacks(ids: set[UUID], field: str, mark: str) -> Q:
     return wanted
 
 
-def _traced(ids: set[UUID]) -> Q:
+def _build_trace_filter(ids: set[UUID]) -> Q:
     """Traces that name chunks of these documents and were not stripped."""
     wanted = Q()
     for pk in ids:
@@ -156,16 +166,20 @@ def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
     with transaction.atomic():
         if Chat.objects.select_for_update().filter(pk=chat_id).first() is None:
             return
-        turns = list(Turn.objects.told().filter(chat_id=chat_id).select_related("message__run"))
+        turns = list(
+            Turn.objects.without_search_columns()
+            .filter(chat_id=chat_id)
+            .select_related("message__run")
+        )
         texts = [
             text
             for turn in turns
             for rows in (turn.doc_refs, turn.candidates, turn.message.sources)
-            for text in _texts_of(rows, erased)
+            for text in _list_texts(rows, erased)
         ]
-        quotes = _Quotes(texts)
+        quotes = _QuoteFinder(texts)
         for turn in turns:
-            if _names(turn.doc_refs, ids) or _names(turn.candidates, ids):
+            if _has_reference(turn.doc_refs, ids) or _has_reference(turn.candidates, ids):
                 _forget_in_turn(turn, ids, erased)
         if erase:
             _cut_quotes(turns, quotes)
@@ -177,40 +191,40 @@ def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
 
 def _forget_in_turn(turn: Turn, ids: set[UUID], erased: set[UUID]) -> None:
     answer = turn.message
-    of_answer: dict[str, Any] = {"sources": _scrub(answer.sources, ids, erased)}
+    of_answer: dict[str, Any] = {"sources": _mark_rows(answer.sources, ids, erased)}
     of_turn: dict[str, Any] = {
-        "doc_refs": _scrub(turn.doc_refs, ids, erased),
-        "candidates": _scrub(turn.candidates, ids, erased),
+        "doc_refs": _mark_rows(turn.doc_refs, ids, erased),
+        "candidates": _mark_rows(turn.candidates, ids, erased),
     }
     if erased:
         of_answer["reasoning"] = ""
     if erased and turn.doc_refs and is_copy(answer.label, answer.mode):
         language = answer.run.language if hasattr(answer, "run") else settings.LANGUAGE_CODE
-        said = _say_erased(answer.sources, language)
+        said = _make_erased_notice(answer.sources, language)
         of_answer |= {"content": said, "grounding": None}
-        of_turn |= {"assistant_text": said, **turn_store.to_unsummarised()}
-        turn_store.forget_folded(turn)
+        of_turn |= {"assistant_text": said, **turn_store.make_unsummarised_fields()}
+        turn_store.forget_running_summaries(turn)
     Message.objects.filter(pk=answer.pk).update(**of_answer)
     Turn.objects.filter(pk=turn.pk).update(**of_turn)
 
 
-def _cut_quotes(turns: Iterable[Turn], quotes: "_Quotes") -> None:
+def _cut_quotes(turns: Iterable[Turn], quotes: "_QuoteFinder") -> None:
     """Take quotations out of summaries, and out of answers that only quote earlier ones."""
     for turn in turns:
         kept = Turn.objects.filter(pk=turn.pk)
         summary, running = kept.values_list("summary", "running_summary").get()
-        cut = quotes.cut(summary), quotes.cut(running)
+        cut = quotes.remove_quotes(summary), quotes.remove_quotes(running)
         if cut != (summary, running):
             kept.update(summary=cut[0], running_summary=cut[1])
         answer = turn.message
         if answer.label == Message.Label.CONVERSATION:
-            content = quotes.cut(answer.content)
+            content = quotes.remove_quotes(answer.content)
             if content != answer.content:
-                kept.update(assistant_text=content, **turn_store.to_unsummarised())
+                kept.update(assistant_text=content, **turn_store.make_unsummarised_fields())
                 Message.objects.filter(pk=answer.pk).update(content=content, grounding=None)
 
 
-def _strip_traces(chat_id: UUID, quotes: "_Quotes", erased: set[UUID]) -> None:
+def _strip_traces(chat_id: UUID, quotes: "_QuoteFinder", erased: set[UUID]) -> None:
     for trace in Trace.objects.filter(message__chat_id=chat_id).iterator(chunk_size=50):
         steps = quotes.strip_json(trace.steps, erased)
         done = {*trace.steps.get("erased", ()), *map(str, erased)}
@@ -251,12 +265,12 @@ def hide_closed_in_turns(
 
 
 def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
-    if not _names(turn.doc_refs, closed):
+    if not _has_reference(turn.doc_refs, closed):
         return turn
     shown = copy(turn)
-    shown.doc_refs = _hide(turn.doc_refs, closed)
+    shown.doc_refs = _hide_rows(turn.doc_refs, closed)
     if is_copy(turn.label, turn.mode):
-        shown.assistant_text = shown.summary = _say_closed(turn.doc_refs)
+        shown.assistant_text = shown.summary = _make_closed_notice(turn.doc_refs)
     return shown
 
 
@@ -278,13 +292,13 @@ def hide_closed(message: Message) -> Message:
     if message.closed_documents is None:
         note_closed([message], user_id=message.chat.owner_id)
     closed = message.closed_documents or set()
-    if not _names(message.sources, closed):
+    if not _has_reference(message.sources, closed):
         return message
     shown = copy(message)
-    shown.sources = _hide(message.sources, closed)
+    shown.sources = _hide_rows(message.sources, closed)
     shown.reasoning = ""
     if is_copy(message.label, message.mode):
-        shown.content, shown.grounding = _say_closed(message.sources), None
+        shown.content, shown.grounding = _make_closed_notice(message.sources), None
     return shown
 
 
@@ -302,7 +316,9 @@ def _strip_closed(value: Any, closed: set[UUID]) -> Any:
     if not isinstance(value, Mapping):
         return value
     chunk_id = value.get("chunk_id")
-    is_closed = isinstance(chunk_id, str) and "_" in chunk_id and _document_of(chunk_id) in closed
+    is_closed = (
+        isinstance(chunk_id, str) and "_" in chunk_id and _get_document_id(chunk_id) in closed
+    )
     return {
         name: ""
         if is_closed and isinstance(one, str) and name != "chunk_id" and name not in NAMES
@@ -314,20 +330,20 @@ def _strip_closed(value: Any, closed: set[UUID]) -> Any:
 _CHUNK_ID = re.compile(r'"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_\d+"')
 
 
-def _hide(rows: Sequence[Mapping[str, Any]], closed: set[UUID]) -> list[dict[str, Any]]:
+def _hide_rows(rows: Sequence[Mapping[str, Any]], closed: set[UUID]) -> list[dict[str, Any]]:
     return [
-        _without_texts(one) | {"unreadable": True}
+        _remove_texts(one) | {"unreadable": True}
         if UUID(str(one["document_id"])) in closed
         else dict(one)
         for one in rows
     ]
 
 
-def _without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(row) | {name: empty() for name, empty in TEXTS.items() if name in row}
 
 
-def _say_closed(sources: Sequence[Mapping[str, Any]]) -> str:
+def _make_closed_notice(sources: Sequence[Mapping[str, Any]]) -> str:
     slots = dict.fromkeys(one["slot"] for one in sources if one.get("cited", True))
     said = _("This answer quoted a document that you can no longer read.")
     return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
@@ -336,11 +352,11 @@ def _say_closed(sources: Sequence[Mapping[str, Any]]) -> str:
 # Shapes
 
 
-def _names(rows: Iterable[Mapping[str, Any]], ids: set[UUID]) -> bool:
+def _has_reference(rows: Iterable[Mapping[str, Any]], ids: set[UUID]) -> bool:
     return any(UUID(str(one["document_id"])) in ids for one in rows)
 
 
-def _scrub(
+def _mark_rows(
     rows: Sequence[Mapping[str, Any]] | None, gone: set[UUID], erased: set[UUID]
 ) -> list[dict[str, Any]] | None:
     """Sources or references with `deleted` where they name one of `gone`; erased without text."""
@@ -353,7 +369,7 @@ def _scrub(
         if document_id in gone:
             told["deleted"] = True
         if document_id in erased:
-            told = _without_texts(told) | {"erased": True}
+            told = _remove_texts(told) | {"erased": True}
         scrubbed.append(told)
     return scrubbed
 
@@ -372,8 +388,8 @@ NAMES = frozenset({"document_name", "title", "source"})
 """What a document is called stays, as its citation does."""
 
 
-def _texts_of(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[str]:
-    """What sources or references hold of these documents."""
+def _list_texts(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[str]:
+    """All texts of these documents in sources or references."""
     found: list[str] = []
     for one in rows or ():
         if UUID(str(one["document_id"])) in ids:
@@ -383,7 +399,7 @@ def _texts_of(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[
     return [text for text in found if text]
 
 
-def _document_of(chunk_id: str) -> UUID:
+def _get_document_id(chunk_id: str) -> UUID:
     return UUID(chunk_id.rpartition("_")[0])
 
 
@@ -392,16 +408,16 @@ def is_copy(label: str, mode: str) -> bool:
     return label == Message.Label.PASSAGES or mode == Message.Mode.DOCUMENT
 
 
-def _say_erased(sources: Sequence[Mapping[str, Any]] | None, language: str) -> str:
-    """What stands in the place of such an answer; its citations stay."""
+def _make_erased_notice(sources: Sequence[Mapping[str, Any]] | None, language: str) -> str:
+    """The text that replaces such an answer; its citation markers stay."""
     slots = dict.fromkeys(one["slot"] for one in sources or () if one.get("cited"))
     with override(language):
         said = _("This answer quoted a document that has been deleted.")
     return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
 
 
-class _Quotes:
-    """Tells sentences that stand word by word in given texts."""
+class _QuoteFinder:
+    """Finds sentences that are quoted word for word from the given texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         known = list(dict.fromkeys(texts))
@@ -409,7 +425,7 @@ class _Quotes:
         parts = {to_letters(one) for text in known for one in split_sentences(text)}
         self._sentences = [one for one in parts if len(one) >= MIN_QUOTED_LETTERS]
 
-    def holds(self, text: str) -> bool:
+    def is_quoted(self, text: str) -> bool:
         """Whether the letters of `text` stand in one of the texts, or a sentence of them in it."""
         letters = to_letters(text)
         if len(letters) < MIN_QUOTED_LETTERS:
@@ -418,8 +434,8 @@ class _Quotes:
             one in letters for one in self._sentences
         )
 
-    def cut(self, text: str) -> str:
-        """The text without sentences that are quotations, each line by itself."""
+    def remove_quotes(self, text: str) -> str:
+        """The text without quoted sentences, line by line."""
         if not text or not self._texts:
             return text
         lines = (self._cut_line(line) for line in text.split("\n"))
@@ -427,16 +443,16 @@ class _Quotes:
 
     def _cut_line(self, line: str) -> str | None:
         sentences = split_sentences(line)
-        kept = [one for one in sentences if not self.holds(one)]
+        kept = [one for one in sentences if not self.is_quoted(one)]
         if len(kept) < len(sentences):
             line = " ".join(kept)
-            return None if not line or self.holds(line) else line
-        return None if self.holds(line) else line
+            return None if not line or self.is_quoted(line) else line
+        return None if self.is_quoted(line) else line
 
     def strip_json(self, value: Any, erased: set[UUID]) -> Any:
         """Plain JSON without quotations and without the sections of chunks of these documents."""
         if isinstance(value, str):
-            return "" if self.holds(value) else value
+            return "" if self.is_quoted(value) else value
         if isinstance(value, list):
             return [self.strip_json(one, erased) for one in value]
         if not isinstance(value, dict):
@@ -446,7 +462,7 @@ class _Quotes:
             for name, one in value.items()
         }
         chunk_id = value.get("chunk_id")
-        if isinstance(chunk_id, str) and "_" in chunk_id and _document_of(chunk_id) in erased:
+        if isinstance(chunk_id, str) and "_" in chunk_id and _get_document_id(chunk_id) in erased:
             told["section"] = ""
         return told
 

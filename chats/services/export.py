@@ -58,7 +58,7 @@ def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
 def export_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
     """The chat to read: each question as a quotation, its answer, and what that rests on."""
     turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
-    parts = [f"# {to_one_line(chat.title)}", *(_markdown_turn(turn) for turn in turns)]
+    parts = [f"# {to_one_line(chat.title)}", *(_to_markdown_turn(turn) for turn in turns)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,16 +68,16 @@ def make_file_name(chat: Chat, ending: str) -> str:
     return f"{get_valid_filename(title) if title else 'chat'}.{ending}"
 
 
-def _markdown_turn(turn: Turn) -> str:
+def _to_markdown_turn(turn: Turn) -> str:
     asked = "\n".join(f"> {line}".rstrip() for line in turn.user_text.splitlines())
     when = localtime(turn.ts).strftime(TIME_FORMAT)
     parts = [f"## {turn.number} · {when}", asked, turn.assistant_text]
     if turn.doc_refs:
-        parts.append("\n".join([f"{_('Sources')}:", "", *map(_markdown_source, turn.doc_refs)]))
+        parts.append("\n".join([f"{_('Sources')}:", "", *map(_to_markdown_source, turn.doc_refs)]))
     return "\n\n".join(part for part in parts if part)
 
 
-def _markdown_source(ref: dict[str, Any]) -> str:
+def _to_markdown_source(ref: dict[str, Any]) -> str:
     return f"- [{ref['slot']}] {describe_source(ref)}"
 
 
@@ -114,11 +114,11 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
         raise ExportTooLarge(characters=characters, limit=MAX_PRINTED_CHARACTERS)
     turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
     told = {
-        "title": _shown(to_one_line(chat.title)),
+        "title": _to_printable(to_one_line(chat.title)),
         "language": (get_language() or "ko").partition("-")[0],
         "exported": _("Exported on %(when)s") % {"when": localtime(now()).strftime(TIME_FORMAT)},
         "words": {"sources": _("Sources")},
-        "turns": [_printed_turn(turn) for turn in turns],
+        "turns": [_to_printed_turn(turn) for turn in turns],
     }
     if not _SLOT.acquire(timeout=MAX_WAIT_SECONDS):
         raise ExportFailed
@@ -148,19 +148,20 @@ def _print_in_child(told: str) -> bytes:
     return done.stdout
 
 
-def _printed_turn(turn: Turn) -> dict[str, Any]:
+def _to_printed_turn(turn: Turn) -> dict[str, Any]:
     return {
         "number": turn.number,
         "when": localtime(turn.ts).strftime(TIME_FORMAT),
-        "question": _shown(turn.user_text),
+        "question": _to_printable(turn.user_text),
         "answer": parse_markdown_tree(turn.assistant_text),
         "sources": [
-            {"slot": ref["slot"], "text": _shown(describe_source(ref))} for ref in turn.doc_refs
+            {"slot": ref["slot"], "text": _to_printable(describe_source(ref))}
+            for ref in turn.doc_refs
         ],
     }
 
 
-def _shown(text: str) -> str:
+def _to_printable(text: str) -> str:
     return insert_breaks(drop_unprintable(text))
 
 
@@ -181,7 +182,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 
 def parse_markdown_tree(markdown: str) -> list[Node]:
     """The blocks of a text."""
-    return _nested(_MARKDOWN.parse(drop_unprintable(markdown)), 0)
+    return _nest_tokens(_MARKDOWN.parse(drop_unprintable(markdown)), 0)
 
 
 def drop_unprintable(text: str) -> str:
@@ -189,7 +190,7 @@ def drop_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("", text)
 
 
-def _nested(tokens: list[Token], depth: int) -> list[Node]:
+def _nest_tokens(tokens: list[Token], depth: int) -> list[Node]:
     """Tokens in a row as nodes within nodes; what lies too deep belongs to what holds it."""
     root: list[Node] = []
     open_lists = [root]
@@ -200,18 +201,18 @@ def _nested(tokens: list[Token], depth: int) -> list[Node]:
             if depth + len(open_lists) > MAX_TREE_DEPTH:
                 open_lists.append(open_lists[-1])
                 continue
-            node = _holder(token)
+            node = _make_parent_node(token)
             open_lists[-1].append(node)
             open_lists.append(node["children"])
         elif token.type == "inline":
-            open_lists[-1] += _nested(token.children or [], depth + len(open_lists))
+            open_lists[-1] += _nest_tokens(token.children or [], depth + len(open_lists))
         else:
-            open_lists[-1].append(_leaf(token))
+            open_lists[-1].append(_make_leaf_node(token))
     return root
 
 
-def _holder(token: Token) -> Node:
-    """A node that others stand in."""
+def _make_parent_node(token: Token) -> Node:
+    """A node with children."""
     node: Node = {"type": token.type.removesuffix("_open"), "children": []}
     if token.hidden:  # a paragraph of a list whose items stand close together
         node["type"] = "line"
@@ -227,7 +228,7 @@ def _holder(token: Token) -> Node:
     return node
 
 
-def _leaf(token: Token) -> Node:
+def _make_leaf_node(token: Token) -> Node:
     """A piece of text, or a mark; of a picture only what it is called, as nothing is fetched."""
     kinds = {"fence": "code_block", "image": "text"}
     return {"type": kinds.get(token.type, token.type), "text": insert_breaks(token.content)}
@@ -271,7 +272,7 @@ class ForeignChat:
 @transaction.atomic
 def import_chat(*, owner: User, foreign: ForeignChat) -> int:
     """Store what is not there yet of a chat, all of it or nothing; how many messages."""
-    if _is_at_home(owner, foreign.key):
+    if _is_own_chat(owner, foreign.key):
         return 0
     chat = Chat.objects.select_for_update().filter(owner=owner, external_id=foreign.key).first()
     if chat is not None and chat.deleted_at is not None:
@@ -286,7 +287,7 @@ def import_chat(*, owner: User, foreign: ForeignChat) -> int:
     return count
 
 
-def _is_at_home(owner: User, key: str) -> bool:
+def _is_own_chat(owner: User, key: str) -> bool:
     """Whether the chat is one of the owner's that was exported here."""
     if not key.startswith(OUR_CHATS):
         return False
@@ -297,7 +298,9 @@ def _add_messages(chat: Chat, foreign: ForeignChat) -> tuple[int, datetime]:
     """Store the messages that are missing; how many, and when the latest was said."""
     keys = {one.key: uuid5(chat.pk, one.key) for one in foreign.messages}
     known = Message.objects.filter(chat=chat).in_bulk(list(keys.values()))
-    turns = {turn.message_id: turn for turn in Turn.objects.told().filter(chat=chat)}
+    turns = {
+        turn.message_id: turn for turn in Turn.objects.without_search_columns().filter(chat=chat)
+    }
     gone = set(
         Deletion.objects.filter(
             kind=DeletionKind.MESSAGE, key__in=[str(key) for key in keys.values()]

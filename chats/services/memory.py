@@ -106,11 +106,11 @@ def uses_memory(chat: Chat, scope: dict[str, Any] | None) -> bool:
 # Reading turns
 
 
-def note_turn(turn_id: UUID) -> None:
-    """Keep what a turn tells of its user; a turn that was read is not read again."""
+def learn_from_turn(turn_id: UUID) -> None:
+    """Store what a turn says about its user. Each turn is read once."""
     with transaction.atomic():
         turn = (
-            Turn.objects.told()
+            Turn.objects.without_search_columns()
             .select_related("chat__owner", "message__parent", "parent")
             .select_for_update(of=("self",))
             .filter(pk=turn_id, profile_read_at=None)
@@ -119,52 +119,54 @@ def note_turn(turn_id: UUID) -> None:
         if turn is None:
             return
         Turn.objects.filter(pk=turn.pk).update(profile_read_at=timezone.now())
-        if not uses_memory(turn.chat, turn.message.scope) or not _hold_profile(turn.chat.owner):
+        if not uses_memory(turn.chat, turn.message.scope) or not _lock_profile(turn.chat.owner):
             return
-        _apply(turn, read_turn(turn))
+        _apply_extraction(turn, extract_from_turn(turn))
 
 
-def read_turn(turn: Turn) -> Extraction:
-    """What the rules hear in the user's message of a turn."""
+def extract_from_turn(turn: Turn) -> Extraction:
+    """What the rules extract from the user's message of a turn."""
     return extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
 
 
-def find_unread(turn_id: UUID) -> tuple[str, list[str]] | None:
-    """The message of a turn of which the rules heard nothing, and texts that are not the user's.
+def find_text_for_model(turn_id: UUID) -> tuple[str, list[str]] | None:
+    """A turn's message for a model to read, and the quoted texts in it that are not the user's.
 
-    None where there is nothing for a model to read: what rules heard they heard better.
+    None where the rules found something: they are more reliable than the model.
     """
-    rows = Turn.objects.told().select_related("chat__owner", "message__parent", "parent")
+    rows = Turn.objects.without_search_columns().select_related(
+        "chat__owner", "message__parent", "parent"
+    )
     turn = rows.filter(pk=turn_id).first()
     if turn is None or not uses_memory(turn.chat, turn.message.scope):
         return None
     if ProfileChoice.objects.filter(owner=turn.chat.owner, enabled=False).exists():
         return None
-    read = read_turn(turn)
+    read = extract_from_turn(turn)
     told = any(not one.known_only for one in read.statements)
     heard = told or read.forgets or read.everything or read.wish
     return None if heard else (turn.user_text, _list_foreign(turn))
 
 
-def keep_read(turn_id: UUID, statements: Sequence[Statement]) -> None:
-    """Keep what a model noted of a turn; of what is protected only as a question to the user."""
+def keep_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> None:
+    """Store what a model extracted from a turn; protected kinds only as proposals to the user."""
     with transaction.atomic():
-        rows = Turn.objects.told().select_related("chat__owner", "message")
+        rows = Turn.objects.without_search_columns().select_related("chat__owner", "message")
         turn = rows.filter(pk=turn_id).first()
         if turn is None or not uses_memory(turn.chat, turn.message.scope):
             return
         owner = turn.chat.owner
-        if not _hold_profile(owner):
+        if not _lock_profile(owner):
             return
         packs, source = get_packs(), turn.message.parent_id
         asked = [one for one in statements if packs.kinds[one.kind].policy is Policy.PROTECTED]
         sure = [one for one in statements if one not in asked]
         keep_statements(owner=owner, statements=sure, message_id=source, at=turn.ts)
         for one in asked:
-            _propose(owner, one, at=turn.ts, source=str(source or ""))
+            _propose_statement(owner, one, at=turn.ts, source=str(source or ""))
 
 
-def _propose(owner: User, said: Statement, *, at: datetime, source: str) -> None:
+def _propose_statement(owner: User, said: Statement, *, at: datetime, source: str) -> None:
     """Ask the user whether something is so, unless it is known or asked already."""
     for row in ProfileSlot.objects.owned_by(owner).filter(kind=said.kind):
         if is_same_key(row.key, said.key):
@@ -183,7 +185,7 @@ def _propose(owner: User, said: Statement, *, at: datetime, source: str) -> None
     _store_slot(owner, slot)
 
 
-def _hold_profile(owner: User) -> bool:
+def _lock_profile(owner: User) -> bool:
     """Lock what is known of a user; False where he wants nothing remembered."""
     ProfileChoice.objects.get_or_create(owner=owner)
     return ProfileChoice.objects.select_for_update().get(owner=owner).enabled
@@ -197,7 +199,7 @@ def _list_foreign(turn: Turn) -> list[str]:
     return [*texts, said]
 
 
-def _apply(turn: Turn, read: Extraction) -> None:
+def _apply_extraction(turn: Turn, read: Extraction) -> None:
     owner = turn.chat.owner
     message_id = turn.message.parent_id
     if read.everything:
@@ -294,7 +296,7 @@ def _find_message(source: str) -> UUID | None:
 @transaction.atomic
 def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") -> ProfileSlot:
     """Keep what the user wrote himself; what was known of the same key goes into its history."""
-    _hold_profile(owner)
+    _lock_profile(owner)
     fresh = Slot(kind, key, value, unit, at=timezone.now())
     same = ProfileSlot.objects.owned_by(owner).filter(kind=kind, key=key)
     held = same.exclude(status=SlotStatus.PROPOSED).first()
@@ -304,10 +306,10 @@ def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") ->
 @transaction.atomic
 def edit_slot(*, slot: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
     """Change key, value or unit by the user's own hand; proposals to it are settled."""
-    _hold_profile(slot.owner)
+    _lock_profile(slot.owner)
     before = _get_held(slot)
     if before.status == SlotStatus.PROPOSED:
-        return _accept(before, changes)
+        return _accept_proposal(before, changes)
     entry = to_entry(before.to_slot())
     for name, value in changes.items():
         setattr(before, name, value)
@@ -324,7 +326,7 @@ def confirm_slot(*, slot: ProfileSlot, accept: bool) -> ProfileSlot | None:
 
     What is there already is only marked as sure.
     """
-    _hold_profile(slot.owner)
+    _lock_profile(slot.owner)
     held = _get_held(slot)
     if held.status != SlotStatus.PROPOSED:
         if not accept:
@@ -333,7 +335,7 @@ def confirm_slot(*, slot: ProfileSlot, accept: bool) -> ProfileSlot | None:
         ProfileSlot.objects.filter(pk=held.pk).update(certainty=1.0)
         return held
     if accept:
-        return _accept(held, {})
+        return _accept_proposal(held, {})
     target = held.replaces
     held.delete()
     return target
@@ -348,7 +350,7 @@ def _get_held(slot: ProfileSlot) -> ProfileSlot:
     return held
 
 
-def _accept(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
+def _accept_proposal(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
     """What was proposed holds from now on, with the user's own changes to it."""
     fresh = replace(proposal.to_slot(), certainty=1.0, status=SlotStatus.ACTIVE, replaces="", id="")
     fresh = replace(
@@ -410,18 +412,22 @@ def _forget_sentences(owner: User, sentences: Sequence[str]) -> None:
             | Q(running_summary__contains=sentence)
             | Q(assistant_text__contains=sentence)
         )
-        for turn in Turn.objects.told().filter(told, chat__owner=owner).order_by("chat", "number"):
-            turn_store.forget_folded(turn)
+        for turn in (
+            Turn.objects.without_search_columns()
+            .filter(told, chat__owner=owner)
+            .order_by("chat", "number")
+        ):
+            turn_store.forget_running_summaries(turn)
             answer_cache.forget_answers(Message.objects.filter(turn=turn))
             Turn.objects.filter(pk=turn.pk).update(
-                user_text=_redact(turn.user_text, sentence),
-                assistant_text=_redact(turn.assistant_text, sentence),
-                running_summary=_redact(turn.running_summary, sentence),
-                **turn_store.to_unsummarised(),
+                user_text=_redact_sentence(turn.user_text, sentence),
+                assistant_text=_redact_sentence(turn.assistant_text, sentence),
+                running_summary=_redact_sentence(turn.running_summary, sentence),
+                **turn_store.make_unsummarised_fields(),
             )
 
 
-def _redact(text: str, sentence: str) -> str:
+def _redact_sentence(text: str, sentence: str) -> str:
     return re.sub(re.escape(sentence), REDACTED, text)
 
 
@@ -482,8 +488,8 @@ def describe_profile(owner: User) -> list[dict[str, Any]]:
     return [describe_slot(slot) for slot in list_slots(owner)]
 
 
-def name_used(steps: dict[str, Any], owner: User) -> dict[str, Any]:
-    """The steps of a trace, with what it used of the profile by name: it holds ids alone."""
+def describe_used_memory(steps: dict[str, Any], owner: User) -> dict[str, Any]:
+    """The steps of a trace, with the slots that it used in words: it stores only their ids."""
     used = steps.get("profile", {}).get("slots", [])
     rows = ProfileSlot.objects.owned_by(owner).in_bulk([UUID(pk) for pk in used if pk])
     packs, language = get_packs(), get_reply_language()

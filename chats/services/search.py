@@ -18,7 +18,7 @@ from chats.errors import NotFound
 from chats.history import (
     Branch,
     BranchHistory,
-    history_pairs_of,
+    get_history_pairs,
     load_conversation,
     read_conversation,
 )
@@ -55,15 +55,17 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
     documents = Document.objects.visible_to(user)
     return {
         "chats": [
-            {"chat_id": str(chat.pk), **_mark_whole(chat.title, words)}
+            {"chat_id": str(chat.pk), **_mark_name(chat.title, words)}
             for chat in fetch_rows(
-                _holding(Chat.objects.visible_to(user).listed(), "title", words), 0, MAX_CHATS
+                _filter_by_words(Chat.objects.visible_to(user).listed(), "title", words),
+                0,
+                MAX_CHATS,
             )
         ],
         "messages": _find_messages(user, words),
         "documents": [
-            {"document_id": str(document.pk), **_mark_whole(document.name, words)}
-            for document in fetch_rows(_holding(documents, "name", words), 0, MAX_DOCUMENTS)
+            {"document_id": str(document.pk), **_mark_name(document.name, words)}
+            for document in fetch_rows(_filter_by_words(documents, "name", words), 0, MAX_DOCUMENTS)
         ],
         "passages": _find_passages(documents, query),
     }
@@ -95,14 +97,14 @@ def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
         DescribedTurn(
             turn,
             MarkedExcerpt(turn.user_text, excerpts.find_hits(turn.user_text, words)).split(),
-            _cut(turn.assistant_text, words),
-            _cut(turn.summary, words),
+            _cut_marked(turn.assistant_text, words),
+            _cut_marked(turn.summary, words),
         )
         for turn in shown
     ]
 
 
-def _cut(said: str, words: list[str]) -> list[tuple[str, bool]]:
+def _cut_marked(said: str, words: list[str]) -> list[tuple[str, bool]]:
     found = cut_excerpt(said, words)
     if found.marks:
         return found.split()
@@ -111,7 +113,7 @@ def _cut(said: str, words: list[str]) -> list[tuple[str, bool]]:
     return [(plain if is_whole else f"{plain[:BEGINNING_CHARACTERS]}…", False)] if plain else []
 
 
-def _holding(rows: Any, field: str, words: list[str]) -> Any:
+def _filter_by_words(rows: Any, field: str, words: list[str]) -> Any:
     """Rows whose field holds each of the words; none without a word."""
     for word in words:
         rows = rows.filter(to_text_filter(field, word))
@@ -120,7 +122,7 @@ def _holding(rows: Any, field: str, words: list[str]) -> Any:
 
 def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
     """Newest first; of what only Markdown's own signs hold, nothing."""
-    rows = _holding(
+    rows = _filter_by_words(
         Message.objects.visible_to(user).filter(chat__temporary=False), "content", words
     )
     rows = rows.order_by("-created_at", "id").select_related("chat")
@@ -160,12 +162,12 @@ def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
     ]
 
 
-def _mark_whole(name: str, words: list[str]) -> dict[str, Any]:
+def _mark_name(name: str, words: list[str]) -> dict[str, Any]:
     """A short text that is shown whole."""
     return asdict(MarkedExcerpt(name, excerpts.find_hits(name, words)))
 
 
-def search(  # noqa: PLR0913 - the parts of the public request
+def request_search(  # noqa: PLR0913 - the parts of the public request
     *,
     user: User,
     query: str,
@@ -182,8 +184,8 @@ def search(  # noqa: PLR0913 - the parts of the public request
 
     Raises `NotFound` for ids that are not the user's, and `Unavailable`.
     """
-    chat = _chat(user, chat_id)
-    scope = _described(
+    chat = _find_chat(user, chat_id)
+    scope = _narrow_by_metadata(
         find_asked_scope(user=user, chat=chat, document_ids=document_ids, library_ids=library_ids),
         filters,
     )
@@ -205,14 +207,14 @@ def search(  # noqa: PLR0913 - the parts of the public request
     )
 
 
-def find(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The worker's part: search within the ids that the request was given.
+def run_search(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Search within the document ids of the request. Runs in an answers worker.
 
     Of a chat, the documents that its owner may read of earlier turns can be referred to as well.
     """
     ids = tuple(UUID(pk) for pk in request["document_ids"])
     used = spaces.get_space_in_use()
-    known, history = _conversation(request, get_embedding_model_name(used.config))
+    known, history = _load_conversation(request, get_embedding_model_name(used.config))
     retrieval = get_engine(used.config).search(
         request["query"],
         Scope(ids, ScopeReason(request["reason"])),
@@ -224,7 +226,7 @@ def find(request: Mapping[str, Any]) -> dict[str, Any]:
         conversation=known,
         history=history,
     )
-    return describe(retrieval)
+    return describe_retrieval(retrieval)
 
 
 def preview_prompt(
@@ -234,19 +236,23 @@ def preview_prompt(
 
     Empty where no model is asked. Raises `NotFound` for a chat that is not the user's.
     """
-    chat = _chat(user, chat_id)
+    chat = _find_chat(user, chat_id)
     scope = find_asked_scope(user=user, chat=chat)
     used = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
-    known, history = _conversation(request, get_embedding_model_name(used.config))
-    question = Question(query, scope, known, history_pairs=history_pairs_of(chat) if chat else None)
+    known, history = _load_conversation(request, get_embedding_model_name(used.config))
+    question = Question(
+        query, scope, known, history_pairs=get_history_pairs(chat) if chat else None
+    )
     ids = (*scope.document_ids, *known.readable)
     store = ScopedStore([*dict.fromkeys(ids)], space=used.space)
     made = get_engine(used.config)
     return asyncio.run(made.preview_prompt(question, store, history))
 
 
-def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversation, HistoryStore]:
+def _load_conversation(
+    request: Mapping[str, Any], embedding: str
+) -> tuple[Conversation, HistoryStore]:
     """What was brought along, else that of the chat's newest branch."""
     if request["history"] is not None:
         known = read_conversation(request["history"])
@@ -255,11 +261,11 @@ def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversat
     if chat is None:
         return Conversation(), NO_HISTORY
     branch = Branch.find_newest(chat)
-    known = load_conversation(branch, pairs=history_pairs_of(chat))
+    known = load_conversation(branch, pairs=get_history_pairs(chat))
     return known, BranchHistory(branch, embedding=embedding)
 
 
-def _chat(user: User, chat_id: UUID | None) -> Chat | None:
+def _find_chat(user: User, chat_id: UUID | None) -> Chat | None:
     if chat_id is None:
         return None
     chat = Chat.objects.visible_to(user).filter(pk=chat_id).first()
@@ -290,7 +296,7 @@ def find_asked_scope(
     return scope
 
 
-def _described(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
+def _narrow_by_metadata(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
     """The scope without documents whose metadata says otherwise."""
     if not filters:
         return scope
@@ -299,7 +305,7 @@ def _described(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
     return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in kept))
 
 
-def describe(retrieval: Retrieval) -> dict[str, Any]:
+def describe_retrieval(retrieval: Retrieval) -> dict[str, Any]:
     """The public answer of `POST /search`."""
     plan = retrieval.plan
     return {
@@ -318,12 +324,12 @@ def describe(retrieval: Retrieval) -> dict[str, Any]:
         },
         "relevant": retrieval.gate.relevant,
         "gate": {"score": retrieval.gate.score, "threshold": retrieval.gate.threshold},
-        "hits": [_hit(hit) for hit in retrieval.hits],
+        "hits": [_describe_hit(hit) for hit in retrieval.hits],
         "timings_ms": dict(retrieval.timings_ms),
     }
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _describe_hit(hit: Hit) -> dict[str, Any]:
     passage = hit.passage
     return {
         "chunk_id": passage.chunk_id,

@@ -29,7 +29,7 @@ from chats.errors import NotFound
 from chats.models import Chat, ChatShare, Message, Turn
 from chats.runs.dispatch import dispatch_summary
 from chats.services import turn_store
-from chats.services.audience import Audience, show_to
+from chats.services.audience import Audience, set_audience
 from chats.services.branches import TITLE_CHARACTERS, list_branch, refuse_unfinished
 from chats.services.erasure import is_copy
 from chats.services.turn_store import Outcome
@@ -55,12 +55,12 @@ def share_chat(
     share, _created = ChatShare.objects.update_or_create(
         chat=held,
         defaults={
-            "last_message": _find_last(held),
+            "last_message": _find_last_answer(held),
             "shown_at": timezone.now(),
             "expires_at": expires_at,
         },
     )
-    show_to(share, audience, actor=user)
+    set_audience(share, audience, actor=user)
     return share
 
 
@@ -81,17 +81,17 @@ def change_share(
     if held is None:
         raise NotFound
     if is_updated:
-        held.last_message, held.shown_at = _find_last(held.chat), timezone.now()
+        held.last_message, held.shown_at = _find_last_answer(held.chat), timezone.now()
     held.expires_at = expires_at
     held.save()
     if audience is not None:
-        show_to(held, audience, actor=user)
+        set_audience(held, audience, actor=user)
     else:
         announce_change()
     return held
 
 
-def _find_last(chat: Chat) -> Message:
+def _find_last_answer(chat: Chat) -> Message:
     """The newest answer that is whole. Raises `NotFound`, `StillAnswering`."""
     answers = Message.objects.filter(chat=chat, role=Message.Role.ASSISTANT)
     whole = answers.exclude(status=Message.Status.STREAMING)
@@ -280,7 +280,7 @@ def _record_copy(shown: SharedMessage, answer: Message) -> None:
     """The turn of a copied answer. Its question is not the reader's: nothing is noted of it."""
     original = shown.original
     kept = {one["chunk_id"] for one in answer.sources or ()}
-    passages = turn_store.whole_passages(original)
+    passages = turn_store.read_whole_passages(original)
     outcome = Outcome(
         status=Message.Status(answer.status),
         content=answer.content,
@@ -290,7 +290,7 @@ def _record_copy(shown: SharedMessage, answer: Message) -> None:
         sources=answer.sources,
         passages={key: text for key, text in passages.items() if key in kept},
     )
-    turn = turn_store.record(answer=answer, outcome=outcome)
+    turn = turn_store.record_turn(answer=answer, outcome=outcome)
     Turn.objects.filter(pk=turn.pk).update(profile_read_at=timezone.now())
     transaction.on_commit(partial(dispatch_summary, turn.pk))
 
@@ -325,7 +325,7 @@ def _render_image(
     return str(escape(tokens[index].content))
 
 
-def _open_link(
+def _render_link(
     renderer: RendererHTML,
     tokens: Sequence[Token],
     index: int,
@@ -343,7 +343,7 @@ def _make_markdown() -> MarkdownIt:
     markdown.validateLink = lambda url: bool(_LINK.match(url))  # type: ignore[method-assign]
     markdown.add_render_rule("text", _render_text)
     markdown.add_render_rule("image", _render_image)
-    markdown.add_render_rule("link_open", _open_link)
+    markdown.add_render_rule("link_open", _render_link)
     return markdown
 
 

@@ -106,7 +106,7 @@ def request_speech(text: str, *, voice: str = "", form: str = WAV, deadline: flo
         headers["Authorization"] = f"Bearer {settings.TTS_API_KEY}"
     url = f"{settings.TTS_BASE_URL.rstrip('/')}/audio/speech"
     body = json.dumps(wanted | {"response_format": form}).encode()
-    left = _seconds_left(deadline or time.monotonic() + SPEECH_SECONDS)
+    left = _count_seconds_left(deadline or time.monotonic() + SPEECH_SECONDS)
     client = OutgoingClient(
         max_bytes=MAX_SOUND_BYTES, seconds=left, silence_seconds=left, is_entered=True
     )
@@ -125,7 +125,7 @@ def request_speech(text: str, *, voice: str = "", form: str = WAV, deadline: flo
     return Sound(data, SOUND_TYPES[form] if kind in _UNTOLD else kind)
 
 
-def _seconds_left(deadline: float) -> float:
+def _count_seconds_left(deadline: float) -> float:
     """Seconds until the deadline. Raises `SpeechFailed` when it is over."""
     left = deadline - time.monotonic()
     if left <= 0:
@@ -167,7 +167,7 @@ def to_speech_text(markdown: str) -> str:
     A row names its columns ("Kind: annual, days: 15."), an address is its host, code is left out.
     Empty where nothing is to be said.
     """
-    lines = (_line(words) for words in _blocks(_parser().parse(markdown)))
+    lines = (_to_spoken_line(words) for words in _list_blocks(_make_parser().parse(markdown)))
     return "\n".join(filter(None, lines))
 
 
@@ -185,12 +185,12 @@ def split_text(text: str, longest: int) -> Iterator[str]:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     return parser.use(let_stars_close_before_hangul)
 
 
-def _blocks(tokens: Sequence[Token]) -> Iterator[str]:
+def _list_blocks(tokens: Sequence[Token]) -> Iterator[str]:
     """What each block says; the cells of a row are one block."""
     head: list[str] = []
     row: list[str] = []
@@ -206,30 +206,30 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[str]:
             case "tr_close" if in_head:
                 head = row
             case "tr_close":
-                yield _row(head, row)
+                yield _join_cells(head, row)
             case "inline" if cell:
-                row.append(_words(token))
+                row.append(_to_words(token))
             case "inline":
-                yield _words(token)
+                yield _to_words(token)
 
 
-def _row(head: Sequence[str], cells: Sequence[str]) -> str:
+def _join_cells(head: Sequence[str], cells: Sequence[str]) -> str:
     named = zip(head, cells, strict=False)
     return ", ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
 
 
-def _words(inline: Token) -> str:
-    return "".join(map(_said, inline.children or ()))
+def _to_words(inline: Token) -> str:
+    return "".join(map(_to_spoken, inline.children or ()))
 
 
-def _said(token: Token) -> str:
-    """A picture is what its text says, HTML is nothing."""
+def _to_spoken(token: Token) -> str:
+    """The spoken text of a token: of an image its description, of HTML nothing."""
     if token.type in {"softbreak", "hardbreak"}:
         return " "
     return token.content if token.type in {"text", "code_inline", "image"} else ""
 
 
-def _line(words: str) -> str:
+def _to_spoken_line(words: str) -> str:
     words = " ".join(_ADDRESS.sub(r"\1", _MARKER.sub("", words)).split())
     if not any(map(str.isalnum, words)):
         return ""

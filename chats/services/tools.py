@@ -162,7 +162,7 @@ async def fetch_tools(server: ToolServer) -> list[dict[str, Any]]:
         async with asyncio.timeout(CALL_SECONDS), _connect(server) as client:
             listed = (await client.list_tools()).tools
     except Exception as error:
-        logger.warning("tools_not_listed", server=str(server.pk), error=_name_of(error))
+        logger.warning("tools_not_listed", server=str(server.pk), error=_name_error(error))
         raise ToolServerFailed from error
     found = []
     for tool in listed[:MAX_TOOLS]:
@@ -192,14 +192,14 @@ async def call_tool(
     except SecretUnreadable as error:
         raise ToolServerFailed from error
     except Exception as error:
-        logger.warning("tool_failed", server=str(server.pk), error=_name_of(error))
+        logger.warning("tool_failed", server=str(server.pk), error=_name_error(error))
         raise ToolServerFailed from error
     texts = [str(getattr(part, "text", "")) for part in result.content]
     return "\n".join(filter(None, texts)), bool(result.is_error)
 
 
-def _name_of(error: BaseException) -> str:
-    """What kind of error it was: words of servers may hold keys."""
+def _name_error(error: BaseException) -> str:
+    """The type of an error. Its message is not shown: it may contain keys."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return type(error).__name__
@@ -223,11 +223,11 @@ async def consult_tools(  # noqa: PLR0913 - what a question may use, by name
     were shown. Raises nothing of the servers; of the model `LLMError`.
     """
     offered = offer_tools(servers)
-    desk = _Desk(offered, tell)
+    desk = _ToolSession(offered, tell)
     try:
         async with asyncio.timeout(ALL_SECONDS):
             for call in confirmed:
-                await desk.make_confirmed(call)
+                await desk.make_confirmed_call(call)
             if offered and not confirmed:
                 await desk.run_rounds(question, model, language)
     except TimeoutError:
@@ -235,8 +235,8 @@ async def consult_tools(  # noqa: PLR0913 - what a question may use, by name
     return ToolFindings(tuple(desk.uses), tuple(desk.results))
 
 
-class _Desk:
-    """The calls of one answer."""
+class _ToolSession:
+    """The tool calls of one answer."""
 
     def __init__(self, offered: Sequence[OfferedTool], tell: Callable[[ToolUse], None]) -> None:
         self._offered = {one.alias: one for one in offered}
@@ -262,36 +262,36 @@ class _Desk:
             for call in wanted:
                 if len(self.uses) >= MAX_CALLS:
                     return
-                await self._call(self._offered[call.name], dict(call.arguments))
+                await self._handle_call(self._offered[call.name], dict(call.arguments))
             told = "\n\n".join(one.text for one in self.results[before:])
             turns += [
                 HistoryMessage(Speaker.ASSISTANT, ", ".join(call.name for call in wanted)),
                 HistoryMessage(Speaker.USER, told),
             ]
 
-    async def make_confirmed(self, call: Mapping[str, Any]) -> None:
-        """Make a call that was shown, if its tool is allowed still."""
+    async def make_confirmed_call(self, call: Mapping[str, Any]) -> None:
+        """Make a call that the user has confirmed, if its tool is still allowed."""
         for one in self._offered.values():
             if str(one.server.pk) == call["server_id"] and one.name == call["tool"]:
-                await self._make(one, dict(call["arguments"]))
+                await self._make_call(one, dict(call["arguments"]))
                 return
-        self._note(replace(_to_use(call), state=ToolState.FAILED), "")
+        self._record_use(replace(_to_use(call), state=ToolState.FAILED), "")
 
-    async def _call(self, tool: OfferedTool, arguments: dict[str, Any]) -> None:
+    async def _handle_call(self, tool: OfferedTool, arguments: dict[str, Any]) -> None:
         use = ToolUse(tool.server.name, str(tool.server.pk), tool.name, arguments, ToolState.DONE)
         if any(one.tool == use.tool and one.arguments == arguments for one in self.uses):
             return  # asked before; the same again tells nothing new
         if len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENT_CHARACTERS:
-            self._note(replace(use, arguments={}, state=ToolState.FAILED), "")
+            self._record_use(replace(use, arguments={}, state=ToolState.FAILED), "")
         elif tool.reads:
-            await self._make(tool, arguments)
+            await self._make_call(tool, arguments)
         else:
-            self._note(
+            self._record_use(
                 replace(use, state=ToolState.ASKS, writes=True),
                 f"{tool.name}: not called yet; the user is asked to confirm it below the answer.",
             )
 
-    async def _make(self, tool: OfferedTool, arguments: dict[str, Any]) -> None:
+    async def _make_call(self, tool: OfferedTool, arguments: dict[str, Any]) -> None:
         use = ToolUse(
             tool.server.name,
             str(tool.server.pk),
@@ -303,7 +303,7 @@ class _Desk:
         try:
             text, failed = await call_tool(tool.server, tool.name, arguments)
         except ToolServerFailed:
-            self._note(
+            self._record_use(
                 replace(use, state=ToolState.FAILED), f"{tool.name}: failed, nothing is known."
             )
             return
@@ -313,9 +313,9 @@ class _Desk:
         )
         shown = f"{text[:MAX_RESULT_CHARACTERS]} …" if cut else text
         asked = json.dumps(arguments, ensure_ascii=False)
-        self._note(use, f"{tool.name}({asked}): {shown}")
+        self._record_use(use, f"{tool.name}({asked}): {shown}")
 
-    def _note(self, use: ToolUse, result: str) -> None:
+    def _record_use(self, use: ToolUse, result: str) -> None:
         self.uses.append(use)
         if result:
             told = use.state == ToolState.DONE

@@ -91,7 +91,7 @@ class Outcome:
         return told if isinstance(told, Mapping) else {}
 
 
-def record(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
+def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
     """Store the turn of an answer that ends now.
 
     The caller holds the chat's row: the turns of a chat are written one by one. `is_held`: the
@@ -101,11 +101,11 @@ def record(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
     held: dict[str, Any] = {}
     if is_held:
         held = {"claim": uuid4(), "lease_until": Now() + Turn.LEASE, "attempts": 1}
-    refs = references(outcome)
+    refs = list_references(outcome)
     turn = Turn(
         chat_id=answer.chat_id,
         message=answer,
-        parent=_nearest(question.pk) if question and question.parent_id else None,
+        parent=_find_nearest_turn(question.pk) if question and question.parent_id else None,
         ts=answer.created_at,
         user_text=question.content if question else "",
         assistant_text=outcome.content,
@@ -117,34 +117,34 @@ def record(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
         candidates=outcome.candidates,
         view=outcome.view,
         forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
-        remembered=remembered(refs, outcome),
+        remembered=list_remembered(refs, outcome),
         enqueued_at=timezone.now(),
         **held,
     )
-    _follow(turn)
+    _set_predecessor(turn)
     turn.save(force_insert=True)
-    _slip_in(turn)
+    _insert_turn(turn)
     return turn
 
 
-def references(outcome: Outcome) -> list[dict[str, Any]]:
+def list_references(outcome: Outcome) -> list[dict[str, Any]]:
     """The documents that an answer showed, by slot, as plain `rag.conversation.DocRef`."""
     shown: dict[str, list[Mapping[str, Any]]] = {}
     for source in outcome.sources or ():
         shown.setdefault(str(source["document_id"]), []).append(source)
     known = Document.objects.in_bulk([UUID(pk) for pk in shown]) if shown else {}
-    refs = [_reference(known.get(UUID(pk)), found, outcome) for pk, found in shown.items()]
+    refs = [_to_reference(known.get(UUID(pk)), found, outcome) for pk, found in shown.items()]
     return sorted(refs, key=lambda ref: int(ref["slot"]))
 
 
-def _reference(
+def _to_reference(
     document: Document | None, sources: Sequence[Mapping[str, Any]], outcome: Outcome
 ) -> dict[str, Any]:
     """`document` is None where it was deleted meanwhile."""
     best = max(sources, key=lambda source: float(source["similarity"]))
     name = document.name if document else best["document_name"]
     version = best.get("version", 1)  # as searched: it may have been replaced since
-    texts = {one["chunk_id"]: _passage(one, outcome.passages) for one in sources}
+    texts = {one["chunk_id"]: _get_passage(one, outcome.passages) for one in sources}
     return {
         "slot": best["slot"],
         "document_id": str(best["document_id"]),
@@ -153,7 +153,7 @@ def _reference(
         "source": name,
         "uri": f"/api/v1/documents/{best['document_id']}/file?version={version}",
         "version": version,
-        "checksum": _checksum(document, version),
+        "checksum": _get_checksum(document, version),
         "chunk_ids": list(texts),
         "passages": [] if best.get("erased") else list(texts.values()),
         "snippet": texts[best["chunk_id"]][:MAX_SNIPPET_CHARACTERS],
@@ -162,7 +162,7 @@ def _reference(
     }
 
 
-def _checksum(document: Document | None, version: int) -> str:
+def _get_checksum(document: Document | None, version: int) -> str:
     """Of that version's file; empty where it is gone."""
     if document is None:
         return ""
@@ -172,17 +172,17 @@ def _checksum(document: Document | None, version: int) -> str:
         return ""
 
 
-def _passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
+def _get_passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
     """Whole; of an answer whose worker is gone only the beginning is known."""
     return passages.get(source["chunk_id"]) or str(source["content_preview"])
 
 
-def whole_passages(message: Message) -> dict[str, str]:
+def read_whole_passages(message: Message) -> dict[str, str]:
     """The passages of an answer as they were shown, whole, by chunk id.
 
     Those that a row of another version lacks are left out.
     """
-    turn = Turn.objects.told().filter(message=message).first()
+    turn = Turn.objects.without_search_columns().filter(message=message).first()
     refs = turn.doc_refs if turn else ()
     return {
         chunk_id: text
@@ -191,8 +191,8 @@ def whole_passages(message: Message) -> dict[str, str]:
     }
 
 
-def remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict[str, Any]]:
-    """The documents that a follow-up is about.
+def list_remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict[str, Any]]:
+    """The documents that a follow-up question refers to.
 
     Those that the answer cites; of one that cites nothing those that bore on its question.
     """
@@ -211,15 +211,15 @@ def remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict
     ]
 
 
-def _nearest(message_id: UUID) -> Turn | None:
+def _find_nearest_turn(message_id: UUID) -> Turn | None:
     """The turn of the message or of the next one above it that has one."""
-    found = _ids(NEAREST, message_id)
-    turns = Turn.objects.told().select_related("chat")
+    found = _fetch_ids(NEAREST, message_id)
+    turns = Turn.objects.without_search_columns().select_related("chat")
     return turns.get(pk=found[0]) if found else None
 
 
-def _follow(turn: Turn) -> None:
-    """Number a turn, and take over what it does not change of the memory."""
+def _set_predecessor(turn: Turn) -> None:
+    """Number a turn after its parent, and inherit the memory that it does not change."""
     before = turn.parent
     turn.number = before.number + 1 if before else 1
     if turn.document_ids:
@@ -241,11 +241,15 @@ _is_followed = KeptQuery(
 )
 
 
-def _slip_in(turn: Turn) -> None:
-    """Put a turn before those that were asked after it and have ended earlier."""
+def _insert_turn(turn: Turn) -> None:
+    """Insert a turn before those that were asked later but ended earlier."""
     if not _is_followed.fetch(turn.message_id):
         return
-    below = Turn.objects.told().select_related("chat").in_bulk(_ids(BELOW, turn.message_id))
+    below = (
+        Turn.objects.without_search_columns()
+        .select_related("chat")
+        .in_bulk(_fetch_ids(BELOW, turn.message_id))
+    )
     done: dict[UUID | None, Turn] = {turn.pk: turn}
     for later in sorted(below.values(), key=lambda one: one.number):
         if later.parent is None or later.remembered == later.parent.remembered:
@@ -253,40 +257,40 @@ def _slip_in(turn: Turn) -> None:
         if later.parent_id == turn.parent_id:
             later.parent_id = turn.pk
         later.parent = done[later.parent_id]
-        _follow(later)
+        _set_predecessor(later)
         later.save(update_fields=("parent", "number", "remembered", "shown"))
         done[later.pk] = later
 
 
-def take_out(turn: Turn) -> None:
-    """Let the turns after this one follow the one before it, as if it had never been.
+def unlink_turn(turn: Turn) -> None:
+    """Link the turns after this one to its parent, as if it had never been asked.
 
     The caller holds the chat's row and deletes the turn.
     """
     below = _load_below(turn)
-    forget_folded(turn)
+    forget_running_summaries(turn)
     done: dict[UUID | None, Turn | None] = {turn.pk: turn.parent}
     for later in below:
         before = later.parent
         if before is None or later.remembered == before.remembered:
             later.remembered = []  # what it took over is taken over anew
         later.parent = done[later.parent_id]
-        _follow(later)
+        _set_predecessor(later)
         later.save(update_fields=("parent", "number", "remembered", "shown"))
         done[later.pk] = later
 
 
-def reword(turn: Turn, text: str) -> None:
-    """Keep other words for the question of a turn; its summary is to be written anew.
+def reword_question(turn: Turn, text: str) -> None:
+    """Store a reworded question in its turn, and queue the turn for a new summary.
 
     The caller holds the chat's row.
     """
-    forget_folded(turn)
-    Turn.objects.filter(pk=turn.pk).update(user_text=text, **to_unsummarised())
+    forget_running_summaries(turn)
+    Turn.objects.filter(pk=turn.pk).update(user_text=text, **make_unsummarised_fields())
 
 
-def to_unsummarised() -> dict[str, Any]:
-    """Values of a turn whose summary is to be written, as if it had just been stored."""
+def make_unsummarised_fields() -> dict[str, Any]:
+    """Field values that put a turn back in the queue for a summary."""
     return {
         "summary": "",
         "summary_model": "",
@@ -302,20 +306,20 @@ def to_unsummarised() -> dict[str, Any]:
 
 def _load_below(turn: Turn) -> list[Turn]:
     """The turns that follow, by number, each with the one before it."""
-    rows = Turn.objects.told().select_related("chat", "parent__chat")
-    below = rows.in_bulk(_ids(BELOW, turn.message_id))
+    rows = Turn.objects.without_search_columns().select_related("chat", "parent__chat")
+    below = rows.in_bulk(_fetch_ids(BELOW, turn.message_id))
     return sorted(below.values(), key=lambda one: one.number)
 
 
-def forget_folded(turn: Turn) -> None:
-    """Forget running summaries that tell of the turn; the next one folds what is left anew."""
-    keys = [turn.pk, *_ids(BELOW, turn.message_id)]
+def forget_running_summaries(turn: Turn) -> None:
+    """Clear the running summaries that include the turn; the next one is written without it."""
+    keys = [turn.pk, *_fetch_ids(BELOW, turn.message_id)]
     Turn.objects.filter(pk__in=keys, running_through__gte=turn.number).update(
         running_summary="", running_through=None, running_model=""
     )
 
 
-def _ids(query: str, message_id: UUID | None) -> list[UUID]:
+def _fetch_ids(query: str, message_id: UUID | None) -> list[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(query, [message_id])
         return [row[0] for row in cursor.fetchall()]

@@ -38,17 +38,17 @@ from chats.services.assistants import choose_model, find_assistant
 from chats.services.chats import (
     add_chat,
     add_tokens,
-    answer_ended,
     count_question,
     find_category,
     find_documents,
-    keep_assistant,
-    keep_model,
-    keep_tools,
-    note_answer,
+    send_answer_end,
+    set_assistant,
+    set_model,
+    set_tools,
+    touch_answered_chat,
     touch_chat,
 )
-from chats.services.erasure import without_deleted
+from chats.services.erasure import mark_deleted_documents
 from chats.services.turn_store import Outcome
 from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
@@ -108,7 +108,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`,
     `ModelNotAllowed`.
     """
-    text = clean(content)
+    text = clean_content(content)
     try:
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
@@ -116,15 +116,15 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
             chat = _find_or_add_chat(user, chat_id, text, documents, libraries, category_id)
             assistant = find_assistant(user=user, assistant_id=assistant_id)
             if model and chat_id is None:
-                keep_model(chat, model)
+                set_model(chat, model)
             if assistant and chat_id is None:
-                keep_assistant(chat, assistant.pk)
+                set_assistant(chat, assistant.pk)
             if tool_ids and chat_id is None:
-                keep_tools(chat, tool_ids)
+                set_tools(chat, tool_ids)
             parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
             return open_answer(
                 chat=chat,
-                question=new_question(chat, parent, text, libraries),
+                question=make_question(chat, parent, text, libraries),
                 documents=documents,
                 client_id=client_id,
                 language=language,
@@ -185,7 +185,7 @@ def _find_parent(chat: Chat, parent_id: UUID | None) -> UUID | None:
     return parent
 
 
-def new_question(
+def make_question(
     chat: Chat, parent_id: UUID | None, content: str, library_ids: Collection[UUID] = ()
 ) -> Message:
     """A user's message, which `open_answer` stores. Raises `EmptyMessage`."""
@@ -193,7 +193,7 @@ def new_question(
         chat=chat,
         parent_id=parent_id,
         role=Message.Role.USER,
-        content=clean(content),
+        content=clean_content(content),
         library_ids=list(library_ids) or None,
         created_at=timezone.now(),
     )
@@ -238,7 +238,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         picked=assistant,
         kept=asked,
     )
-    wished = _describe_wishes(asked, topic=topic, memory=memory)
+    wished = _describe_options(asked, topic=topic, memory=memory)
     if chosen and (tools := _describe_tools(chat, asked, confirmed)):
         wished["tools"] = tools
     wished |= _name_libraries(chat, question, scope)
@@ -272,7 +272,7 @@ def _choose_model(chat: Chat, asked: Assistant | None, model: str) -> MainModel 
     return find_allowed_model(chat.owner, wished)
 
 
-def _describe_wishes(asked: Assistant | None, *, topic: str, memory: bool) -> dict[str, object]:
+def _describe_options(asked: Assistant | None, *, topic: str, memory: bool) -> dict[str, object]:
     """What was wished of an answer and is not usual, as its scope keeps it."""
     wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
     if not memory:
@@ -345,7 +345,7 @@ def regenerate_answer(  # noqa: PLR0913 - what may be said of an answer, by name
     """
     if message.role != Message.Role.ASSISTANT or message.parent is None:
         raise WrongRole
-    chat = _hold_chat(message)
+    chat = _lock_chat(message)
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
     confirmed = [] if confirm_call is None else [_confirm_call(message, confirm_call)]
@@ -386,10 +386,10 @@ def edit_question(
     """
     if message.role != Message.Role.USER:
         raise WrongRole
-    chat = _hold_chat(message)
+    chat = _lock_chat(message)
     visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
     named = [document for document in _list_named(message) if document in visible | {None}]
-    question = new_question(chat, message.parent_id, content, message.library_ids or ())
+    question = make_question(chat, message.parent_id, content, message.library_ids or ())
     return open_answer(
         chat=chat, question=question, documents=named, language=language, asked_with=asked_with
     )
@@ -406,14 +406,14 @@ def _find_asked_assistant(answer: Message) -> Assistant | None:
         return None
 
 
-def _hold_chat(message: Message) -> Chat:
+def _lock_chat(message: Message) -> Chat:
     chat = touch_chat(message.chat.owner, message.chat_id)
     if chat is None:
         raise NotFound
     return chat
 
 
-def clean(content: str) -> str:
+def clean_content(content: str) -> str:
     """The content as it is kept: NFC, no blanks around it.
 
     Raises `EmptyMessage`, also for nothing but characters that cannot be seen.
@@ -484,7 +484,7 @@ def _select_searchable(owner_id: int, wanted: Q) -> QuerySet[Document, tuple[UUI
     return rows.order_by("created_at", "id").values_list("pk", "library_id")
 
 
-def _select_among(
+def _select_searchable_among(
     owner_id: int, document_ids: object
 ) -> QuerySet[Document, tuple[UUID, UUID | None]]:
     rows = _select_searchable(owner_id, Q())
@@ -492,7 +492,7 @@ def _select_among(
 
 
 _all_of = KeptQuery(lambda owner_id: _select_searchable(owner_id, Q()), ANYBODY)
-_among = KeptQuery(_select_among, ANYBODY, KEYS)
+_among = KeptQuery(_select_searchable_among, ANYBODY, KEYS)
 
 
 def list_readable(owner_id: int, among: Collection[UUID] | None = None) -> dict[UUID, UUID | None]:
@@ -522,16 +522,16 @@ def close_turn(
         return None
     held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
     answer = held.message
-    chat = note_answer(answer)  # and holds its row
-    outcome = without_deleted(outcome)  # a chat is held before documents
+    chat = touch_answered_chat(answer)  # and holds its row
+    outcome = mark_deleted_documents(outcome)  # a chat is held before documents
     _store_outcome(answer, outcome)
-    turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
+    turn = turn_store.record_turn(answer=answer, outcome=outcome, is_held=summary_follows)
     if outcome.made_at is None:  # a kept answer took nothing
         add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
         answer_cache.keep_answer(key, answer=answer, outcome=outcome)
     replica.note_write(f"user:{held.owner_id}")
-    transaction.on_commit(lambda: answer_ended(chat))
+    transaction.on_commit(lambda: send_answer_end(chat))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))
     transaction.on_commit(lambda: log_run_end(held, outcome))
@@ -549,7 +549,7 @@ def _store_outcome(answer: Message, outcome: Outcome) -> None:
         "question_type": outcome.question_type,
         "sources": outcome.sources,
         "scope": scope and scope | outcome.scope | read_filters(outcome.trace),
-        "candidates": _offered(outcome),
+        "candidates": _describe_candidates(outcome),
         "view": outcome.view,
         "usage": outcome.usage,
         "reasoning": outcome.reasoning,
@@ -604,7 +604,7 @@ def log_run_end(run: Run, outcome: Outcome) -> None:
     )
 
 
-def _offered(outcome: Outcome) -> list[dict[str, Any]] | None:
+def _describe_candidates(outcome: Outcome) -> list[dict[str, Any]] | None:
     """What a page shows of the documents that a clarifying question offers."""
     fields = ("slot", "document_id", "title")
     return [{name: one[name] for name in fields} for one in outcome.candidates] or None

@@ -122,7 +122,9 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
     for number, chat in enumerate(Chat.objects.visible_to(user).order_by("created_at"), 1):
         name = f"chats/{number:04}-{_to_file_name(chat.title) or 'chat'}"
         archive.writestr(f"{name}.json", _to_json(_describe_chat(chat)))
-        turns = list(Turn.objects.told().filter(chat=chat).order_by("number", "ts"))
+        turns = list(
+            Turn.objects.without_search_columns().filter(chat=chat).order_by("number", "ts")
+        )
         archive.writestr(f"{name}.md", export_markdown(chat, turns))
         index["chats"].append(f"{name}.json")
         yield

@@ -32,7 +32,7 @@ from documents.models import Document, QueueHold
 from nura import __version__
 from nura.administration.record import describe_backup_age, find_last_backup, find_upgrade
 from nura.embedded import models
-from nura.health import BEAT, MODELS, WORKERS, Process, client, list_processes
+from nura.health import BEAT, MODELS, WORKERS, Process, get_client, list_processes
 from nura.housekeeping import describe_bytes, measure_room
 from rag.errors import NuraError
 
@@ -81,7 +81,7 @@ def _list_parts() -> Iterator[dict[str, str]]:
     yield _describe_part("web", __version__)
     try:
         processes = list_processes()
-        redis = cast("dict[str, Any]", client().info("server"))["redis_version"]
+        redis = cast("dict[str, Any]", get_client().info("server"))["redis_version"]
     except RedisError:
         processes, redis = [], ""
     for kind in (*WORKERS, BEAT):

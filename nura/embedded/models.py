@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nura.embedded import spawn
-from nura.embedded.spawn import find_service_account, give_folder, open_data_folder
+from nura.embedded.spawn import find_service_account, make_private_folder, prepare_data_folder
 
 HEALTH_SECONDS = 2.0
 ENVIRONMENT = {
@@ -29,8 +29,8 @@ def prepare_launch(data_dir: Path, path: str, environment: Mapping[str, str]) ->
     """
     account = find_service_account(data_dir)
     if Path(path).is_relative_to(data_dir):
-        open_data_folder(data_dir, account)
-    give_folder(Path(path).parent, account)
+        prepare_data_folder(data_dir, account)
+    make_private_folder(Path(path).parent, account)
     return spawn.Launch(
         name="models",
         command=(sys.executable, "-m", "nura.models_server", "--socket", path),

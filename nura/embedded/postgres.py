@@ -21,8 +21,8 @@ from nura.embedded.locations import ROLE, find_socket_dir, read_password
 from nura.embedded.spawn import (
     Account,
     find_service_account,
-    give_folder,
-    open_data_folder,
+    make_private_folder,
+    prepare_data_folder,
     write_private,
 )
 
@@ -135,19 +135,19 @@ def prepare_launch(
     account = find_service_account(data_dir)
     programs_dir = spawn.find_postgres(account)
     folder = data_dir / "postgres"
-    open_data_folder(data_dir, account)
+    prepare_data_folder(data_dir, account)
     if not folder.exists():
         _make_cluster(programs_dir, folder, account, durable)
     sockets = find_socket_dir(data_dir)
-    give_folder(sockets, account)
+    make_private_folder(sockets, account)
     launch = spawn.Launch(
         name="postgres",
-        command=_command(programs_dir, _seen_from(folder, sockets), durable),
+        command=_build_command(programs_dir, _to_socket_dir(folder, sockets), durable),
         folder=folder,
         account=account,
         stop_signal=signal.SIGINT,  # "fast": sessions are ended, everything is written
         death_signal=signal.SIGINT,
-        environment=_environment(),
+        environment=_build_environment(),
     )
     spawn.clear_leftovers(launch, "postgres")
     for stale in (folder / "postmaster.pid", sockets / SOCKET, sockets / f"{SOCKET}.lock"):
@@ -160,7 +160,10 @@ def prepare_launch(
 def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait for the first connection. Raises `RuntimeError`."""
     pid_file = data_dir / "postgres" / "postmaster.pid"
-    if not spawn.wait_until(lambda: not alive() or _says_ready(pid_file), timeout) or not alive():
+    if (
+        not spawn.wait_until(lambda: not alive() or _is_marked_ready(pid_file), timeout)
+        or not alive()
+    ):
         raise RuntimeError("Postgres did not start; its last lines above say why")
     connect(data_dir).close()
 
@@ -186,7 +189,7 @@ def is_answering(data_dir: Path) -> bool:
     return True
 
 
-def _says_ready(pid_file: Path) -> bool:
+def _is_marked_ready(pid_file: Path) -> bool:
     """Asked without a connection: each refused one would be a line in the log."""
     try:
         lines = pid_file.read_text(encoding="ascii", errors="replace").splitlines()
@@ -195,17 +198,17 @@ def _says_ready(pid_file: Path) -> bool:
     return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
 
 
-def _command(programs_dir: Path, sockets: str, durable: bool) -> list[str]:
+def _build_command(programs_dir: Path, sockets: str, durable: bool) -> list[str]:
     settings = SETTINGS | {"unix_socket_directories": sockets} | ({} if durable else FOR_TESTS)
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     return [str(programs_dir / "postgres"), "-D", spawn.HERE, *options]
 
 
-def _seen_from(folder: Path, sockets: Path) -> str:
+def _to_socket_dir(folder: Path, sockets: Path) -> str:
     return "../run" if sockets == folder.parent / "run" else str(sockets)
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
@@ -213,7 +216,7 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
     """Run initdb in another folder and rename it, so that an existing cluster is complete."""
     draft = folder.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
-    give_folder(draft, account)
+    make_private_folder(draft, account)
     command = [
         *(
             str(programs_dir / "initdb"),
@@ -225,7 +228,7 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
         *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         *(() if durable else ("--no-sync",)),
     ]
-    launch = spawn.Launch("initdb", command, draft, account, environment=_environment())
+    launch = spawn.Launch("initdb", command, draft, account, environment=_build_environment())
     process = spawn.start_program(launch, subprocess.PIPE)
     output, _ = process.communicate(timeout=120)
     if process.returncode:
@@ -242,12 +245,12 @@ def _prepare_roles(launch: spawn.Launch, programs_dir: Path, *, makes_databases:
     if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
         return
     more = [FOR_DATABASES] if makes_databases else []
-    _run_single(launch, programs_dir, "template1", [role, EXTENSION, *more, MAKE_DATABASE])
-    _run_single(launch, programs_dir, "nura", [EXTENSION, TAKE_DATABASE])
+    _run_single_user(launch, programs_dir, "template1", [role, EXTENSION, *more, MAKE_DATABASE])
+    _run_single_user(launch, programs_dir, "nura", [EXTENSION, TAKE_DATABASE])
     write_private(stamp, wanted, launch.account)
 
 
-def _run_single(
+def _run_single_user(
     launch: spawn.Launch, programs_dir: Path, database: str, commands: Sequence[str]
 ) -> None:
     """Run SQL as the superuser of a cluster that does not run. Raises `RuntimeError`."""

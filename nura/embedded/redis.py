@@ -20,8 +20,8 @@ from nura.embedded import spawn
 from nura.embedded.locations import ROLE, build_redis_url, find_socket_dir, read_password
 from nura.embedded.spawn import (
     find_service_account,
-    give_folder,
-    open_data_folder,
+    make_private_folder,
+    prepare_data_folder,
     write_private,
 )
 
@@ -44,9 +44,9 @@ def prepare_launch(data_dir: Path, durable: bool = True) -> spawn.Launch:
     account = find_service_account(data_dir)
     folder = data_dir / "redis"
     sockets = find_socket_dir(data_dir)
-    open_data_folder(data_dir, account)
+    prepare_data_folder(data_dir, account)
     for place in (folder, sockets):
-        give_folder(place, account)
+        make_private_folder(place, account)
     write_private(folder / USERS, _describe_users(RIGHTS if durable else FOR_TESTS), account)
     where = "../run" if sockets == data_dir / "run" else str(sockets)
     settings = {

@@ -81,7 +81,7 @@ def hold_folder(
     """
     holders: list[str | None] = []
 
-    def settled() -> bool:
+    def try_lock() -> bool:
         try:
             stack.enter_context(lock_folder(data_dir, note))
         except FolderBusyError as busy:
@@ -90,7 +90,7 @@ def hold_folder(
         holders.append(None)
         return True
 
-    spawn.wait_until(settled, patience, step=0.1)
+    spawn.wait_until(try_lock, patience, step=0.1)
     return holders[-1]
 
 
@@ -113,12 +113,12 @@ def run_services(
             launch = postgres.prepare_launch(data_dir, durable, makes_databases=makes_databases)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
-            postgres.wait_ready(data_dir, functools.partial(_lives, process))
+            postgres.wait_ready(data_dir, functools.partial(_is_alive, process))
         if with_redis:
             launch = redis.prepare_launch(data_dir, durable)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
-            redis.wait_ready(data_dir, functools.partial(_lives, process))
+            redis.wait_ready(data_dir, functools.partial(_is_alive, process))
         yield
 
 
@@ -130,14 +130,14 @@ def run_models(data_dir: Path, path: str) -> Iterator[None]:
         launch = models.prepare_launch(data_dir, path, {**os.environ, "NURA_PROCESS": "models"})
         process = spawn.start_program(launch, log)
         try:
-            models.wait_ready(path, functools.partial(_lives, process))
+            models.wait_ready(path, functools.partial(_is_alive, process))
             yield
         finally:
             spawn.stop_program(process, launch)
             Path(path).unlink(missing_ok=True)
 
 
-def _lives(process: subprocess.Popen[bytes]) -> bool:
+def _is_alive(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is None
 
 
@@ -155,27 +155,27 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
     if (
         arguments
         and arguments[0] not in WITHOUT_DATABASE | {"doctor"}
-        and not _asks_help(arguments)
+        and not _asks_for_help(arguments)
     ):
         health.require_services()
-    if not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
+    if not arguments or arguments[0] in WITHOUT_SERVICES or _asks_for_help(arguments):
         yield
         return
     with contextlib.ExitStack() as stack:
-        stack.callback(spawn.settle_ownership, settings.DATA_DIR)
+        stack.callback(spawn.restore_ownership, settings.DATA_DIR)
         if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
-            stack.enter_context(_services(settings.DATA_DIR))
+            stack.enter_context(_run_or_join_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:
                 _migrate()
         elif arguments[0] not in WITHOUT_MIGRATION:
             _require_known_schema()
         if arguments[0] in WITH_MODELS and not models.is_answering(settings.RAG.models_socket):
-            stack.enter_context(_own_models())
+            stack.enter_context(_run_own_models())
         yield
 
 
 @contextlib.contextmanager
-def _own_models() -> Iterator[None]:
+def _run_own_models() -> Iterator[None]:
     """A models process for this command alone, on a socket of its own.
 
     A command may need a local model though the settings name an endpoint: `reindex` compares with
@@ -191,7 +191,7 @@ def _own_models() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _services(data_dir: Path) -> Iterator[None]:
+def _run_or_join_services(data_dir: Path) -> Iterator[None]:
     from django.conf import settings
 
     with contextlib.ExitStack() as stack:
@@ -211,12 +211,12 @@ def _services(data_dir: Path) -> Iterator[None]:
 
 def _wait_for_product(data_dir: Path, holder: str) -> None:
     if holder == COMMAND or not spawn.wait_until(
-        functools.partial(_product_answers, data_dir), PATIENCE_SECONDS, step=0.1
+        functools.partial(_is_product_answering, data_dir), PATIENCE_SECONDS, step=0.1
     ):
         raise FolderBusyError(holder)
 
 
-def _product_answers(data_dir: Path) -> bool:
+def _is_product_answering(data_dir: Path) -> bool:
     from django.conf import settings
 
     return (not settings.EMBEDDED_POSTGRES or postgres.is_answering(data_dir)) and (
@@ -242,5 +242,5 @@ def _require_known_schema() -> None:
     schema.require_known_schema()
 
 
-def _asks_help(arguments: Sequence[str]) -> bool:
+def _asks_for_help(arguments: Sequence[str]) -> bool:
     return "--help" in arguments or "-h" in arguments

@@ -66,7 +66,7 @@ def find_service_account(data_dir: Path) -> Account | None:
     )
 
 
-def give_folder(folder: Path, account: Account | None) -> None:
+def make_private_folder(folder: Path, account: Account | None) -> None:
     """Make a private folder that belongs to the account. Raises `RuntimeError` on a stranger's.
 
     The stand-in for a long path lies in /tmp, where anybody may have put something of its name.
@@ -93,10 +93,10 @@ def write_private(path: Path, text: str, account: Account | None) -> None:
     draft.replace(path)
 
 
-def open_data_folder(data_dir: Path, account: Account | None) -> None:
-    """Close the data folder to others; the account may step through it into its own folders.
+def prepare_data_folder(data_dir: Path, account: Account | None) -> None:
+    """Create the data folder and close it to others; the account may still reach its own folders.
 
-    Whom it belongs to is for `settle_ownership` to say. Folders above need no permission: services
+    Whom it belongs to is for `restore_ownership` to say. Folders above need no permission: services
     start inside their folder (see `spawn`).
     """
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -244,7 +244,7 @@ def choose_user(wanted: str, code: Path, data_dir: Path) -> ChosenUser:
 def step_down(account: Account, data_dir: Path) -> None:
     """Become this user for good, with all that root and the user before have in the data folder."""
     former = find_service_account(data_dir)
-    give_tree(data_dir, account.uid, account.gid, of={0, former.uid if former else 0})
+    change_owner(data_dir, account.uid, account.gid, of={0, former.uid if former else 0})
     data_dir.chmod(0o700)
     os.setgroups([])
     os.setgid(account.gid)
@@ -253,29 +253,31 @@ def step_down(account: Account, data_dir: Path) -> None:
     os.environ["NURA_DOTENV"] = os.devnull  # its lines are in the environment, and it may be root's
 
 
-def stay_root(data_dir: Path) -> None:
-    """Keep all data but those of the servers.
+def take_ownership(data_dir: Path) -> None:
+    """Give root all data except that of the servers.
 
     What reads a file gives up root's right to pass through other people's folders.
     """
     if data_dir.stat().st_uid:
-        give_tree(data_dir, 0, 0, but=SERVERS)
-        open_data_folder(data_dir, find_service_account(data_dir))
+        change_owner(data_dir, 0, 0, but=SERVERS)
+        prepare_data_folder(data_dir, find_service_account(data_dir))
 
 
-def settle_ownership(data_dir: Path) -> None:
-    """After a command as root: what it wrote belongs to whom the folder belongs to."""
+def restore_ownership(data_dir: Path) -> None:
+    """After a command run as root, give what it wrote to the owner of the data folder."""
     if os.geteuid() == 0 and data_dir.exists() and (owner := data_dir.stat()).st_uid:
-        give_tree(data_dir, owner.st_uid, owner.st_gid, of={0})
+        change_owner(data_dir, owner.st_uid, owner.st_gid, of={0})
 
 
-def give_tree(
+def change_owner(
     folder: Path, uid: int, gid: int, *, of: Collection[int] = (), but: Collection[str] = ()
 ) -> None:
-    """Give away what belongs to the users `of` (anybody) in a folder, but for folders `but` in it.
+    """Change the owner of a folder's content that belongs to the users `of` (or anybody).
 
-    Links themselves are given, not what they point to, and no file with a second name: that one may
-    stand anywhere.
+    The folders `but` in it are left out.
+
+    Links are changed themselves, not what they point to. Files with a second hard link are left: it
+    may be anywhere.
     """
     for place, folders, files in os.walk(folder):
         if place == str(folder):
@@ -361,11 +363,11 @@ def build_options(launch: Launch) -> dict[str, Any]:
         "group": account.gid if account else None,
         "extra_groups": [] if account else None,
         "pass_fds": launch.descriptors,
-        "preexec_fn": functools.partial(die_with, os.getpid(), launch.death_signal),
+        "preexec_fn": functools.partial(set_death_signal, os.getpid(), launch.death_signal),
     }
 
 
-def die_with(parent: int, number: signal.Signals) -> None:
+def set_death_signal(parent: int, number: signal.Signals) -> None:
     """Get `number` when the parent dies. Call it after a change of user, which would undo it."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, int(number))
@@ -373,20 +375,20 @@ def die_with(parent: int, number: signal.Signals) -> None:
         os._exit(1)
 
 
-def adopt_orphans(*, adopt: bool) -> None:
-    """Whether processes below this one that lose their parent become children of this one."""
+def set_subreaper(*, adopt: bool) -> None:
+    """Set whether orphaned descendants become children of this process."""
     if _libc is not None:
         _libc.prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def name_process(name: str) -> None:
-    """What `ps -e` and `top` call this process: the first 15 characters."""
+    """Set the name of this process in `ps -e` and `top`, of which they show 15 characters."""
     if _libc is not None:
         _libc.prctl(PR_SET_NAME, name.encode())
 
 
-def give_memory_back() -> None:
-    """What was needed only while something was loaded; the C library would keep it."""
+def release_memory() -> None:
+    """Return freed memory to the system; the C library would keep it."""
     gc.collect()
     if _libc is not None:
         _libc.malloc_trim(0)
@@ -407,7 +409,7 @@ def stop_program(process: subprocess.Popen[bytes], launch: Launch, patience: flo
 
 def clear_leftovers(launch: Launch, program: str, patience: float = 20.0) -> None:
     """End what an earlier start left running in this folder. The caller holds the folder's lock."""
-    old = _leftovers(launch.folder, program)
+    old = _find_leftovers(launch.folder, program)
     for process in old:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(launch.stop_signal)
@@ -427,7 +429,7 @@ def wait_until(predicate: Callable[[], bool], timeout: float, step: float = 0.02
     return predicate()
 
 
-def _leftovers(folder: Path, program: str) -> list[psutil.Process]:
+def _find_leftovers(folder: Path, program: str) -> list[psutil.Process]:
     place = str(folder.resolve())
     return [
         process

@@ -10,7 +10,7 @@ from knox.models import AuthToken
 
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
-from chats.serializers import envelope
+from chats.serializers import to_frame
 from chats.services.turns import open_turn
 from tests.servers import asgi
 
@@ -31,7 +31,7 @@ def test_a_frame_is_the_envelope_around_the_data():
     event = RunEvent(7, "delta", {"text": '"가"\n\\ \u2028 😀'})
     ids = {"chat_id": str(chat_id), "run_id": str(run_id), "seq": 7}
     made = reader.Framer(chat_id, run_id).frame(event)
-    assert json.loads(made) == envelope("delta", event.data, **ids)
+    assert json.loads(made) == to_frame("delta", event.data, **ids)
 
 
 async def test_each_packed_part_can_be_read_as_soon_as_it_is_there():

@@ -33,5 +33,5 @@ def test_a_sound_that_nothing_can_play_is_kept(program, speech_server):
 
 def test_an_endpoint_that_is_away_cannot_speak(program, settings):
     settings.TTS_BASE_URL, settings.TTS_MODEL = "http://127.0.0.1:9/v1", "tts-1"
-    with pytest.raises(ask.CannotSpeak):
+    with pytest.raises(ask.SpeechUnavailable):
         ask.speak_answer("안녕")

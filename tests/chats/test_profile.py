@@ -125,7 +125,7 @@ def test_a_turn_that_was_read_is_not_read_again(talk, owner):
     talk.say("내 나이는 35살이야. 기억해줘")
     talk.say("내 나이는 36살이야. 기억해줘")
     for turn in Turn.objects.order_by("number"):
-        services.note_turn(turn.pk)
+        services.learn_from_turn(turn.pk)
     assert known(owner) == [("demographic", "age", "36", "active")]
 
 

@@ -216,7 +216,7 @@ async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
     access.watch_credential(Credential(), end)
     async with asyncio.timeout(SOON):
         await ended.wait()
-    access.forget_credential(end)
+    access.unwatch_credential(end)
 
 
 def test_a_session_that_names_nobody_is_nobodys(settings):

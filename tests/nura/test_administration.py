@@ -181,10 +181,10 @@ def test_tokens_and_cost_are_told_by_model_group_and_person(in_english, ask, min
 def test_the_overview_says_which_process_is_away(in_english, settings):
     page = to_text(in_english.get("/admin/"))
     assert re.search(r"documents\s+not running", page)
-    key, soon = health.heartbeat_key("documents"), health.read_clock() + 15
-    health.client().zadd(key, {"here:7 0.0.9": soon, f"there:8 {__version__}": soon})
+    key, soon = health.make_heartbeat_key("documents"), health.read_clock() + 15
+    health.get_client().zadd(key, {"here:7 0.0.9": soon, f"there:8 {__version__}": soon})
     page = to_text(in_english.get("/admin/"))
-    health.client().delete(key)
+    health.get_client().delete(key)
     assert re.search(r"documents\s+another version\s+0\.0\.9 · here:7", page)
     assert re.search(r"documents\s+running\s+\S+ · there:8", page)
     assert re.search(r"PostgreSQL\s+running\s+18", page)

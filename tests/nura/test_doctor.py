@@ -248,7 +248,7 @@ def test_the_database_is_there_with_pgvector():
 
 
 def test_redis_that_may_forget_is_warned_about():
-    client = health.client()
+    client = health.get_client()
     client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         states = [finding.state for finding in doctor.check_redis()]
@@ -260,7 +260,7 @@ def test_redis_that_may_forget_is_warned_about():
 @pytest.mark.django_db
 def test_it_exits_1_when_redis_is_gone(monkeypatch, capsys):
     nowhere = Redis.from_url("unix:///nowhere/redis.sock")
-    monkeypatch.setattr(doctor, "client", lambda: nowhere)
+    monkeypatch.setattr(doctor, "get_client", lambda: nowhere)
     with pytest.raises(SystemExit) as ended:
         call_command("doctor")
     assert ended.value.code == 1

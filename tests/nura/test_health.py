@@ -11,16 +11,16 @@ from rag.config import Endpoint
 
 @pytest.fixture(autouse=True)
 def _look_each_time(monkeypatch):
-    health.forget_checks()
+    health.reset_checks()
     monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
 
 
 @pytest.fixture
 def beats():
     client = Redis.from_url(settings.REDIS_URL)
-    keys = [health.heartbeat_key(name) for name in (*health.WORKERS, health.BEAT)]
+    keys = [health.make_heartbeat_key(name) for name in (*health.WORKERS, health.BEAT)]
     client.delete(*keys)
-    health.leave_sign_of_life(health.BEAT)
+    health.send_heartbeat(health.BEAT)
     yield client
     client.delete(*keys)
 
@@ -32,7 +32,7 @@ def test_alive_asks_no_database(client):
 @pytest.mark.django_db
 def test_ready_when_everything_is_there(client, beats):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
+        health.send_heartbeat(name)
     response = client.get("/readyz")
     assert response.status_code == 200
     assert response.json() == {
@@ -53,7 +53,7 @@ def test_ready_when_everything_is_there(client, beats):
 @pytest.mark.django_db
 def test_without_the_models_process_it_serves_and_says_so(client, beats, settings, tmp_path):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
+        health.send_heartbeat(name)
     settings.RAG = replace(settings.RAG, models_socket=str(tmp_path / "models.sock"))
     response = client.get("/readyz")
     assert response.status_code == 200
@@ -68,7 +68,7 @@ def test_without_the_models_process_it_serves_and_says_so(client, beats, setting
 @pytest.mark.parametrize("missing", health.WORKERS)
 def test_not_ready_without_a_worker(client, beats, missing):
     for name in set(health.WORKERS) - {missing}:
-        health.leave_sign_of_life(name)
+        health.send_heartbeat(name)
     response = client.get("/readyz")
     assert response.status_code == 503
     assert [name for name, there in response.json()["checks"].items() if not there] == [missing]
@@ -77,10 +77,10 @@ def test_not_ready_without_a_worker(client, beats, missing):
 @pytest.mark.django_db
 def test_a_worker_that_leaves_takes_back_its_own_sign_of_life_alone(client, beats):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
-    answers = health.heartbeat_key("answers")
+        health.send_heartbeat(name)
+    answers = health.make_heartbeat_key("answers")
     beats.zadd(answers, {"other:1 1": health.read_clock() + 15})
-    health.take_sign_of_life_back("answers")
+    health.remove_heartbeat("answers")
     assert client.get("/readyz").status_code == 200
     assert [one.place for one in health.list_processes() if one.kind == "answers"] == ["other:1"]
     beats.zadd(answers, {"other:1 1": health.read_clock()})
@@ -90,7 +90,7 @@ def test_a_worker_that_leaves_takes_back_its_own_sign_of_life_alone(client, beat
 @pytest.mark.django_db
 def test_not_ready_without_redis_and_without_names(client, monkeypatch):
     nowhere = Redis.from_url("unix:///nowhere/redis.sock")
-    monkeypatch.setattr(health, "client", lambda: nowhere)
+    monkeypatch.setattr(health, "get_client", lambda: nowhere)
     response = client.get("/readyz")
     assert response.status_code == 503
     assert not response.json()["checks"]["redis"]
@@ -116,8 +116,8 @@ def test_neither_may_be_cached(client):
 @pytest.mark.django_db
 def test_a_beat_that_is_gone_is_told_while_the_rest_serves(client, beats):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
-    beats.delete(health.heartbeat_key(health.BEAT))
+        health.send_heartbeat(name)
+    beats.delete(health.make_heartbeat_key(health.BEAT))
     response = client.get("/readyz")
     assert response.status_code == 200
     assert response.json()["status"] == "degraded"
@@ -127,7 +127,7 @@ def test_a_beat_that_is_gone_is_told_while_the_rest_serves(client, beats):
 @pytest.mark.django_db
 def test_c95_not_ready_where_the_disk_takes_nothing(client, beats, settings, tmp_path):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
+        health.send_heartbeat(name)
     settings.DATA_DIR = tmp_path / "gone"
     response = client.get("/readyz")
     assert response.status_code == 503
@@ -138,7 +138,7 @@ def test_c95_not_ready_where_the_disk_takes_nothing(client, beats, settings, tmp
 @pytest.mark.django_db
 def test_c95_a_disk_below_the_reserve_is_told_while_the_rest_serves(client, beats, settings):
     for name in health.WORKERS:
-        health.leave_sign_of_life(name)
+        health.send_heartbeat(name)
     settings.DISK_RESERVE_MB = 10**9
     response = client.get("/readyz")
     assert response.status_code == 200
@@ -162,4 +162,4 @@ def test_one_look_serves_all_who_ask_within_a_second(client, monkeypatch):
     monkeypatch.setattr(health, "check_all", lambda: looks.append(1) or {"database": True})
     assert {client.get("/readyz").status_code for _ in range(5)} == {200}
     assert len(looks) == 1
-    health.forget_checks()
+    health.reset_checks()

@@ -60,14 +60,14 @@ def test_the_jobs_that_wait_are_counted_with_the_age_of_the_oldest(client, staff
 
 
 def test_the_processes_of_all_nodes_are_counted(client, staff):
-    key, now = health.heartbeat_key("answers"), health.read_clock()
-    health.client().delete(key)
-    health.client().zadd(key, {"here:1 1": now + 9, "there:1 1": now + 9, "gone:1 1": now - 1})
+    key, now = health.make_heartbeat_key("answers"), health.read_clock()
+    health.get_client().delete(key)
+    health.get_client().zadd(key, {"here:1 1": now + 9, "there:1 1": now + 9, "gone:1 1": now - 1})
     client.force_login(staff)
     try:
         assert 'nura_processes{kind="answers"} 2.0' in client.get("/metrics").content.decode()
     finally:
-        health.client().delete(key)
+        health.get_client().delete(key)
 
 
 def test_a_key_of_staff_opens_it_too(client, staff):

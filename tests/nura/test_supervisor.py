@@ -5,18 +5,18 @@ import sys
 import psutil
 
 from nura.embedded.spawn import Launch
-from nura.supervisor import Child, Part, Voice, describe, start_all, stop_in_order
+from nura.supervisor import Child, LineWriter, Part, describe_exit, start_all, stop_in_order
 from tests.support import ROOT, wait_until
 
 
-class Ear(Voice):
+class Ear(LineWriter):
     """Keeps what is said."""
 
     def __init__(self):
         super().__init__(as_json=False)
         self.lines = []
 
-    def say(self, name, line):
+    def write_line(self, name, line):
         self.lines.append(f"{name}: {line}")
 
     async def hears(self, text):
@@ -101,9 +101,9 @@ async def test_a_line_longer_than_any_buffer_stops_nothing():
 
 
 def test_lines_are_wrapped_as_json_where_the_logs_are_json(capsys):
-    voice = Voice(as_json=True)
-    voice.say("postgres", "LOG: ready")
-    voice.say("web", '{"event": "own"}')
+    writer = LineWriter(as_json=True)
+    writer.write_line("postgres", "LOG: ready")
+    writer.write_line("web", '{"event": "own"}')
     assert (
         capsys.readouterr().out
         == '{"process": "postgres", "event": "LOG: ready"}\n{"event": "own"}\n'
@@ -111,5 +111,5 @@ def test_lines_are_wrapped_as_json_where_the_logs_are_json(capsys):
 
 
 def test_an_exit_status_is_put_into_words():
-    assert describe(3) == "ended with exit code 3"
-    assert describe(-signal.SIGKILL) == "was ended by SIGKILL"
+    assert describe_exit(3) == "ended with exit code 3"
+    assert describe_exit(-signal.SIGKILL) == "was ended by SIGKILL"

@@ -40,9 +40,9 @@ class PostgresServer:
         self._bin = spawn.find_postgres(self._account)
         self._cluster = folder / "cluster"
         self._socket = Path(tempfile.mkdtemp(prefix="nura-pg-"))  # a socket's path is short
-        spawn.open_data_folder(folder, self._account)
+        spawn.prepare_data_folder(folder, self._account)
         for place in (self._cluster, self._socket):
-            spawn.give_folder(place, self._account)
+            spawn.make_private_folder(place, self._account)
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod

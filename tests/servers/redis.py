@@ -20,7 +20,7 @@ class RedisServer:
         self._options = ["--replicaof", "127.0.0.1", str(follows)] if follows else []
         self._account = spawn.find_service_account(folder)
         self._folder = folder
-        spawn.give_folder(folder, self._account)  # replicas and Sentinels write there
+        spawn.make_private_folder(folder, self._account)  # replicas and Sentinels write there
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None

@@ -43,14 +43,14 @@ PLAYERS = (
 )
 
 
-class CannotSpeak(Exception):
-    """Nothing was spoken; the text says why, and what would help."""
+class SpeechUnavailable(Exception):
+    """Nothing could be spoken; the message says why, and what would help."""
 
 
 def speak_answer(text: str) -> str:
     """Speak an answer; where it was written to when nothing here can play it, else empty.
 
-    Raises `CannotSpeak`.
+    Raises `SpeechUnavailable`.
     """
     words = to_speech_text(text)
     if not words:
@@ -61,11 +61,11 @@ def speak_answer(text: str) -> str:
             sounds = (speech.request_speech(piece) for piece in pieces)
             return " ".join(filter(None, map(_play_sound, sounds)))
         except speech.SpeechFailed as error:
-            raise CannotSpeak(str(error)) from error
+            raise SpeechUnavailable(str(error)) from error
     if program := shutil.which("espeak-ng"):
         _run_player([program, "-v", choose_reply_language(words), "--stdin"], words.encode())
         return ""
-    raise CannotSpeak("set NURA_TTS_BASE_URL and NURA_TTS_MODEL, or install espeak-ng")
+    raise SpeechUnavailable("set NURA_TTS_BASE_URL and NURA_TTS_MODEL, or install espeak-ng")
 
 
 def _play_sound(sound: speech.Sound) -> str:
@@ -91,7 +91,7 @@ def _run_player(command: list[str], given: bytes = b"") -> None:
             timeout=PLAYER_SECONDS + len(given),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CannotSpeak(f"{Path(command[0]).name} failed: {error}") from error
+        raise SpeechUnavailable(f"{Path(command[0]).name} failed: {error}") from error
 
 
 INTERRUPTED = 130
@@ -108,7 +108,7 @@ class Terminal:
     def __init__(self) -> None:
         self._patience = PATIENCE_SECONDS
 
-    async def events(self, run_id: UUID) -> AsyncIterator[RunEvent]:
+    async def follow_run(self, run_id: UUID) -> AsyncIterator[RunEvent]:
         """The events of a run to its end; who goes away before stops it.
 
         Raises what kept us from answering it.
@@ -165,16 +165,16 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Exit status 1 when an answer failed."""
-        chat = _chat(options["chat"])
+        chat = _find_chat(options["chat"])
         user = find_user(options["user"], chat)
         chat_id = chat.pk if chat else None
         if options["show_prompt"]:
-            for question in self._questions(options):
+            for question in self._read_questions(options):
                 self._show_prompt(user, chat_id, question)
             return
         terminal, failed = Terminal(), False
         try:
-            for question in self._questions(options):
+            for question in self._read_questions(options):
                 message = self._answer(terminal, user, chat_id, question, options)
                 failed = message is None or bool(message["error"])
                 chat_id = UUID(message["chat_id"]) if message else chat_id
@@ -193,13 +193,13 @@ class Command(BaseCommand):
     ) -> dict[str, Any] | None:
         """The answer's message; None where the question could not be asked."""
         try:
-            turn = _open(user, chat_id, question, options["model"])
+            turn = _open_turn(user, chat_id, question, options["model"])
         except NuraError as error:
             self.stderr.write(explain_code(error.code, error.params))
             return None
-        message = asyncio.run(self._follow(terminal, turn.run.pk, question, options["json"]))
+        message = asyncio.run(self._print_answer(terminal, turn.run.pk, question, options["json"]))
         if options["tts"]:
-            self._speak(message["content"])
+            self._speak_answer(message["content"])
         return message
 
     def _show_prompt(self, user: User, chat_id: UUID | None, question: str) -> None:
@@ -210,7 +210,7 @@ class Command(BaseCommand):
         for message in messages:
             self.stdout.write(f"--- {message.role.value}\n{message.content}\n")
 
-    def _questions(self, options: dict[str, Any]) -> Iterator[str]:
+    def _read_questions(self, options: dict[str, Any]) -> Iterator[str]:
         if options["question"] is not None:
             yield options["question"]
             return
@@ -225,12 +225,12 @@ class Command(BaseCommand):
             if line.strip():
                 yield line
 
-    async def _follow(
+    async def _print_answer(
         self, terminal: Terminal, run_id: UUID, question: str, as_json: bool
     ) -> dict[str, Any]:
-        """Tell the answer as it comes; its message in the end."""
+        """Print the answer as it arrives; return its message at the end."""
         message: dict[str, Any] = {}
-        async with aclosing(terminal.events(run_id)) as events:  # type: ignore[type-var]
+        async with aclosing(terminal.follow_run(run_id)) as events:  # type: ignore[type-var]
             async for event in events:
                 if event.type == log.DELTA and not as_json:
                     self.stdout.write(event.data["text"], ending="")
@@ -238,13 +238,13 @@ class Command(BaseCommand):
                 elif event.terminal:
                     message = event.data["message"]
         if as_json:
-            self.stdout.write(log.to_json(_plain(message, question)))
+            self.stdout.write(log.to_json(_to_plain(message, question)))
         else:
-            self._close(message)
+            self._print_footer(message)
         return message
 
-    def _close(self, message: dict[str, Any]) -> None:
-        """What stands under an answer."""
+    def _print_footer(self, message: dict[str, Any]) -> None:
+        """Print the sources of an answer, its error, and how to go on."""
         self.stdout.write("")
         for source in message["sources"] or ():
             page = f", p. {source['page']}" if source["page"] else ""
@@ -254,22 +254,22 @@ class Command(BaseCommand):
             self.stderr.write(message["error"]["detail"])
         self.stderr.write(f"--chat {message['chat_id']}")
 
-    def _speak(self, text: str) -> None:
+    def _speak_answer(self, text: str) -> None:
         """An answer that cannot be spoken has been answered all the same."""
         try:
             if written := speak_answer(text):
                 self.stderr.write(f"--tts: no player here; the sound is in {written}")
-        except CannotSpeak as error:
+        except SpeechUnavailable as error:
             self.stderr.write(f"--tts: {error}")
 
 
-def _plain(message: dict[str, Any], question: str) -> dict[str, Any]:
+def _to_plain(message: dict[str, Any], question: str) -> dict[str, Any]:
     names = ("chat_id", "mode", "sources", "scope", "error")
     told = {"question": question.strip(), "answer": message["content"]}
     return {name: message[name] for name in names} | told | {"message": message}
 
 
-def _open(user: User, chat_id: UUID | None, question: str, model: str) -> turns.OpenedTurn:
+def _open_turn(user: User, chat_id: UUID | None, question: str, model: str) -> turns.OpenedTurn:
     """Raises `NuraError`, also for what no other door lets in."""
     readable = question.encode(errors="replace").decode()
     serializer = SendRequest(data={"content": readable, "chat_id": chat_id, "model": model})
@@ -281,7 +281,7 @@ def _open(user: User, chat_id: UUID | None, question: str, model: str) -> turns.
     )
 
 
-def _chat(given: str | None) -> Chat | None:
+def _find_chat(given: str | None) -> Chat | None:
     if given is None:
         return None
     try:

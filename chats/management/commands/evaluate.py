@@ -39,7 +39,7 @@ PATIENT_FAILURES = 1_000_000
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredConfiguration:
     """A configuration's answers: measures and records of turns, by line."""
 
     configuration: Configuration
@@ -47,8 +47,8 @@ class Measured:
     records: list[dict[str, Any]] = field(default_factory=list)
     judge_failures: int = 0
 
-    def summary(self, kind: str | None = None) -> dict[str, float]:
-        """Of all turns, or of those of a kind."""
+    def summarise(self, kind: str | None = None) -> dict[str, float]:
+        """The mean measures of all turns, or of those of a kind."""
         turns = [turn for line in self.measures for turn in line]
         kept = zip(turns, self.records, strict=True)
         return measures.summarise_turns([t for t, r in kept if kind is None or r["kind"] == kind])
@@ -90,19 +90,21 @@ class Command(BaseCommand):
         if options["from_feedback"]:
             self._write_feedback(evaluation.list_feedback_lines(user), options["file"])
             return
-        lines = _read(options["file"])
-        askable = AskableDocuments.of(user)
+        lines = _read_questions(options["file"])
+        askable = AskableDocuments.from_user(user)
         _check_documents(lines, askable)
-        configurations = _configurations(options["compare"])
-        judge = _judge(configurations[0]) if options["judge"] else None
+        configurations = _make_configurations(options["compare"])
+        judge = _choose_judge(configurations[0]) if options["judge"] else None
         found = asyncio.run(self._measure_all(lines, askable, configurations, judge))
-        figures = _figures(found, options["file"].name)
-        self._print(figures)
+        figures = _compute_figures(found, options["file"].name)
+        self._print_tables(figures)
         if options["json"]:
             turns = [one.records for one in found]
-            _write(options["json"], json.dumps({**figures, "turns": turns}, ensure_ascii=False))
+            _write_file(
+                options["json"], json.dumps({**figures, "turns": turns}, ensure_ascii=False)
+            )
         if options["html"]:
-            _write(options["html"], render_page(figures, [one.records for one in found]))
+            _write_file(options["html"], render_page(figures, [one.records for one in found]))
 
     async def _measure_all(
         self,
@@ -110,13 +112,13 @@ class Command(BaseCommand):
         askable: AskableDocuments,
         configurations: Sequence[Configuration],
         judge: Light | None,
-    ) -> list[Measured]:
+    ) -> list[MeasuredConfiguration]:
         """Line by line, every configuration in turn, so that the machine is the same for all."""
-        found = [Measured(configuration) for configuration in configurations]
+        found = [MeasuredConfiguration(configuration) for configuration in configurations]
         for number, line in enumerate(lines, 1):
             for one in found if number % 2 else reversed(found):
                 answered = await evaluation.answer_line(one.configuration, line, askable)
-                await _take(one, line, askable, answered, judge)
+                await _measure_line(one, line, askable, answered, judge)
             self.stderr.write(f"\r{number} of {len(lines)}", ending="")
             self.stderr.flush()
         self.stderr.write("")
@@ -129,16 +131,16 @@ class Command(BaseCommand):
         elif file.exists():
             raise CommandError(f"{file} is there already")
         else:
-            _write(file, "".join(f"{text}\n" for text in texts))
+            _write_file(file, "".join(f"{text}\n" for text in texts))
             self.stderr.write(f"{len(texts)} questions in {file}; fill in `gold` and `answerable`")
 
-    def _print(self, figures: Mapping[str, Any]) -> None:
+    def _print_tables(self, figures: Mapping[str, Any]) -> None:
         """A table of all turns, and one by kind."""
         for line in to_text_lines(figures):
             self.stdout.write(line)
 
 
-def _read(file: Path | None) -> list[QuestionLine]:
+def _read_questions(file: Path | None) -> list[QuestionLine]:
     if file is None:
         raise CommandError("name a file of questions")
     try:
@@ -147,7 +149,7 @@ def _read(file: Path | None) -> list[QuestionLine]:
         raise CommandError(f"{file}: {error}") from error
 
 
-def _write(file: Path, text: str) -> None:
+def _write_file(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -159,12 +161,12 @@ def _check_documents(lines: Sequence[QuestionLine], askable: AskableDocuments) -
         raise CommandError("this user has no documents that can be searched")
     try:
         for line in lines:
-            askable.find(line)
+            askable.find_ids(line)
     except evaluation.DocumentUnknown as error:
         raise CommandError(str(error)) from error
 
 
-def _configurations(changes: Sequence[str]) -> list[Configuration]:
+def _make_configurations(changes: Sequence[str]) -> list[Configuration]:
     present = evaluation.make_present_configuration()
     if not changes:
         return [present]
@@ -174,7 +176,7 @@ def _configurations(changes: Sequence[str]) -> list[Configuration]:
         raise CommandError(f"--compare {error}") from error
 
 
-def _judge(configuration: Configuration) -> Light:
+def _choose_judge(configuration: Configuration) -> Light:
     """The main model of the present configuration, else its light one."""
     light = get_light_model(configuration.rag.light_llm)
     model = get_main_model(configuration.rag.llm) or (light.llm if light else None)
@@ -183,15 +185,15 @@ def _judge(configuration: Configuration) -> Light:
     return Light(model, JUDGE_SECONDS, Breaker(PATIENT_FAILURES, COSTLY_ERRORS))
 
 
-async def _take(
-    measured: Measured,
+async def _measure_line(
+    measured: MeasuredConfiguration,
     line: QuestionLine,
     askable: AskableDocuments,
     answered: Sequence[AnsweredTurn],
     judge: Light | None,
 ) -> None:
     """Measure the turns of a line."""
-    documents = askable.find(line)
+    documents = askable.find_ids(line)
     rows: list[dict[str, float]] = []
     earlier: list[tuple[str, str]] = []
     for number, (expected, one) in enumerate(zip(line.turns, answered, strict=True), 1):
@@ -203,11 +205,11 @@ async def _take(
                 measured.judge_failures += 1
         earlier.append((expected.user, one.content))
         rows.append(row)
-        measured.records.append(_record(line, number, expected, one, row))
+        measured.records.append(_describe_turn(line, number, expected, one, row))
     measured.measures.append(rows)
 
 
-def _record(
+def _describe_turn(
     line: QuestionLine,
     number: int,
     expected: ExpectedTurn,
@@ -237,7 +239,7 @@ def _record(
     }
 
 
-def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
+def _compute_figures(found: Sequence[MeasuredConfiguration], name: str) -> dict[str, Any]:
     """The summary: by configuration, by kind, and the differences."""
     kinds = list(dict.fromkeys(record["kind"] for record in found[0].records if record["kind"]))
     figures: dict[str, Any] = {
@@ -248,8 +250,8 @@ def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
             {
                 "name": one.configuration.name,
                 "model": one.configuration.model,
-                "all": one.summary(),
-                "kinds": {kind: one.summary(kind) for kind in kinds},
+                "all": one.summarise(),
+                "kinds": {kind: one.summarise(kind) for kind in kinds},
                 "judge_failures": one.judge_failures,
             }
             for one in found
@@ -299,7 +301,7 @@ class MeasureChart:
     height: int
 
 
-def measure_names() -> dict[str, str]:
+def get_measure_names() -> dict[str, str]:
     """What people call the measures."""
     return {
         "evidence_all": _("All facts in the prompt"),
@@ -329,17 +331,17 @@ def measure_names() -> dict[str, str]:
 def render_page(figures: Mapping[str, Any], records: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     """One HTML file without anything from elsewhere. `records` are turns, by configuration."""
     configurations = figures["configurations"]
-    differences = _differences(figures)
+    differences = _list_differences(figures)
     context = {
         "figures": figures,
         "configurations": [
             one | {"title": one["name"] or _("Present settings")} for one in configurations
         ],
-        "charts": list(_charts(figures)),
+        "charts": list(_draw_charts(figures)),
         "differences": differences,
         "differences_height": PAD + len(differences) * ROW_HEIGHT,
-        "amounts": list(_amounts(figures)),
-        "turns": [_turn(turn) for turn in zip(*records, strict=True)],
+        "amounts": list(_list_amounts(figures)),
+        "turns": [_to_compared_turn(turn) for turn in zip(*records, strict=True)],
         "label_x": LABEL_X,
         "bar_x": BAR_X,
         "bar_width": BAR_WIDTH,
@@ -361,49 +363,51 @@ def to_text_lines(figures: Mapping[str, Any]) -> Iterator[str]:
             ungraded = _("%(count)s answers could not be graded") % {"count": count}
             yield f"{letter}: {ungraded}"
     heads = ["", "A"] + (["B", _("B - A, confidence interval")] if len(configurations) > 1 else [])
-    rows = [_text_row(figures, measure) for measure in MEASURES]
-    yield from _aligned([heads, *(row for row in rows if row)])
+    rows = [_to_text_row(figures, measure) for measure in MEASURES]
+    yield from _align_rows([heads, *(row for row in rows if row)])
     for letter, one in zip("AB", configurations, strict=False):
         if one["kinds"]:
             names = [name for name in OF_A_KIND if name in one["all"]]
             heads = [_("%(letter)s by kind") % {"letter": letter}, *names]
             kinds = [
-                [kind, *(_told(found.get(name), is_share=True) for name in names)]
+                [kind, *(_format_value(found.get(name), is_share=True) for name in names)]
                 for kind, found in one["kinds"].items()
             ]
-            yield from ("", *_aligned([heads, *kinds]))
+            yield from ("", *_align_rows([heads, *kinds]))
 
 
-def _text_row(figures: Mapping[str, Any], measure: Measure) -> list[str]:
+def _to_text_row(figures: Mapping[str, Any], measure: Measure) -> list[str]:
     values = [one["all"].get(measure.name) for one in figures["configurations"]]
     if not any(value is not None for value in values):
         return []
-    cells = [measure.name, *(_told(value, is_share=measure.is_share) for value in values)]
+    cells = [measure.name, *(_format_value(value, is_share=measure.is_share) for value in values)]
     if len(values) > 1:
-        cells.append(_interval(figures["differences"].get(measure.name), measure))
+        cells.append(_format_interval(figures["differences"].get(measure.name), measure))
     return cells
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+def _align_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(_count_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        blanks = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        blanks = [
+            " " * (width - _count_columns(cell)) for cell, width in zip(row, widths, strict=True)
+        ]
         first, *others = zip(row, blanks, strict=True)
         yield "  ".join([first[0] + first[1], *(blank + cell for cell, blank in others)]).rstrip()
 
 
-def _width(text: str) -> int:
+def _count_columns(text: str) -> int:
     """The columns of a terminal that it takes: a Hangul syllable takes two."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
-def _told(value: float | None, *, is_share: bool) -> str:
+def _format_value(value: float | None, *, is_share: bool) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if is_share else f"{value:,.0f}"
 
 
-def _interval(found: Mapping[str, float] | None, measure: Measure) -> str:
+def _format_interval(found: Mapping[str, float] | None, measure: Measure) -> str:
     """With a star where it is certain that there is a difference."""
     if found is None:
         return "-"
@@ -413,12 +417,12 @@ def _interval(found: Mapping[str, float] | None, measure: Measure) -> str:
     return f"{found['value']:{form}} ({span}, n = {found['lines']}){star}"
 
 
-def _charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
-    names = measure_names()
+def _draw_charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
+    names = get_measure_names()
     shares = [measure.name for measure in MEASURES if measure.is_share]
     whole = [one["all"] for one in figures["configurations"]]
     rows = [(names[name], [one.get(name) for one in whole]) for name in shares]
-    yield _chart(_("All questions"), rows)
+    yield _draw_chart(_("All questions"), rows)
     kinds = figures["configurations"][0]["kinds"]
     for name in OF_A_KIND:
         rows = [
@@ -426,10 +430,10 @@ def _charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
             for kind in kinds
         ]
         if any(value is not None for _kind, values in rows for value in values):
-            yield _chart(names[name], rows)
+            yield _draw_chart(names[name], rows)
 
 
-def _chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> MeasureChart:
+def _draw_chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> MeasureChart:
     made: list[MeasureRow] = []
     for name, values in rows:
         if all(value is None for value in values):
@@ -445,9 +449,9 @@ def _chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> Me
     return MeasureChart(title, tuple(made), PAD + len(made) * ROW_HEIGHT)
 
 
-def _differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Lines of the chart of differences between shares: -1 is left, 1 right."""
-    names = measure_names()
+    names = get_measure_names()
     made: list[dict[str, Any]] = []
     for measure in MEASURES:
         found = figures["differences"].get(measure.name)
@@ -462,20 +466,20 @@ def _differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         top = PAD + len(made) * ROW_HEIGHT
         made.append(
             {"y": top + ROW_HEIGHT // 2, "name": names[measure.name], "kind": kind, **place}
-            | {"told": _interval(found, measure)}
+            | {"told": _format_interval(found, measure)}
         )
     return made
 
 
-def _amounts(figures: Mapping[str, Any]) -> Iterator[list[str]]:
-    names = measure_names()
+def _list_amounts(figures: Mapping[str, Any]) -> Iterator[list[str]]:
+    names = get_measure_names()
     for measure in MEASURES:
-        row = _text_row(figures, measure)
+        row = _to_text_row(figures, measure)
         if row and not measure.is_share:
             yield [names[measure.name], *row[1:]]
 
 
-def _turn(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _to_compared_turn(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A question with its answer of every configuration."""
     first = answers[0]
     wrong = any(

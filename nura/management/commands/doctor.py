@@ -39,7 +39,7 @@ from jobs import replica
 from nura import __version__, housekeeping
 from nura.backup.integrity import list_lost_keys
 from nura.embedded import models, session, spawn
-from nura.health import WORKERS, check_redis_and_workers, client
+from nura.health import WORKERS, check_redis_and_workers, get_client
 from rag.adapters.sentence_transformers import find_embedded_model
 from rag.config import Endpoint, RagConfig
 from rag.errors import EngineUnavailable, NuraError
@@ -274,7 +274,7 @@ def check_redis() -> Iterator[Finding]:
     """Reachable, never forgetting, written to disk."""
     kind = "embedded" if settings.EMBEDDED_REDIS else "REDIS_URL"
     try:
-        version = cast("dict[str, Any]", client().info("server"))["redis_version"]
+        version = cast("dict[str, Any]", get_client().info("server"))["redis_version"]
     except RedisError as error:
         yield Finding("redis", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
         return
@@ -288,7 +288,7 @@ def check_redis() -> Iterator[Finding]:
 
 def _check_redis_setting(name: str, wanted: str) -> Finding:
     try:
-        found = cast("dict[str, str]", client().config_get(name)).get(name, "unknown")
+        found = cast("dict[str, str]", get_client().config_get(name)).get(name, "unknown")
     except RedisError:
         return Finding("redis", State.WARN, f"{name} may not be read; it should be {wanted}")
     state = State.OK if found == wanted else State.WARN

@@ -28,7 +28,7 @@ from django.core.management.base import BaseCommand, CommandError
 from nura import forkserver, schema
 from nura.embedded import models, postgres, redis, session, spawn
 from nura.forkserver import PartForker
-from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
+from nura.supervisor import Child, LineWriter, Part, start_all, stop_in_order, wait_for_first
 from nura.web import SOCKET_FD, open_listener
 
 OUTCOME_FD = "NURA_OUTCOME_FD"
@@ -101,7 +101,7 @@ class Command(BaseCommand):
         if choice.account:
             spawn.step_down(choice.account, settings.DATA_DIR)
         elif choice.reason:
-            spawn.stay_root(settings.DATA_DIR)
+            spawn.take_ownership(settings.DATA_DIR)
             logger.warning("runs_as_root", reason=choice.reason)
 
     def _listener(self, host: str, port: int) -> socket.socket:
@@ -125,7 +125,7 @@ class Product:
     def __init__(self, listener: socket.socket, *, seed: bool) -> None:
         self._listener = listener
         self._seed = seed
-        self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
+        self._output = LineWriter(as_json=settings.LOG_FORMAT == "json")
         self._forks = PartForker() if PartForker.is_possible() else None
         self._fork_servers = self._children(
             [describe_fork_server(self._forks.descriptor)] if self._forks else []
@@ -141,12 +141,12 @@ class Product:
         started = time.monotonic()
         ending = self._listen_for_the_end()
         work = asyncio.create_task(self._start(started))
-        await first_of(ending.wait(), self._failure(work))
+        await wait_for_first(ending.wait(), self._failure(work))
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
         if failed:
             logger.error("start_failed", exc_info=failed)
-        self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
+        self._output.write_line("up", f"Cannot start: {failed}" if failed else "Stopping")
         self._listener.close()  # else connections would wait here that nobody takes any more
         groups = [
             [*self._webs, *self._workers],
@@ -157,7 +157,7 @@ class Product:
             self._services[:1],
         ]
         await stop_in_order(groups)
-        self._voice.say("up", "Stopped")
+        self._output.write_line("up", "Stopped")
         return 1 if failed else 0
 
     async def _start(self, started: float) -> None:
@@ -172,7 +172,7 @@ class Product:
         reminder = time.monotonic() + PATIENCE
         while missing := await asyncio.to_thread(missing_parts):
             if time.monotonic() > reminder:
-                self._voice.say("up", f"Not ready yet, waiting for: {', '.join(missing)}")
+                self._output.write_line("up", f"Not ready yet, waiting for: {', '.join(missing)}")
                 reminder += PATIENCE
             await asyncio.sleep(0.1)
         self._announce(time.monotonic() - started, first=outcome["seeded"])
@@ -193,20 +193,22 @@ class Product:
         raise RuntimeError(f"the preparation {reason}; its last lines say why")
 
     def _announce(self, seconds: float, *, first: bool) -> None:
-        self._voice.say("up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}")
+        self._output.write_line(
+            "up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}"
+        )
         credentials = settings.DATA_DIR / "admin-credentials"
         in_journal = "JOURNAL_STREAM" in os.environ  # a unit of systemd: a log that others read
         if first and credentials.is_file() and not in_journal:
             for line in credentials.read_text(encoding="utf-8").splitlines():
-                self._voice.say("up", line)
-            self._voice.say("up", f"(kept in {credentials})")
+                self._output.write_line("up", line)
+            self._output.write_line("up", f"(kept in {credentials})")
         if settings.HOST in {"0.0.0.0", "::"}:  # noqa: S104 - a comparison
-            self._voice.say(
+            self._output.write_line(
                 "up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}"
             )
 
     def _children(self, some: list[Part]) -> list[Child]:
-        return [Child(part, self._voice, self._forks) for part in some]
+        return [Child(part, self._output, self._forks) for part in some]
 
     def _listen_for_the_end(self) -> asyncio.Event:
         ending = asyncio.Event()
