@@ -48,13 +48,13 @@ from nura.accounts.roles import (
     get_role,
     is_administrator,
     is_auditor,
-    keep_an_administrator,
     may_enter,
     record_membership,
+    require_other_administrator,
     set_role,
 )
 from nura.accounts.services import check_name
-from nura.accounts.sign_on import SignOnFailed, discover, end_former_connections
+from nura.accounts.sign_on import SignOnFailed, end_former_connections, fetch_server_configuration
 from nura.accounts.signup import (
     DEFAULT_DAYS,
     MAX_DAYS,
@@ -143,7 +143,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
         stays = cleaned.get("role") == AccountRole.ADMINISTRATOR and cleaned.get("is_active")
         if not stays and is_administrator(self.instance):
             try:
-                keep_an_administrator(without=[self.instance.pk])
+                require_other_administrator(without=[self.instance.pk])
             except LastAdministrator as error:
                 raise forms.ValidationError(explain_code(error.code)) from error
         return cleaned
@@ -255,7 +255,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         gone, counts, lacking, protected = super().get_deleted_objects(objs, request)
         try:
             with transaction.atomic():
-                keep_an_administrator(without=[user.pk for user in objs])
+                require_other_administrator(without=[user.pk for user in objs])
         except LastAdministrator as error:
             protected = [*protected, explain_code(error.code)]
         return gone, counts, lacking, protected
@@ -716,7 +716,7 @@ class SignOnServerAdmin(AuditedAdmin):
         address = request.build_absolute_uri(path)
         self.message_user(request, format_html("{} <code>{}</code>", told, address), messages.INFO)
         try:
-            discover(obj.issuer)
+            fetch_server_configuration(obj.issuer)
         except SignOnFailed as error:
             refused = _("The server does not answer as it should: %(error)s") % {"error": error}
             self.message_user(request, refused, messages.WARNING)

@@ -34,7 +34,7 @@ async def serve() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.leave, settings.SHUTDOWN_SECONDS)
-    signs = asyncio.create_task(leave_signs_of_life())
+    signs = asyncio.create_task(send_heartbeats())
     worker.on_leave = signs.cancel
     try:
         await worker.run()
@@ -44,18 +44,18 @@ async def serve() -> None:
             await signs
 
 
-async def leave_signs_of_life() -> None:
+async def send_heartbeats() -> None:
     """Tell `/readyz` and `doctor` that a worker is there, until cancelled."""
     try:
         while True:
-            await asyncio.to_thread(_leave_sign)
+            await asyncio.to_thread(_send_heartbeat)
             await asyncio.sleep(HEARTBEAT_SECONDS / SIGNS_A_LIFE)
     finally:
         with suppress(RedisError):  # then it runs out by itself
             remove_heartbeat(NAME)
 
 
-def _leave_sign() -> None:
+def _send_heartbeat() -> None:
     try:
         send_heartbeat(NAME)
     except RedisError as error:

@@ -37,7 +37,7 @@ from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from jobs.connections import in_database  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
-from nura.limits import CALLER, RequestGate, drain, send_refusal  # noqa: E402
+from nura.limits import CALLER, RequestGate, drain_body, send_refusal  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 from nura.middleware import choose_language_by_header  # noqa: E402
 
@@ -112,7 +112,7 @@ class BodyLimit:
         except RequestDataTooBig as error:
             if started:
                 raise
-            await drain(receive)
+            await drain_body(receive)
             await _refuse(error, scope, send)
 
 
@@ -139,7 +139,7 @@ async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
     digest = scope[CALLER].key
     key = (await in_database(access.find_keys, [digest])).get(digest) if digest else None
     if key is None:
-        await drain(receive)
+        await drain_body(receive)
         await _refuse(NotAuthenticated(), scope, send)
         return
     from chats.gateway import mcp  # here: only who is asked for it loads the protocol's library

@@ -78,7 +78,7 @@ def _send_request_id(headers: dict[str, Any], **_: Any) -> None:
 
 
 @signals.task_prerun.connect
-def _take_request_id(task: Any, task_id: str, **_: Any) -> None:
+def _bind_request_id(task: Any, task_id: str, **_: Any) -> None:
     structlog.contextvars.clear_contextvars()  # of the task that this thread did before
     known = {"task_id": task_id, "request_id": task.request.get("request_id")}
     structlog.contextvars.bind_contextvars(**{k: v for k, v in known.items() if v})
@@ -97,7 +97,7 @@ def _require_known_schema(**_: Any) -> None:
 
 
 @signals.worker_process_init.connect
-def _die_with_the_pool(**_: Any) -> None:
+def _end_with_pool(**_: Any) -> None:
     """A pool process whose parent was killed must not go on as an orphan."""
     from nura.embedded.spawn import set_death_signal
 
@@ -105,13 +105,13 @@ def _die_with_the_pool(**_: Any) -> None:
 
 
 @signals.worker_ready.connect
-def _ready(sender: Any, **_: Any) -> None:
-    _sign_of_life(sender.hostname)
+def _report_ready(sender: Any, **_: Any) -> None:
+    _send_heartbeat(sender.hostname)
 
 
 @signals.heartbeat_sent.connect
-def _beating(sender: Any, **_: Any) -> None:
-    _sign_of_life(sender.eventer.hostname)
+def _report_heartbeat(sender: Any, **_: Any) -> None:
+    _send_heartbeat(sender.eventer.hostname)
 
 
 class BeatScheduler(PersistentScheduler):
@@ -119,19 +119,19 @@ class BeatScheduler(PersistentScheduler):
 
     def tick(self, *arguments: Any, **options: Any) -> float:
         """Send what is due; seconds until the next look."""
-        _sign_of_life(BEAT)
+        _send_heartbeat(BEAT)
         return min(float(super().tick(*arguments, **options)), BEAT_SECONDS)
 
 
 @signals.worker_init.connect
-def _let_people_go_first(**_: Any) -> None:
+def _lower_priority(**_: Any) -> None:
     """Reading files takes what questions leave of the processor; pool processes inherit it."""
     with suppress(OSError):
         os.nice(spawn.NICENESS - os.nice(0))
 
 
 @signals.worker_init.connect
-def _share_leaving(**_: Any) -> None:
+def _share_leave_signal(**_: Any) -> None:
     """Before the pool is forked: by it its processes learn that they are to give work back."""
     from documents.ingest import HEARTBEAT
 
@@ -142,7 +142,7 @@ _LEAVE: list[Callable[[], None]] = []
 
 
 @signals.worker_shutting_down.connect
-def _leaving(sender: str, **_: Any) -> None:
+def _leave_at_shutdown(sender: str, **_: Any) -> None:
     """What does not end in time is handed to another worker. Celery alone would wait for hours."""
     from django.conf import settings
 
@@ -154,20 +154,20 @@ def _leaving(sender: str, **_: Any) -> None:
         timer.start()
 
     try:
-        remove_heartbeat(_worker(sender))
+        remove_heartbeat(_get_worker_kind(sender))
     except RedisError:
         logger.info("redis_unreachable", note="the sign of life will run out by itself")
 
 
-def _sign_of_life(hostname: str) -> None:
+def _send_heartbeat(hostname: str) -> None:
     from nura.health import send_heartbeat
 
     try:
-        send_heartbeat(_worker(hostname))
+        send_heartbeat(_get_worker_kind(hostname))
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 
 
-def _worker(hostname: str) -> str:
+def _get_worker_kind(hostname: str) -> str:
     """`documents@machine`, `documents2@machine` -> `documents`."""
     return hostname.partition("@")[0].rstrip("0123456789")

@@ -153,7 +153,7 @@ def to_problem(error: BaseException) -> Problem:
         if isinstance(error, kinds):
             problem: Problem = describe(error)
             return problem
-    return _unexpected(error)
+    return _from_unexpected(error)
 
 
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
@@ -167,36 +167,38 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResp
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler400."""
-    return _answer(request, to_problem(exception))
+    return _make_response(request, to_problem(exception))
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler403."""
-    return _answer(request, to_problem(exception) if is_api(request.path_info) else _FORBIDDEN)
+    return _make_response(
+        request, to_problem(exception) if is_api(request.path_info) else _FORBIDDEN
+    )
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
     """Django's handler404, called by these names."""
-    return _answer(request, _NOT_FOUND)
+    return _make_response(request, _NOT_FOUND)
 
 
 def too_many_requests(request: HttpRequest, seconds: int = WINDOW_SECONDS) -> HttpResponse:
     """Allauth's handler429, with the time to wait if it is known."""
-    return _answer(request, _throttled_for(seconds))
+    return _make_response(request, _make_throttled(seconds))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler500, called while the exception is being handled."""
     error = sys.exception() or RuntimeError("handler500 without an exception")
-    return _answer(request, to_problem(error))
+    return _make_response(request, to_problem(error))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
     """Django's CSRF_FAILURE_VIEW, called by these names."""
-    return _answer(request, Problem(403, "csrf_failed"))
+    return _make_response(request, Problem(403, "csrf_failed"))
 
 
-def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
+def _make_response(request: HttpRequest, problem: Problem) -> HttpResponse:
     if is_api(request.path_info):
         return problem.response_at(request.path_info)
     # Without the request from 500 on: its session or user may be what cannot be read.
@@ -215,7 +217,7 @@ _NOT_FOUND = Problem(404, "not_found")
 _FORBIDDEN = Problem(403, "forbidden")
 
 
-def _nura(error: NuraError) -> Problem:
+def _from_nura_error(error: NuraError) -> Problem:
     if error.code == _NOT_FOUND.code:
         return _NOT_FOUND  # one body for "not there" and "not yours", whoever found it missing
     status = find_status(error.code)
@@ -230,29 +232,29 @@ def _nura(error: NuraError) -> Problem:
     return Problem(status, error.code, detail, headers=headers, param=shown)
 
 
-def _invalid(error: drf_errors.ValidationError) -> Problem:
+def _from_invalid(error: drf_errors.ValidationError) -> Problem:
     details: Any = error.detail
     errors = details if isinstance(details, dict) else {"non_field_errors": details}
     detail = _("Please check: %(fields)s.") % {"fields": ", ".join(map(str, errors))}
     return Problem(400, "invalid", detail, errors=errors)
 
 
-def _invalid_body(error: ninja_errors.ValidationError) -> Problem:
+def _from_invalid_body(error: ninja_errors.ValidationError) -> Problem:
     """For the gateway, whose clients are told the first invalid field."""
     param, told = find_wrong_field(error.errors)
     return Problem(400, "invalid", _("Please check: %(fields)s.") % {"fields": told}, param=param)
 
 
-def _django_invalid(error: django_errors.ValidationError) -> Problem:
+def _from_django_invalid(error: django_errors.ValidationError) -> Problem:
     details = error.message_dict if hasattr(error, "error_dict") else error.messages
-    return _invalid(drf_errors.ValidationError(details))
+    return _from_invalid(drf_errors.ValidationError(details))
 
 
-def _denied(error: drf_errors.PermissionDenied) -> Problem:
+def _from_denied(error: drf_errors.PermissionDenied) -> Problem:
     return Problem(403, "csrf_failed") if str(error.detail).startswith(CSRF_MARK) else _NOT_FOUND
 
 
-def _unauthorized(error: drf_errors.APIException) -> Problem:
+def _from_unauthorized(error: drf_errors.APIException) -> Problem:
     scheme = getattr(error, "auth_header", None) or "Token"
     code = error.default_code
     if code == "authentication_failed" and error.get_codes() != code:
@@ -260,39 +262,39 @@ def _unauthorized(error: drf_errors.APIException) -> Problem:
     return Problem(401, code, headers={"WWW-Authenticate": scheme})
 
 
-def _throttled(error: drf_errors.Throttled) -> Problem:
-    return _throttled_for(math.ceil(getattr(error, "wait", None) or 60))
+def _from_throttled(error: drf_errors.Throttled) -> Problem:
+    return _make_throttled(math.ceil(getattr(error, "wait", None) or 60))
 
 
-def _throttled_for(seconds: int) -> Problem:
+def _make_throttled(seconds: int) -> Problem:
     return Problem(429, "throttled", headers={"Retry-After": str(seconds)})
 
 
-def _unavailable(error: BaseException) -> Problem:
+def _from_unavailable(error: BaseException) -> Problem:
     logger.warning("service_unreachable", exc_info=error)
     return Problem(503, "unavailable", headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
-def _other_api_error(error: drf_errors.APIException) -> Problem:
+def _from_api_error(error: drf_errors.APIException) -> Problem:
     return Problem(error.status_code, error.default_code, str(error.detail))
 
 
-def _unexpected(error: BaseException) -> Problem:
+def _from_unexpected(error: BaseException) -> Problem:
     number = uuid.uuid4()
     logger.error("unexpected_error", number=str(number), exc_info=error)
     detail = _("Something went wrong. It was logged as %(number)s.") % {"number": number}
     return Problem(500, "internal", detail, instance=number.urn)
 
 
-def _always(code: str) -> Callable[[Any], Problem]:
+def _make_converter(code: str) -> Callable[[Any], Problem]:
     return lambda _error: Problem(find_status(code), code)
 
 
-def _request_too_large(_error: BaseException) -> Problem:
+def _from_too_large(_error: BaseException) -> Problem:
     return Problem(413, "too_large", explain_code("too_large", {"kind": "request"}))
 
 
-def _logged(code: str) -> Callable[[BaseException], Problem]:
+def _make_logging_converter(code: str) -> Callable[[BaseException], Problem]:
     def describe(error: BaseException) -> Problem:
         logger.warning("database_refused", exc_info=error)
         return Problem(find_status(code), code)
@@ -301,27 +303,30 @@ def _logged(code: str) -> Callable[[BaseException], Problem]:
 
 
 _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any], ...] = (
-    (NuraError, _nura),
-    (drf_errors.ValidationError, _invalid),
-    (django_errors.ValidationError, _django_invalid),
+    (NuraError, _from_nura_error),
+    (drf_errors.ValidationError, _from_invalid),
+    (django_errors.ValidationError, _from_django_invalid),
     ((Http404, drf_errors.NotFound, django_errors.ObjectDoesNotExist), lambda _error: _NOT_FOUND),
     (django_errors.PermissionDenied, lambda _error: _NOT_FOUND),
-    (drf_errors.PermissionDenied, _denied),
-    (ninja_errors.ValidationError, _invalid_body),
-    (ninja_errors.HttpError, _always("malformed")),  # a body that is no JSON
-    ((drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed), _unauthorized),
-    (drf_errors.Throttled, _throttled),
-    (drf_errors.ParseError, _always("malformed")),
-    (drf_errors.MethodNotAllowed, _always("method_not_allowed")),
-    (drf_errors.NotAcceptable, _always("not_acceptable")),
-    (drf_errors.UnsupportedMediaType, _always("unsupported_media_type")),
-    (drf_errors.APIException, _other_api_error),
-    (django_errors.RequestDataTooBig, _request_too_large),
-    (django_errors.SuspiciousOperation, _always("malformed")),
-    (DataError, _logged("malformed")),  # a number or text wider than its column
-    (IntegrityError, _logged("conflict")),  # two requests made the same thing at once
-    (UnreadablePostError, _always("malformed")),
+    (drf_errors.PermissionDenied, _from_denied),
+    (ninja_errors.ValidationError, _from_invalid_body),
+    (ninja_errors.HttpError, _make_converter("malformed")),  # a body that is no JSON
+    ((drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed), _from_unauthorized),
+    (drf_errors.Throttled, _from_throttled),
+    (drf_errors.ParseError, _make_converter("malformed")),
+    (drf_errors.MethodNotAllowed, _make_converter("method_not_allowed")),
+    (drf_errors.NotAcceptable, _make_converter("not_acceptable")),
+    (drf_errors.UnsupportedMediaType, _make_converter("unsupported_media_type")),
+    (drf_errors.APIException, _from_api_error),
+    (django_errors.RequestDataTooBig, _from_too_large),
+    (django_errors.SuspiciousOperation, _make_converter("malformed")),
+    (DataError, _make_logging_converter("malformed")),  # a number or text wider than its column
+    (
+        IntegrityError,
+        _make_logging_converter("conflict"),
+    ),  # two requests made the same thing at once
+    (UnreadablePostError, _make_converter("malformed")),
     # the last one: the server ended a transaction that stood too long, as in a suspended process
-    ((OperationalError, InterfaceError, InternalError), _unavailable),
-    ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _unavailable),
+    ((OperationalError, InterfaceError, InternalError), _from_unavailable),
+    ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _from_unavailable),
 )

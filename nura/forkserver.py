@@ -94,7 +94,7 @@ class PartForker:
         """A process that runs `launch.entry`. Raises `OSError` where none could be made."""
         output, their_output = os.pipe()
         try:
-            pid = await self._ask(launch, their_output)
+            pid = await self._send_request(launch, their_output)
         except BaseException:
             os.close(output)
             raise
@@ -106,7 +106,7 @@ class PartForker:
         )
         return ForkedProcess(pid, reader)
 
-    async def _ask(self, launch: spawn.Launch, output: int) -> int:
+    async def _send_request(self, launch: spawn.Launch, output: int) -> int:
         news, their_news = os.pipe()
         request = {
             "name": launch.name,
@@ -126,7 +126,7 @@ class PartForker:
                     socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
                     os.close(their_news)
                     their_news = -1
-                    told = await _read_once(news)
+                    told = await _read_when_ready(news)
                 finally:
                     spawn.set_subreaper(adopt=False)
         finally:
@@ -138,7 +138,7 @@ class PartForker:
         return int(told)
 
 
-async def _read_once(descriptor: int) -> bytes:
+async def _read_when_ready(descriptor: int) -> bytes:
     """What comes first; empty where the other side closed without a word."""
     loop = asyncio.get_running_loop()
     there = asyncio.Event()
@@ -206,9 +206,9 @@ def serve(requests: socket.socket) -> str:
         message, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
         request = json.loads(message)
         try:
-            if is_forked():
+            if fork_detached():
                 requests.close()
-                become(request, descriptors)
+                assume_process(request, descriptors)
                 entry: str = request["entry"]
                 return entry
         except OSError as error:
@@ -217,7 +217,7 @@ def serve(requests: socket.socket) -> str:
             os.close(descriptor)
 
 
-def is_forked() -> bool:
+def fork_detached() -> bool:
     """Fork twice; True in the new process, once it is a child of `up`. Raises `OSError`."""
     waiting, beginning = os.pipe()
     between = os.fork()
@@ -237,7 +237,7 @@ def is_forked() -> bool:
     return True
 
 
-def become(request: Mapping[str, Any], received: list[int]) -> None:
+def assume_process(request: Mapping[str, Any], received: list[int]) -> None:
     """Take the output, environment and descriptors of the process that was asked for."""
     os.setpgid(0, 0)
     spawn.set_death_signal(request["parent"], signal.Signals(request["death_signal"]))

@@ -93,20 +93,20 @@ def measure_room() -> Room:
     try:
         known = cache.get(CACHE_KEY)
         if known is not None:
-            return _from_plain(known)
-        room = _measure()
+            return _to_room(known)
+        room = _measure_room()
         cache.set(CACHE_KEY, asdict(room), CACHE_SECONDS)
     except RedisError:
-        return _measure()
+        return _measure_room()
     return room
 
 
-def _from_plain(known: dict[str, Any]) -> Room:
+def _to_room(known: dict[str, Any]) -> Room:
     tables = tuple(TableRoom(**one) for one in known["tables"])
     return Room(**known | {"tables": tables})
 
 
-def _measure() -> Room:
+def _measure_room() -> Room:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         database = int(cursor.fetchone()[0])

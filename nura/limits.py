@@ -130,10 +130,10 @@ class RequestGate:
                 else:
                     await self._let_request_in(caller, scope, receive, send)
             except _Refused as refused:
-                if await self._hold_back(caller):
+                if await self._delay_refusal(caller):
                     await _refuse(scope, receive, send, refused.error)
                 else:
-                    await _dismiss(scope, receive, send)
+                    await _refuse_silently(scope, receive, send)
 
     # Who it is
 
@@ -146,13 +146,13 @@ class RequestGate:
         if known is not None and time.monotonic() < known[0]:
             return Caller(address, known[1], credential.token)
         if credential not in self._looking:  # a flood of one caller asks once
-            looking = asyncio.create_task(self._look_up(credential, address))
+            looking = asyncio.create_task(self._find_account(credential, address))
             self._looking[credential] = looking
             looking.add_done_callback(lambda _: self._looking.pop(credential))
         account = await asyncio.shield(self._looking[credential])
         return Caller(address) if account is None else Caller(address, account, credential.token)
 
-    async def _look_up(self, credential: Credential, address: str) -> int | None:
+    async def _find_account(self, credential: Credential, address: str) -> int | None:
         """The account of a credential, remembered for a while; None where it does not hold."""
         with fairness.working_for(f"address:{address}"):
             (holder,) = await in_database(access.find_holders, [credential])
@@ -171,7 +171,7 @@ class RequestGate:
         self, caller: Caller, scope: Message, receive: Receive, send: Send
     ) -> None:
         part = find_part(scope["method"], scope["path"])
-        verdict = await self._take(caller, part)
+        verdict = await self._count_request(caller, part)
         if part == UPLOAD:
             _check_upload(caller, scope)
         async with self._hold_place(caller, part) as leave:
@@ -179,10 +179,10 @@ class RequestGate:
             async def noted(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     if part == EMBED and message["status"] == TOO_MANY_REQUESTS:
-                        await self._hold_back(caller)
+                        await self._delay_refusal(caller)
                     leave()  # what is left is sending, which holds nothing
                     if verdict is not None:
-                        message = {**message, "headers": _with_limits(message, verdict)}
+                        message = {**message, "headers": _add_limit_headers(message, verdict)}
                 await send(message)
 
             await self._application(scope, receive, noted)
@@ -192,7 +192,7 @@ class RequestGate:
     ) -> None:
         account = caller.account
         if account is None:
-            await self._take(caller, REST)
+            await self._count_request(caller, REST)
             await self._application(scope, receive, send)
             return
         if settings.LIMITS["sockets"] and self._sockets[account] >= settings.LIMITS["sockets"]:
@@ -205,7 +205,7 @@ class RequestGate:
             if not self._sockets[account]:
                 del self._sockets[account]
 
-    async def _take(self, caller: Caller, part: str) -> LimitVerdict | None:
+    async def _count_request(self, caller: Caller, part: str) -> LimitVerdict | None:
         """Count the request. Raises `_Refused`."""
         if caller.account is None:
             rule, whose = "visitor", caller.name
@@ -236,7 +236,7 @@ class RequestGate:
         with fairness.holding_place(partial(places.leave, caller.name)) as leave:
             yield leave
 
-    async def _hold_back(self, caller: Caller) -> bool:
+    async def _delay_refusal(self, caller: Caller) -> bool:
         """Wait until the caller may be refused; False where too many of his wait for that."""
         if self._held[caller.name] >= MAX_HELD:
             return False
@@ -324,7 +324,7 @@ def read_address(scope: Message) -> str:
     return str(known)
 
 
-async def drain(receive: Receive) -> None:
+async def drain_body(receive: Receive) -> None:
     """Let a client finish sending, because it reads the response only then."""
     left = MAX_DRAIN_BYTES
     while left > 0:
@@ -336,13 +336,13 @@ async def drain(receive: Receive) -> None:
 
 async def _refuse(scope: Message, receive: Receive, send: Send, error: Exception) -> None:
     if scope["type"] == "http":
-        await drain(receive)
+        await drain_body(receive)
     else:
         await receive()
     await send_refusal(scope, send, await _to_response(scope, error))
 
 
-async def _dismiss(scope: Message, receive: Receive, send: Send) -> None:
+async def _refuse_silently(scope: Message, receive: Receive, send: Send) -> None:
     """Refuse somebody who opens connections faster than he is refused: no words, and no log."""
     await receive()
     if scope["type"] == "http":
@@ -398,7 +398,7 @@ def _to_page(error: Exception, language: str) -> HttpResponse:
     return HttpResponse(page, status=problem.status, headers=dict(problem.headers))
 
 
-def _with_limits(message: Message, verdict: LimitVerdict) -> Sequence[tuple[bytes, bytes]]:
+def _add_limit_headers(message: Message, verdict: LimitVerdict) -> Sequence[tuple[bytes, bytes]]:
     told = [(k.lower().encode(), v.encode()) for k, v in verdict.headers.items()]
     return [*message["headers"], *told]
 

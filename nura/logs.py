@@ -53,10 +53,10 @@ def build_logging_config(log_format: str, level: str) -> dict[str, Any]:
         "formatters": {
             "line": {
                 "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": _before(),
+                "foreign_pre_chain": _build_processors(),
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    *_last(as_json=log_format == "json"),
+                    *_build_renderers(as_json=log_format == "json"),
                 ],
             }
         },
@@ -81,7 +81,7 @@ def build_logging_config(log_format: str, level: str) -> dict[str, Any]:
 def configure_structlog() -> None:
     """Let structlog's loggers write through the standard ones."""
     structlog.configure(
-        processors=[*_before(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_build_processors(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
@@ -112,14 +112,14 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
 
 
-def _before() -> list[Any]:
+def _build_processors() -> list[Any]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.stdlib.ExtraAdder(allow=("run_id", "document_id", "user_id", "chat_id")),
-        structlog.processors.TimeStamper(fmt="iso" if _json() else "%H:%M:%S", utc=_json()),
+        structlog.processors.TimeStamper(fmt="iso" if _is_json() else "%H:%M:%S", utc=_is_json()),
         structlog.processors.format_exc_info,
         structlog.processors.UnicodeDecoder(),
         hide_secrets,
@@ -127,13 +127,13 @@ def _before() -> list[Any]:
     ]
 
 
-def _last(*, as_json: bool) -> list[Any]:
+def _build_renderers(*, as_json: bool) -> list[Any]:
     if as_json:
-        return [_with_process, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        return [_add_process, structlog.processors.JSONRenderer(ensure_ascii=False)]
     return [
         structlog.dev.ConsoleRenderer(
-            colors=_coloured(),
-            force_colors=_coloured(),
+            colors=_is_coloured(),
+            force_colors=_is_coloured(),
             pad_event_to=0,
             pad_level=False,
             exception_formatter=structlog.dev.plain_traceback,  # the rich one prints local values
@@ -141,14 +141,14 @@ def _last(*, as_json: bool) -> list[Any]:
     ]
 
 
-def _with_process(_logger: object, _method: str, event: Event) -> Event:
+def _add_process(_logger: object, _method: str, event: Event) -> Event:
     event["process"] = os.environ.get("NURA_PROCESS", "command")
     return event
 
 
-def _json() -> bool:
+def _is_json() -> bool:
     return os.environ.get("NURA_LOG_FORMAT", "") == "json" and not sys.stderr.isatty()
 
 
-def _coloured() -> bool:
+def _is_coloured() -> bool:
     return sys.stderr.isatty() or "NURA_LOG_COLOUR" in os.environ

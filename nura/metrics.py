@@ -66,8 +66,8 @@ class MetricsMiddleware:
         started = time.perf_counter()
         response = self.get_response(request)
         if isinstance(response, HttpResponseBase):
-            return _counted(request, response, started)
-        return _awaited(request, response, started)
+            return _count_request(request, response, started)
+        return _count_async(request, response, started)
 
 
 class CountedSockets:
@@ -82,13 +82,15 @@ class CountedSockets:
             await self._application(scope, receive, send)
 
 
-async def _awaited(
+async def _count_async(
     request: HttpRequest, response: Awaitable[HttpResponseBase], started: float
 ) -> HttpResponseBase:
-    return _counted(request, await response, started)
+    return _count_request(request, await response, started)
 
 
-def _counted(request: HttpRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:
+def _count_request(
+    request: HttpRequest, response: HttpResponseBase, started: float
+) -> HttpResponseBase:
     match = request.resolver_match
     route = match.route if match else "(none)"
     method = request.method if request.method in {"GET", "POST", "PATCH", "DELETE"} else "other"
@@ -241,11 +243,11 @@ def metrics(request: HttpRequest) -> HttpResponse:
     rows.register(RoomCollector())
     rows.register(CacheCollector())
     rows.register(ReplicaCollector())
-    body = generate_latest(_processes()) + generate_latest(rows)
+    body = generate_latest(_make_process_registry()) + generate_latest(rows)
     return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
 
 
-def _processes() -> CollectorRegistry:
+def _make_process_registry() -> CollectorRegistry:
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return REGISTRY
     registry = CollectorRegistry()

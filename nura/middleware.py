@@ -94,22 +94,24 @@ class LanguageMiddleware:
         """Answer in the request's language."""
         if self.is_async:
             return self._answer_async(request)
-        language = _enter(request)
-        return _mark(request, self.get_response(request), language)
+        language = _activate_language(request)
+        return _set_language_headers(request, self.get_response(request), language)
 
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
-        language = _enter(request)
-        return _mark(request, await self.get_response(request), language)
+        language = _activate_language(request)
+        return _set_language_headers(request, await self.get_response(request), language)
 
 
-def _enter(request: HttpRequest) -> str:
+def _activate_language(request: HttpRequest) -> str:
     language = choose_language(request)
     translation.activate(language)
     request.LANGUAGE_CODE = language
     return language
 
 
-def _mark(request: HttpRequest, response: HttpResponseBase, language: str) -> HttpResponseBase:
+def _set_language_headers(
+    request: HttpRequest, response: HttpResponseBase, language: str
+) -> HttpResponseBase:
     name = "Accept-Language" if is_api(request.path_info) else "Cookie"
     patch_vary_headers(response, (name,))
     response.headers.setdefault("Content-Language", language)
@@ -126,22 +128,22 @@ a nonce. Administrators alone open them; every other page keeps the strict polic
 
 
 @sync_and_async_middleware
-def admin_policy(get_response: GetResponse) -> GetResponse:
+def relax_admin_policy(get_response: GetResponse) -> GetResponse:
     """Middleware, below the one that writes the header."""
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            return _relax(request, await get_response(request))
+            return _relax_policy(request, await get_response(request))
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        return _relax(request, get_response(request))
+        return _relax_policy(request, get_response(request))
 
     return answer
 
 
-def _relax(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _relax_policy(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if request.path_info.startswith(ADMIN_PREFIX):
         vars(response)["_csp_replace"] = RELAXED  # how django-csp is told
     return response
@@ -165,10 +167,10 @@ def request_id(get_response: GetResponse) -> GetResponse:
             name = choose_request_id(request.headers.get(REQUEST_ID, ""))
             address = find_address(request)
             started = time.perf_counter()
-            with _known_origin(address, name):
+            with _bind_origin(address, name):
                 response = await get_response(request)
                 log_response(request, response, address, started)
-                return _tell_request_id(response, name)
+                return _set_request_id(response, name)
 
         return answer_async
 
@@ -176,16 +178,16 @@ def request_id(get_response: GetResponse) -> GetResponse:
         name = choose_request_id(request.headers.get(REQUEST_ID, ""))
         address = find_address(request)
         started = time.perf_counter()
-        with _known_origin(address, name):
+        with _bind_origin(address, name):
             response = get_response(request)
             log_response(request, response, address, started)
-            return _tell_request_id(response, name)
+            return _set_request_id(response, name)
 
     return answer
 
 
 @contextmanager
-def _known_origin(address: str, name: str) -> Iterator[None]:
+def _bind_origin(address: str, name: str) -> Iterator[None]:
     with bound_contextvars(request_id=name), audit.from_origin(address, name):
         yield
 
@@ -203,7 +205,7 @@ def choose_request_id(given: str) -> str:
     return given if _SAFE_ID.fullmatch(given) else uuid4().hex
 
 
-def _tell_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
+def _set_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
     response[REQUEST_ID] = name
     return response
 
@@ -420,9 +422,9 @@ def log_response(
     if not isinstance(response, StreamingHttpResponse):
         write()
     elif response.is_async:
-        response.streaming_content = _then_async(response.streaming_content, write)
+        response.streaming_content = _stream_then_write_async(response.streaming_content, write)
     else:
-        response.streaming_content = _then(response.streaming_content, write)
+        response.streaming_content = _stream_then_write(response.streaming_content, write)
 
 
 def log_refusal(
@@ -472,14 +474,14 @@ def _is_quiet(path: str) -> bool:
     return path in QUIET_PATHS or path.startswith(settings.STATIC_URL)
 
 
-def _then(parts: Any, write: Any) -> Iterator[bytes]:
+def _stream_then_write(parts: Any, write: Any) -> Iterator[bytes]:
     try:
         yield from parts
     finally:
         write()
 
 
-async def _then_async(parts: Any, write: Any) -> AsyncIterator[bytes]:
+async def _stream_then_write_async(parts: Any, write: Any) -> AsyncIterator[bytes]:
     try:
         async for part in parts:
             yield part

@@ -141,7 +141,7 @@ class Batcher:
         self._threads = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=name, initializer=prepare)
             for lane, name, prepare in zip(
-                LANES, ("asked", "kept"), (models.overtake, _go_last), strict=True
+                LANES, ("asked", "kept"), (models.overtake, _lower_priority), strict=True
             )
         }
 
@@ -155,7 +155,7 @@ class Batcher:
             if not asked.done.done()
         )
 
-    async def ask(
+    async def compute_results(
         self, task: Task, model: str, texts: Sequence[Any], urgency: Urgency, owner: str = ""
     ) -> list[Any]:
         """One result a text, in order.
@@ -174,9 +174,9 @@ class Batcher:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await asyncio.gather(*map(self._work, LANES))
+        await asyncio.gather(*map(self._run_lane, LANES))
 
-    async def _work(self, lane: Lane) -> None:
+    async def _run_lane(self, lane: Lane) -> None:
         loop = asyncio.get_running_loop()
         while True:
             batch = self._next_batch(lane)
@@ -184,21 +184,21 @@ class Batcher:
                 self._something[lane].clear()
                 await self._something[lane].wait()
                 continue
-            compute = loop.run_in_executor(self._threads[lane], self._compute, batch)
+            compute = loop.run_in_executor(self._threads[lane], self._compute_batch, batch)
             try:
                 results = await compute
             except EngineUnavailable as error:
                 for asked, _texts in batch:
-                    _settle(asked, error)
+                    _set_outcome(asked, error)
             except Exception:
                 logger.exception("A batch of %d requests failed", len(batch))
                 for asked, _texts in batch:
-                    _settle(asked, EngineUnavailable("the model failed"))
+                    _set_outcome(asked, EngineUnavailable("the model failed"))
             else:
                 for (asked, _texts), found in zip(batch, results, strict=True):
                     asked.results += found
                     if len(asked.results) == len(asked.texts):
-                        _settle(asked, asked.results)
+                        _set_outcome(asked, asked.results)
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -207,7 +207,7 @@ class Batcher:
 
     def _next_batch(self, lane: Lane) -> list[tuple[WaitingRequest, Sequence[Any]]]:
         """Requests with those of their texts that are next: of the first in line and its kind."""
-        for urgency in self._order(lane):
+        for urgency in self._order_lane(lane):
             queue = self._waiting[urgency]
             for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
                 queue.remove(asked)
@@ -217,7 +217,7 @@ class Batcher:
                 self._last = urgency
             kind = queue[0].kind
             is_question = queue is self._waiting[Urgency.QUESTION]
-            room = MAX_QUESTIONS_A_BATCH if is_question else self._size(kind)
+            room = MAX_QUESTIONS_A_BATCH if is_question else self._get_batch_size(kind)
             batch = []
             for asked in [one for one in queue if one.kind == kind]:
                 texts = asked.texts[asked.taken : asked.taken + room]
@@ -229,39 +229,39 @@ class Batcher:
                 if not room:
                     break
             if urgency is Urgency.OUTSIDER:
-                _put_last(queue, batch[-1][0].owner)
+                _move_owner_last(queue, batch[-1][0].owner)
             return batch
         return []
 
-    def _order(self, lane: Lane) -> Lane:
+    def _order_lane(self, lane: Lane) -> Lane:
         """What comes first; passages and texts of outsiders take turns."""
         is_turned = Urgency.PASSAGE in lane and self._last is Urgency.PASSAGE
         return lane[::-1] if is_turned else lane
 
-    def _size(self, kind: tuple[str, str]) -> int:
+    def _get_batch_size(self, kind: tuple[str, str]) -> int:
         return self._sizes.setdefault(kind, FIRST_TEXTS_A_BATCH)
 
-    def _compute(
+    def _compute_batch(
         self, batch: Sequence[tuple[WaitingRequest, Sequence[Any]]]
     ) -> list[Sequence[Any]]:
         """In the models' thread: the results of each request's texts."""
         first = batch[0][0]
-        self._load(first.task, first.model)
+        self._load_model(first.task, first.model)
         texts = [text for _asked, texts in batch for text in texts]
         begun = time.perf_counter()
         results = iter(first.task.compute(first.model, texts))
-        self._adapt(first.kind, len(texts), time.perf_counter() - begun)
+        self._adapt_batch_size(first.kind, len(texts), time.perf_counter() - begun)
         return [[next(results) for _text in texts] for _asked, texts in batch]
 
-    def _adapt(self, kind: tuple[str, str], count: int, seconds: float) -> None:
+    def _adapt_batch_size(self, kind: tuple[str, str], count: int, seconds: float) -> None:
         """Batches half as large where they take too long, twice where there is time for that."""
-        size = self._size(kind)
+        size = self._get_batch_size(kind)
         if seconds > BATCH_SECONDS:
             self._sizes[kind] = max(1, min(size, count) // 2)
         elif count >= size and seconds < BATCH_SECONDS / 3:
             self._sizes[kind] = min(MAX_TEXTS_A_BATCH, size * 2)
 
-    def _load(self, task: Task, model: str) -> None:
+    def _load_model(self, task: Task, model: str) -> None:
         if self.loaded.get((task.name, model)) == "ready":
             return
         self.loaded[task.name, model] = "loading"
@@ -276,13 +276,13 @@ class Batcher:
         spawn.release_memory()
 
 
-def _go_last() -> None:
+def _lower_priority() -> None:
     """Let questions go before this thread and those that torch begins for it."""
     own = threading.get_native_id()
     os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + spawn.NICENESS)
 
 
-def _put_last(queue: deque[WaitingRequest], owner: str) -> None:
+def _move_owner_last(queue: deque[WaitingRequest], owner: str) -> None:
     """Let the other owners go before this one, each in the order in which they came."""
     served = [asked for asked in queue if asked.owner == owner]
     others = [asked for asked in queue if asked.owner != owner]
@@ -290,7 +290,7 @@ def _put_last(queue: deque[WaitingRequest], owner: str) -> None:
     queue.extend(others + served)
 
 
-def _settle(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
+def _set_outcome(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
     if asked.done.done():
         return
     if isinstance(outcome, Exception):
@@ -303,9 +303,9 @@ class BadRequest(Exception):
     """A body of another shape; the words say which."""
 
 
-def new_application() -> web.Application:
+def make_application() -> web.Application:
     """The server."""
-    application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors])
+    application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_handle_errors])
     application[BATCHER] = Batcher()
 
     async def work(app: web.Application) -> AsyncIterator[None]:
@@ -334,15 +334,17 @@ async def embed(request: web.Request) -> web.Response:
     """Vectors of texts."""
     body = await _read_body(request)
     given = body.get("input")
-    texts = _texts([given] if isinstance(given, str) else given, "input")
-    model, encoding = _model(body), body.get("encoding_format", "float")
+    texts = _read_texts([given] if isinstance(given, str) else given, "input")
+    model, encoding = _read_model(body), body.get("encoding_format", "float")
     kind = body.get("input_type", "passage")
     if encoding not in {"float", "base64"} or kind not in URGENCIES:
         raise BadRequest(
             "encoding_format is float or base64, input_type query, passage or outsider"
         )
     owner = str(body.get("user", ""))
-    vectors = await request.app[BATCHER].ask(EMBED, model, texts, URGENCIES[kind], owner)
+    vectors = await request.app[BATCHER].compute_results(
+        EMBED, model, texts, URGENCIES[kind], owner
+    )
     data = [
         {
             "object": "embedding",
@@ -354,7 +356,7 @@ async def embed(request: web.Request) -> web.Response:
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": 0, "total_tokens": 0}  # nobody pays for them
-    return _reply({"object": "list", "model": model, "data": data, "usage": usage})
+    return _make_response({"object": "list", "model": model, "data": data, "usage": usage})
 
 
 async def rerank(request: web.Request) -> web.Response:
@@ -362,8 +364,8 @@ async def rerank(request: web.Request) -> web.Response:
     body = await _read_body(request)
     query, documents, model = (
         body.get("query"),
-        _texts(body.get("documents"), "documents"),
-        _model(body),
+        _read_texts(body.get("documents"), "documents"),
+        _read_model(body),
     )
     if not isinstance(query, str):
         raise BadRequest("query is no text")
@@ -371,25 +373,25 @@ async def rerank(request: web.Request) -> web.Response:
     if not isinstance(best, int) or best < 1:
         raise BadRequest("top_n is no count")
     pairs = [(query, document) for document in documents]
-    scores = await request.app[BATCHER].ask(SCORE, model, pairs, Urgency.ANSWER)
+    scores = await request.app[BATCHER].compute_results(SCORE, model, pairs, Urgency.ANSWER)
     results = [
         {"index": index, "relevance_score": score}
         for index, score in sorted(enumerate(scores), key=lambda one: -one[1])[:best]
     ]
-    return _reply({"model": model, "results": results})
+    return _make_response({"model": model, "results": results})
 
 
 async def predict(request: web.Request) -> web.Response:
     """Shares of the labels of pairs."""
     body = await _read_body(request)
-    inputs, model = body.get("inputs"), _model(body)
+    inputs, model = body.get("inputs"), _read_model(body)
     if not isinstance(inputs, list) or not 0 < len(inputs) <= MAX_TEXTS_A_REQUEST:
         raise BadRequest(f"inputs are 1 to {MAX_TEXTS_A_REQUEST} pairs")
-    pairs = [tuple(_texts(pair, "inputs")) for pair in inputs]
+    pairs = [tuple(_read_texts(pair, "inputs")) for pair in inputs]
     if any(len(pair) != 2 for pair in pairs):
         raise BadRequest("inputs are pairs")
-    found = await request.app[BATCHER].ask(CLASSIFY, model, pairs, Urgency.ANSWER)
-    return _reply(
+    found = await request.app[BATCHER].compute_results(CLASSIFY, model, pairs, Urgency.ANSWER)
+    return _make_response(
         [[{"label": label, "score": share} for label, share in one.items()] for one in found]
     )
 
@@ -398,14 +400,14 @@ async def list_models(request: web.Request) -> web.Response:
     """The models that are loaded."""
     ready = {model for (_, model), state in request.app[BATCHER].loaded.items() if state == "ready"}
     data = [{"id": model, "object": "model", "owned_by": "local"} for model in sorted(ready)]
-    return _reply({"object": "list", "data": data})
+    return _make_response({"object": "list", "data": data})
 
 
 async def show_health(request: web.Request) -> web.Response:
     """200 as long as it serves; what it has loaded, on what, and how many texts wait."""
     batcher = request.app[BATCHER]
     states = {model: state for (_, model), state in batcher.loaded.items()}
-    return _reply(
+    return _make_response(
         {
             "status": "ok",
             "models": states,
@@ -416,27 +418,27 @@ async def show_health(request: web.Request) -> web.Response:
 
 
 @web.middleware
-async def _errors(
+async def _handle_errors(
     request: web.Request, handler: Callable[[web.Request], Any]
 ) -> web.StreamResponse:
     try:
         answer: web.StreamResponse = await handler(request)
     except BadRequest as error:
-        return _refuse(400, str(error), "invalid_request")
+        return _make_error_response(400, str(error), "invalid_request")
     except Overloaded:
         more = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return _refuse(503, "too many texts wait", "overloaded", more)
+        return _make_error_response(503, "too many texts wait", "overloaded", more)
     except models.ModelNotLoaded as error:
-        return _refuse(404, str(error), "model_not_found")
+        return _make_error_response(404, str(error), "model_not_found")
     except EngineUnavailable as error:
-        return _refuse(500, str(error), "model_failed")
+        return _make_error_response(500, str(error), "model_failed")
     except web.HTTPException as error:  # no such route, wrong method, too large a body
-        return _refuse(error.status, error.reason, "invalid_request")
+        return _make_error_response(error.status, error.reason, "invalid_request")
     else:
         return answer
 
 
-def _refuse(
+def _make_error_response(
     status: int, message: str, code: str, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     kind = "invalid_request_error" if status < 500 else "server_error"
@@ -444,7 +446,7 @@ def _refuse(
     return web.json_response(body, status=status, headers=headers)
 
 
-def _reply(body: object) -> web.Response:
+def _make_response(body: object) -> web.Response:
     return web.json_response(body)
 
 
@@ -458,14 +460,14 @@ async def _read_body(request: web.Request) -> Mapping[str, Any]:
     return body
 
 
-def _model(body: Mapping[str, Any]) -> str:
+def _read_model(body: Mapping[str, Any]) -> str:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is no name")
     return model
 
 
-def _texts(given: object, name: str) -> list[str]:
+def _read_texts(given: object, name: str) -> list[str]:
     if not isinstance(given, list) or not 0 < len(given) <= MAX_TEXTS_A_REQUEST:
         raise BadRequest(f"{name}: expected 1 to {MAX_TEXTS_A_REQUEST} texts")
     if not all(isinstance(text, str) for text in given):
@@ -500,7 +502,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # and take the processor from whom they wait for when others want it, too.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     web.run_app(
-        new_application(),
+        make_application(),
         sock=bind_socket(given.socket),
         shutdown_timeout=SHUTDOWN_SECONDS,
         handler_cancellation=True,

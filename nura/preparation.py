@@ -56,8 +56,8 @@ def prepare(*, seed: bool) -> bool:
     """Bring database and static files up to date; True when this first run was seeded."""
     migrate()
     collect_static()
-    forget_old_workers()
-    tell_of_another_model()
+    remove_old_heartbeats()
+    report_changed_model()
     first = seed and not get_user_model().objects.filter(is_staff=True).exists()
     if first:
         call_command("seed", verbosity=0)
@@ -80,7 +80,7 @@ def migrate() -> None:
 def collect_static() -> bool:
     """Collect the static files when they changed since the last time; True when it did."""
     stamp = Path(settings.STATIC_ROOT) / ".stamp"
-    now = static_stamp(settings.BASE_DIR)
+    now = hash_static_files(settings.BASE_DIR)
     if stamp.is_file() and stamp.read_text(encoding="ascii") == now:
         return False
     archive_collected_files()  # a release that left no archive itself is still asked for its files
@@ -90,7 +90,7 @@ def collect_static() -> bool:
     return True
 
 
-def static_stamp(base_dir: Path) -> str:
+def hash_static_files(base_dir: Path) -> str:
     """A digest of our static files and of the versions of the packages that bring theirs."""
     digest = hashlib.sha256((base_dir / "requirements" / "lock.txt").read_bytes())
     for path in sorted((base_dir / "static").rglob("*")):
@@ -99,13 +99,13 @@ def static_stamp(base_dir: Path) -> str:
     return digest.hexdigest()
 
 
-def forget_old_workers() -> None:
+def remove_old_heartbeats() -> None:
     """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
     if settings.EMBEDDED_REDIS:
         get_client().delete(*(make_heartbeat_key(name) for name in (*WORKERS, BEAT)))
 
 
-def tell_of_another_model() -> None:
+def report_changed_model() -> None:
     """Say when the settings name another embedding model than the stored vectors are of."""
     spaces.note_model_address()
     if reason := spaces.describe_pending_reindex():

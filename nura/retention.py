@@ -107,14 +107,14 @@ def _days_ago(days: int) -> datetime:
 
 
 def _find_rows() -> int:
-    return sum(rows.count() for rows in _rows_run_out())
+    return sum(rows.count() for rows in _list_expired_rows())
 
 
 def _remove_rows() -> int:
-    return sum(rows.delete()[0] for rows in _rows_run_out())
+    return sum(rows.delete()[0] for rows in _list_expired_rows())
 
 
-def _rows_run_out() -> Iterator[QuerySet[Any]]:
+def _list_expired_rows() -> Iterator[QuerySet[Any]]:
     now = timezone.now()
     yield Session.objects.filter(expire_date__lt=now)
     yield AuthToken.objects.filter(expiry__lt=now)

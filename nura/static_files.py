@@ -74,14 +74,14 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[m
             if _is_whole(name):
                 return
             with tempfile.TemporaryFile() as file:
-                self._pack(file)
+                self._write_archive(file)
                 default_storage.delete(name)
                 default_storage.save(name, File(file))
             _remove_old_archives()
         except OSError:
             logger.warning("static_files_not_archived", archive=name, exc_info=True)
 
-    def _pack(self, file: Any) -> None:
+    def _write_archive(self, file: Any) -> None:
         index = {}
         with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as archive:
             for name in sorted(set(self.hashed_files.values())):
@@ -141,14 +141,14 @@ class Archives:
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if no archive has it."""
         with self._lock:
-            self._list()
+            self._list_new_archives()
             for archive, index in self._indexes.items():
                 content = _read_file(archive, name, index[name]) if name in index else None
                 if content is not None:
                     return content
         return None
 
-    def _list(self) -> None:
+    def _list_new_archives(self) -> None:
         if time.monotonic() - self._listed < LISTED_SECONDS:
             return
         try:

@@ -20,7 +20,7 @@ from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
 from nura.accounts.sign_on import come_back, list_servers, sign_in, signed_out
-from nura.administration.record import put_banner_away
+from nura.administration.record import hide_banner
 from nura.errors import to_problem
 
 handler400 = "nura.errors.bad_request"
@@ -97,7 +97,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("scim/v2/Users", scim.list_users, name="scim-users"),
     path("scim/v2/Users/<int:user_id>", scim.show_user, name="scim-user"),
-    path("banners/<int:pk>/away", put_banner_away, name="put-banner-away"),
+    path("banners/<int:pk>/away", hide_banner, name="put-banner-away"),
     path("i18n/setlang/", set_language, name="set_language"),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),

@@ -58,7 +58,7 @@ from documents.notices import announce_change
 from jobs import connections
 from nura.accounts.preferences import get_preferences, set_cookies
 from nura.accounts.services import check_name
-from nura.accounts.signup import find_invitation, take_invitation
+from nura.accounts.signup import consume_invitation, find_invitation
 from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 from rag.errors import NuraError
 
@@ -101,7 +101,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         """The new user, whose invitation is used up with it."""
         invited = find_invitation(request)
         saved: AbstractBaseUser = super().save_user(request, user, form, commit)
-        if not take_invitation(request, user) and not is_signup_open():
+        if not consume_invitation(request, user) and not is_signup_open():
             raise ImmediateHttpResponse(redirect("account_signup"))  # somebody was quicker
         way = {"by": "sign-up", "invitation": invited.pk if invited else None}
         record_event(Action.ACCOUNT_CREATED, actor=saved, subject=saved, details=way)
@@ -157,7 +157,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
         All ways to sign in come through here.
         """
-        with hold_turn(request, get_typed_name(credentials)):
+        with serialise_password_checks(request, get_typed_name(credentials)):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
         if user is not None and not may_sign_in_here(user):
             return None
@@ -194,14 +194,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             self._record_lock(key, credentials)
-            raise make_refusal(request, LOGIN_FAILED, key=key) from error
+            raise make_rate_limit_error(request, LOGIN_FAILED, key=key) from error
         name = get_typed_name(credentials)
         if find_device(request, name) or count_failures(request, key) <= 1:
             return
         for action, whose in ((LOGIN_FLOOD, {}), (LOGIN_NAME, {"key": fold_name(name)})):
             if is_exhausted(request, action, **whose):
                 self._rollback_login_failed_rl_usage()
-                raise make_refusal(request, action, **whose)
+                raise make_rate_limit_error(request, action, **whose)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Count a wrong password against its address and its name too."""
@@ -329,14 +329,14 @@ DEVICE_BYTES, MARK_CHARACTERS, MAX_DEVICE_NAMES = 16, 32, 10
 def find_device(request: HttpRequest, name: str) -> str:
     """The id of this browser, where somebody has signed in with the name before; else empty."""
     device, marks = _read_device(request)
-    return device if _mark_name(device, name) in marks else ""
+    return device if _hash_name(device, name) in marks else ""
 
 
 def remember_device(request: HttpRequest, response: HttpResponse, user: User) -> None:
     """Let this browser be a known one for the names of the user."""
     device, marks = _read_device(request)
     device = device or secrets.token_urlsafe(DEVICE_BYTES)
-    own = [_mark_name(device, name) for name in (user.username, user.email) if name]
+    own = [_hash_name(device, name) for name in (user.username, user.email) if name]
     kept = list(dict.fromkeys([*own, *marks]))[:MAX_DEVICE_NAMES]
     response.set_signed_cookie(
         DEVICE_COOKIE,
@@ -358,7 +358,7 @@ def _read_device(request: HttpRequest) -> tuple[str, list[str]]:
     return device, marks
 
 
-def _mark_name(device: str, name: str) -> str:
+def _hash_name(device: str, name: str) -> str:
     """What stands for a name in the cookie, which tells nobody who uses the browser."""
     return salted_hmac(DEVICE_SALT, f"{device} {fold_name(name)}").hexdigest()[:MARK_CHARACTERS]
 
@@ -372,7 +372,7 @@ def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
     Raises the finished 429 answer once there were too many.
     """
     if not ratelimit.consume(request, action=action, **whose):
-        raise make_refusal(request, action, **whose)
+        raise make_rate_limit_error(request, action, **whose)
 
 
 def is_exhausted(request: HttpRequest, action: str, **whose: Any) -> bool:
@@ -387,7 +387,7 @@ def count_failures(request: HttpRequest, key: str) -> int:
 
 
 @contextmanager
-def hold_turn(request: HttpRequest, name: str) -> Iterator[None]:
+def serialise_password_checks(request: HttpRequest, name: str) -> Iterator[None]:
     """Check a password; those from a flooding address one after the other, but of known devices.
 
     Raises the finished 429 answer when the turn does not come in time.
@@ -411,7 +411,7 @@ def hold_turn(request: HttpRequest, name: str) -> Iterator[None]:
             turn.release()
 
 
-def make_refusal(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
+def make_rate_limit_error(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
     """The finished 429 answer: it says after how many seconds the limit takes one more."""
     now = time.time()
     waits = [

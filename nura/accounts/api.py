@@ -358,7 +358,7 @@ class KeysView(GenericAPIView[AuthToken]):
     def get(self, request: Request) -> Response:
         """The keys that still work, newest first."""
         page = self.paginate_queryset(services.list_keys(user=get_user(request))) or ()
-        shown = KeySerializer([to_key(key) for key in page], many=True)
+        shown = KeySerializer([to_key_json(key) for key in page], many=True)
         return self.get_paginated_response(shown.data)
 
     @extend_schema(request=KeyRequest, responses={201: NewKeySerializer})
@@ -371,14 +371,14 @@ class KeysView(GenericAPIView[AuthToken]):
         serializer = KeyRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         wanted = serializer.validated_data
-        expires_at = _bound_by_maker(request, wanted["scopes"], wanted["expires_at"])
+        expires_at = _limit_to_own_key(request, wanted["scopes"], wanted["expires_at"])
         stored, secret = services.make_key(
             user=get_user(request),
             name=wanted["name"],
             scopes=wanted["scopes"],
             expires_at=expires_at,
         )
-        shown = NewKeySerializer({**to_key(stored), "key": secret})
+        shown = NewKeySerializer({**to_key_json(stored), "key": secret})
         return Response(shown.data, status=status.HTTP_201_CREATED)
 
 
@@ -405,7 +405,9 @@ class SessionsView(GenericAPIView[UserSession]):
     @extend_schema(responses=SignedInSerializer(many=True))
     def get(self, request: Request) -> Response:
         """Where the account is signed in."""
-        found = services.list_sessions(user=get_user(request), current_key=_session_key(request))
+        found = services.list_sessions(
+            user=get_user(request), current_key=_get_session_key(request)
+        )
         page = self.paginate_queryset(found) or ()
         return self.get_paginated_response(SignedInSerializer(page, many=True).data)
 
@@ -416,7 +418,7 @@ class SessionsView(GenericAPIView[UserSession]):
     def delete(self, request: Request) -> Response:
         """Sign out everywhere, here too unless `?keep_current=true`. Keys stay."""
         keeps = request.query_params.get("keep_current", "").lower() in {"true", "1", "yes"}
-        kept = _session_key(request) if keeps else ""
+        kept = _get_session_key(request) if keeps else ""
         services.end_sessions(user=get_user(request), except_key=kept)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -434,7 +436,7 @@ class SessionView(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def to_key(key: AuthToken) -> dict[str, Any]:
+def to_key_json(key: AuthToken) -> dict[str, Any]:
     """The fields of `KeySerializer`."""
     details = getattr(key, "details", None)
     return {
@@ -447,7 +449,7 @@ def to_key(key: AuthToken) -> dict[str, Any]:
     }
 
 
-def _bound_by_maker(
+def _limit_to_own_key(
     request: Request, scopes: list[str], expires_at: datetime | None
 ) -> datetime | None:
     """When a new key expires. Raises `ScopeMissing` where it could do more than the one it asks."""
@@ -460,6 +462,6 @@ def _bound_by_maker(
     return expires_at
 
 
-def _session_key(request: Request) -> str:
+def _get_session_key(request: Request) -> str:
     is_session = not isinstance(request.auth, AuthToken)
     return (request.session.session_key or "") if is_session else ""

@@ -55,7 +55,7 @@ from documents.models import (
 )
 from documents.services import remove_document
 from nura.accounts.models import Invitation
-from nura.accounts.roles import keep_an_administrator
+from nura.accounts.roles import require_other_administrator
 
 logger = structlog.get_logger()
 
@@ -73,9 +73,9 @@ def delete_account(*, user: User, may_be_last: bool = False) -> dict[str, Any]:
     """
     with transaction.atomic():
         if not may_be_last:
-            keep_an_administrator(without=[user.pk])
+            require_other_administrator(without=[user.pk])
         User.objects.filter(pk=user.pk).update(is_active=False)
-    _stop_answers(user)
+    _close_account(user)
     for tries_left in reversed(range(MAX_DELETING_TRIES)):
         try:
             with transaction.atomic():
@@ -86,7 +86,7 @@ def delete_account(*, user: User, may_be_last: bool = False) -> dict[str, Any]:
     raise AssertionError
 
 
-def _stop_answers(user: User) -> None:
+def _close_account(user: User) -> None:
     """End what is open; keys and the password hold no longer."""
     for run_id in Run.objects.filter(owner=user, ended_at=None).values_list("pk", flat=True):
         try:
@@ -104,7 +104,7 @@ def _delete_account(user: User) -> dict[str, Any]:
         (open_runs if ended_at is None else runs).append(pk)
     list(Chat.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
     libraries.pass_documents_on(owner=user)  # what others read there does not go with him
-    counts = _count(user)
+    counts = _count_rows(user)
     for document in Document.objects.filter(owner=user).order_by("pk"):
         remove_document(document.pk)
     counts["sessions"] = _delete_sessions(user)
@@ -121,7 +121,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     return receipt
 
 
-def _count(user: User) -> Counter[str]:
+def _count_rows(user: User) -> Counter[str]:
     """All rows and files that go, by their kind."""
     documents = Document.objects.filter(owner=user)
     versions = DocumentVersion.objects.filter(document__owner=user)
@@ -188,19 +188,19 @@ def make_receipt(user_id: int, counts: Mapping[str, int]) -> dict[str, Any]:
         "deleted_at": timezone.now().isoformat(timespec="seconds"),
         "deleted": {name: count for name, count in counts.items() if count},
     }
-    digest = hashlib.sha256(_to_canonical(told)).hexdigest()
+    digest = hashlib.sha256(_to_canonical_json(told)).hexdigest()
     return told | {"digest": digest, "signature": _sign(digest)}
 
 
 def is_genuine(receipt: Mapping[str, Any]) -> bool:
     """Whether this installation gave that receipt, as it is."""
     told = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
-    digest = hashlib.sha256(_to_canonical(told)).hexdigest()
+    digest = hashlib.sha256(_to_canonical_json(told)).hexdigest()
     given = str(receipt.get("digest", "")), str(receipt.get("signature", ""))
     return hmac.compare_digest(given[0], digest) and hmac.compare_digest(given[1], _sign(digest))
 
 
-def _to_canonical(told: Mapping[str, Any]) -> bytes:
+def _to_canonical_json(told: Mapping[str, Any]) -> bytes:
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 

@@ -23,7 +23,7 @@ from ldap.cidict import cidict
 from documents.audit import Action, record_event
 from nura.accounts.adapter import DIRECTORY_PROVIDER
 from nura.accounts.profile import MAX_DISPLAY_NAME_CHARACTERS
-from nura.accounts.roles import follow_directory, follow_role
+from nura.accounts.roles import sync_directory_groups, sync_role
 from nura.accounts.scim import ScimRefused, switch_account
 from nura.accounts.services import check_name
 
@@ -123,14 +123,14 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             way = {"by": "sign-on", "server": DIRECTORY_PROVIDER}
             record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
         if settings.LDAP_GROUPS:
-            follow_groups(user, ldap_user.group_names)
+            sync_groups(user, ldap_user.group_names)
         return user
 
 
-def follow_groups(user: User, names: set[str]) -> None:
+def sync_groups(user: User, names: set[str]) -> None:
     """Bring groups and role to what the directory says."""
-    follow_directory(user=user, names=names, way=DIRECTORY_PROVIDER)
-    follow_role(
+    sync_directory_groups(user=user, names=names, way=DIRECTORY_PROVIDER)
+    sync_role(
         user=user,
         names=names,
         administrators=settings.LDAP_ADMINISTRATORS,

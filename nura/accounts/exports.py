@@ -215,14 +215,14 @@ def respond_with_export(
     )
 
 
-def give_up_export(lease: Lease[DataExport]) -> None:
+def fail_export(lease: Lease[DataExport]) -> None:
     """End a request that no worker could serve."""
     lease.rows().update(status=DataExport.Status.FAILED, **RELEASED)
 
 
 def sweep_exports() -> None:
     """Hand on what was lost, and remove what has expired or whose account is gone."""
-    reap_lost_jobs(DataExport, announce=announce_export, give_up=give_up_export)
+    reap_lost_jobs(DataExport, announce=announce_export, give_up=fail_export)
     announce_unclaimed_jobs(DataExport, announce=announce_export, patience=PATIENCE)
     DataExport.objects.filter(expires_at__lt=Now()).delete()
     try:

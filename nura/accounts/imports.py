@@ -162,7 +162,7 @@ def _import_chats(user: User, file: BinaryIO, held: HeldLease[DataImport]) -> di
     }
 
 
-def give_up_import(lease: Lease[DataImport]) -> None:
+def fail_import(lease: Lease[DataImport]) -> None:
     """End a request that no worker could serve."""
     lease.rows().update(
         status=DataImport.Status.FAILED, error_code="internal", ended_at=timezone.now(), **RELEASED
@@ -171,7 +171,7 @@ def give_up_import(lease: Lease[DataImport]) -> None:
 
 def sweep_imports() -> None:
     """Hand on what was lost, and remove files that nothing names."""
-    reap_lost_jobs(DataImport, announce=announce_import, give_up=give_up_import)
+    reap_lost_jobs(DataImport, announce=announce_import, give_up=fail_import)
     announce_unclaimed_jobs(DataImport, announce=announce_import, patience=PATIENCE)
     try:
         names = default_storage.listdir(FOLDER)[1]
@@ -203,14 +203,14 @@ def read_chats(file: BinaryIO) -> Iterator[ForeignChat | None]:
     """
     head = file.read(4)
     file.seek(0)
-    found = _read_archive(file) if head in ZIP_MARKS else _read_bare(file)
+    found = _read_archive(file) if head in ZIP_MARKS else _read_json(file)
     for count, chat in enumerate(found, 1):
         if count > MAX_CHATS:
             raise ImportTooLarge
         yield chat
 
 
-def _read_bare(file: BinaryIO) -> Iterator[ForeignChat | None]:
+def _read_json(file: BinaryIO) -> Iterator[ForeignChat | None]:
     pieces = iter(lambda: file.read(PIECE_BYTES), b"")
     for told in ArrayReader(pieces).read_objects():
         yield from_chatgpt(told)
@@ -220,14 +220,14 @@ def _read_archive(file: BinaryIO) -> Iterator[ForeignChat | None]:
     archive, left = Archive(file, LIMITS), _ReadingBudget()
     conversations = [name for name in archive.names if CONVERSATIONS.fullmatch(name)]
     if exports.INDEX in archive:
-        index = _load(archive, exports.INDEX, left)
+        index = _load_json(archive, exports.INDEX, left)
         if not isinstance(index, dict) or index.get("format") != exports.FORMAT:
             raise ImportUnreadable
         for name in dict.fromkeys(map(str, _get_list(index, "chats"))):
-            yield from_nura(_load(archive, name, left))
+            yield from_nura(_load_json(archive, name, left))
     elif conversations:
         for name in sorted(conversations):
-            pieces = left.count(archive.read_chunks(name))
+            pieces = left.spend(archive.read_chunks(name))
             for told in ArrayReader(pieces).read_objects():
                 yield from_chatgpt(told)
     else:
@@ -240,7 +240,7 @@ class _ReadingBudget:
 
     left: int = MAX_READ_BYTES
 
-    def count(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def spend(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces. Raises `ImportTooLarge`."""
         for piece in pieces:
             self.left -= len(piece)
@@ -249,10 +249,10 @@ class _ReadingBudget:
             yield piece
 
 
-def _load(archive: Archive, name: str, left: _ReadingBudget) -> Any:
+def _load_json(archive: Archive, name: str, left: _ReadingBudget) -> Any:
     """A part as JSON."""
     data = bytearray()
-    for piece in left.count(archive.read_chunks(name)):
+    for piece in left.spend(archive.read_chunks(name)):
         data += piece
         if len(data) > MAX_CHARACTERS:
             raise ImportTooLarge
@@ -277,7 +277,7 @@ class ArrayReader:
         while (sign := self._peek()) != "]":
             if sign != "{":
                 raise ImportUnreadable
-            yield self._take_object()
+            yield self._read_object()
 
     def _peek(self) -> str:
         """The next sign that is neither blank nor a comma."""
@@ -286,9 +286,9 @@ class ArrayReader:
                 if self._buffer[self._at] not in " \t\r\n,":
                     return self._buffer[self._at]
                 self._at += 1
-            self._read_on()
+            self._extend_buffer()
 
-    def _take_object(self) -> dict[str, Any]:
+    def _read_object(self) -> dict[str, Any]:
         decoder = json.JSONDecoder()
         while True:
             try:
@@ -296,11 +296,11 @@ class ArrayReader:
             except RecursionError as error:
                 raise ImportUnreadable from error
             except ValueError:
-                self._read_on()  # perhaps it goes on
+                self._extend_buffer()  # perhaps it goes on
             else:
                 return cast("dict[str, Any]", told)
 
-    def _read_on(self) -> None:
+    def _extend_buffer(self) -> None:
         """Twice as much as there is, so that a large object is not tried too often."""
         parts = [self._buffer[self._at :]]
         size = start = len(parts[0])
@@ -437,7 +437,7 @@ def _to_chat(
     key: str, title: Any, begun_at: datetime | None, nodes: list[_ImportNode]
 ) -> ForeignChat | None:
     """The chat of these nodes; None where nothing was said. Nodes in a circle are left out."""
-    name = _clean(title) if isinstance(title, str) else ""
+    name = _clean_text(title) if isinstance(title, str) else ""
     units = _join_units(nodes)
     kept = [one for one in units if one.is_answered or not one.is_continued]
     if not kept:
@@ -473,16 +473,16 @@ def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:
     waiting.reverse()
     while waiting:
         node, above = waiting.pop()
-        unit = _follow(node, above)
+        unit = _join_node(node, above)
         if unit is not above and unit is not None:
             units.append(unit)
         waiting.extend((one, unit) for one in reversed(below.get(node.key, ())))
     return units
 
 
-def _follow(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage | None:
+def _join_node(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage | None:
     """The unit that a node makes below another; that other one where it says nothing."""
-    text = _clean(node.text)
+    text = _clean_text(node.text)
     if node.role not in Message.Role.values or not text:
         return above
     if above is None or above.node.role != node.role:
@@ -493,7 +493,7 @@ def _follow(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage |
     return _JoinedMessage(node, text, above.above, begun=above)
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     """As it can be stored: no NUL, no half of a pair, composed, no blanks around."""
     whole = text.replace("\0", "").encode("utf-8", "ignore").decode()
     return unicodedata.normalize("NFC", whole).strip()

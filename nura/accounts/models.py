@@ -196,7 +196,7 @@ class SignOnServer(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    def takes(self, emails: Collection[str]) -> bool:
+    def accepts(self, emails: Collection[str]) -> bool:
         """Whether somebody with these verified addresses may come in."""
         domains = {one.strip().lower() for one in self.domains.split(",") if one.strip()}
         return not domains or any(email.rpartition("@")[2].lower() in domains for email in emails)

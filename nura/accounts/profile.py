@@ -236,14 +236,14 @@ class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
 
     def encrypt(self, text: str) -> str:
         """What is stored: of no use without the installation's secret key."""
-        return _cipher().encrypt(text.encode()).decode()
+        return _make_cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
         """What was encrypted."""
-        return _cipher().decrypt(encrypted_text.encode()).decode()
+        return _make_cipher().decrypt(encrypted_text.encode()).decode()
 
 
-def _cipher() -> Fernet:
+def _make_cipher() -> Fernet:
     derived = HKDF(SHA256(), KEY_BYTES, None, KEY_PURPOSE).derive(force_bytes(settings.SECRET_KEY))
     return Fernet(urlsafe_b64encode(derived))
 
@@ -260,10 +260,10 @@ def may_administer(request: HttpRequest) -> bool:
     if not settings.STAFF_TWO_STEP:
         return True
     user = cast("User", request.user)
-    return is_mfa_enabled(user) and _has_shown_it(request, user)
+    return is_mfa_enabled(user) and _has_shown_second_step(request, user)
 
 
-def _has_shown_it(request: HttpRequest, user: User) -> bool:
+def _has_shown_second_step(request: HttpRequest, user: User) -> bool:
     """Whether this session began with two steps, or set the second one up itself."""
     records = get_authentication_records(request, user)
     if any(record["method"] == "mfa" for record in records):

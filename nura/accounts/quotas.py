@@ -84,20 +84,23 @@ class Allowance:
     def amount(self) -> str:
         """What is used, of how much."""
         if self.limit.hard is None:
-            return self._say(self.used)
-        values = {"used": self._say(self.used), "limit": self._say(self.limit.hard)}
+            return self._format_amount(self.used)
+        values = {
+            "used": self._format_amount(self.used),
+            "limit": self._format_amount(self.limit.hard),
+        }
         return _("%(used)s of %(limit)s") % values
 
     @property
     def rest(self) -> str:
         """What is left, where there is a limit."""
         left = self.limit.get_left(self.used)
-        return "" if left is None else _("%(left)s left") % {"left": self._say(left)}
+        return "" if left is None else _("%(left)s left") % {"left": self._format_amount(left)}
 
     @property
     def most(self) -> str:
         """The limit; empty: none."""
-        return "" if self.limit.hard is None else self._say(self.limit.hard)
+        return "" if self.limit.hard is None else self._format_amount(self.limit.hard)
 
     @property
     def resets(self) -> str:
@@ -105,17 +108,17 @@ class Allowance:
         if self.measure == QuotaMeasure.QUESTIONS:
             return _("Resets at midnight.")
         if self.measure == QuotaMeasure.TOKENS:
-            return _("Resets on %(day)s.") % {"day": _say_day()}
+            return _("Resets on %(day)s.") % {"day": _format_reset_day()}
         return ""
 
     @property
     def notice(self) -> str:
         """The sentence beside the composer."""
         values = {
-            "left": self._say(self.limit.get_left(self.used) or 0),
-            "used": self._say(self.used),
-            "soft": self._say(self.limit.soft or 0),
-            "day": _say_day(),
+            "left": self._format_amount(self.limit.get_left(self.used) or 0),
+            "used": self._format_amount(self.used),
+            "soft": self._format_amount(self.limit.soft or 0),
+            "day": _format_reset_day(),
         }
         questions = self.measure == QuotaMeasure.QUESTIONS
         if self.is_full and questions:
@@ -137,13 +140,13 @@ class Allowance:
             )
         return said % values
 
-    def _say(self, amount: int) -> str:
+    def _format_amount(self, amount: int) -> str:
         if self.measure == QuotaMeasure.BYTES:
             return filesizeformat(amount)
         return f"{amount:,}"
 
 
-def _say_day() -> str:
+def _format_reset_day() -> str:
     return formats.date_format(quotas.get_next_month(), "DATE_FORMAT")
 
 
@@ -171,18 +174,18 @@ def _has_limit(limit: QuotaLimit) -> bool:
     return limit.hard is not None or limit.soft is not None
 
 
-def list_near() -> list[tuple[int, Allowance]]:
+def list_near_limits() -> list[tuple[int, Allowance]]:
     """Whoever is to be told of a limit, by account, the fullest first."""
     limits = quotas.find_limits_of_all()
     near = []
-    for (user_id, measure), used in _count_everybody().items():
+    for (user_id, measure), used in _count_usage_of_all().items():
         allowance = Allowance(measure, used, limits[user_id][measure])
         if allowance.is_near:
             near.append((user_id, allowance))
     return sorted(near, key=lambda one: (-one[1].share, one[0]))
 
 
-def _count_everybody() -> dict[tuple[int, QuotaMeasure], int]:
+def _count_usage_of_all() -> dict[tuple[int, QuotaMeasure], int]:
     """What everybody has, in four statements."""
     used: dict[tuple[int, QuotaMeasure], int] = defaultdict(int)
     owners = Document.objects.order_by().values_list("owner_id")

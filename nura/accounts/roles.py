@@ -81,7 +81,7 @@ def set_role(
     if before == role:
         return False
     if before == AccountRole.ADMINISTRATOR:
-        keep_an_administrator(without=[user.pk])
+        require_other_administrator(without=[user.pk])
     user.is_staff = role == AccountRole.ADMINISTRATOR
     user.is_superuser = user.is_superuser and user.is_staff
     user.save(update_fields=("is_staff", "is_superuser"))
@@ -96,7 +96,7 @@ def set_role(
     return True
 
 
-def follow_role(
+def sync_role(
     *, user: User, names: Collection[str], administrators: str, auditors: str, way: str
 ) -> None:
     """Bring the role to what a directory says by the names of its groups.
@@ -117,7 +117,7 @@ def follow_role(
         logger.warning("last_administrator_kept", user_id=user.pk, way=way)
 
 
-def keep_an_administrator(*, without: Collection[int]) -> None:
+def require_other_administrator(*, without: Collection[int]) -> None:
     """Raise `LastAdministrator` where none would be left without these accounts.
 
     The rows stay locked until the transaction ends: two administrators cannot end each other.
@@ -179,7 +179,7 @@ def record_membership(
     announce_shared()
 
 
-def follow_directory(*, user: User, names: Collection[str], way: str) -> None:
+def sync_directory_groups(*, user: User, names: Collection[str], way: str) -> None:
     """Bring the account into those groups whose names in the directory are told, and no other.
 
     Groups without a name there stay as they are.

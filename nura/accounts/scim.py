@@ -21,7 +21,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from documents.audit import Action, record_event
 from documents.notices import announce_change
-from nura.accounts.roles import LastAdministrator, keep_an_administrator
+from nura.accounts.roles import LastAdministrator, require_other_administrator
 
 CONTENT_TYPE = "application/scim+json"
 SCHEMAS = "urn:ietf:params:scim:schemas:core:2.0:User"
@@ -42,7 +42,7 @@ class ScimRefused(Exception):
         self.detail, self.status, self.kind = detail, status, kind
 
 
-def for_directories(view: View) -> View:
+def scim_view(view: View) -> View:
     """A view of SCIM: behind the token, its errors in the protocol's shape."""
 
     @csrf_exempt
@@ -62,7 +62,7 @@ def for_directories(view: View) -> View:
     return answer
 
 
-@for_directories
+@scim_view
 def list_users(request: HttpRequest) -> HttpResponse:
     """`GET /scim/v2/Users`, all or those that a filter names."""
     if request.method != "GET":
@@ -77,12 +77,12 @@ def list_users(request: HttpRequest) -> HttpResponse:
             "totalResults": rows.count(),
             "startIndex": first,
             "itemsPerPage": len(page),
-            "Resources": [_describe(request, user) for user in page],
+            "Resources": [_describe_user(request, user) for user in page],
         }
     )
 
 
-@for_directories
+@scim_view
 def show_user(request: HttpRequest, user_id: int) -> HttpResponse:
     """`GET`, `PATCH`, `PUT`, `DELETE /scim/v2/Users/{id}`; the last switches it off."""
     user = User.objects.filter(pk=user_id).first()
@@ -97,7 +97,7 @@ def show_user(request: HttpRequest, user_id: int) -> HttpResponse:
             switch_account(user=user, is_active=is_active)
     elif request.method != "GET":
         raise ScimRefused("This address does not accept that method.", 405, "")
-    return _to_response(_describe(request, user))
+    return _to_response(_describe_user(request, user))
 
 
 @transaction.atomic
@@ -107,7 +107,7 @@ def switch_account(*, user: User, is_active: bool, way: str = "scim") -> None:
         return
     if not is_active:
         try:
-            keep_an_administrator(without=[user.pk])
+            require_other_administrator(without=[user.pk])
         except LastAdministrator as error:
             raise ScimRefused("The last administrator stays.", 409, "mutability") from error
     User.objects.filter(pk=user.pk).update(is_active=is_active)
@@ -173,7 +173,7 @@ def _read_operations(operations: list[dict[str, Any]]) -> Any:
     return told
 
 
-def _describe(request: HttpRequest, user: User) -> dict[str, Any]:
+def _describe_user(request: HttpRequest, user: User) -> dict[str, Any]:
     address = reverse("scim-user", args=[user.pk])
     return {
         "schemas": [SCHEMAS],

@@ -69,8 +69,8 @@ from nura.accounts import services
 from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
 from nura.accounts.models import Invitation, SignOnServer
 from nura.accounts.preferences import render_section
-from nura.accounts.roles import follow_directory, follow_role
-from nura.accounts.signup import SESSION_KEY, find_invitation, take_invitation
+from nura.accounts.roles import sync_directory_groups, sync_role
+from nura.accounts.signup import SESSION_KEY, consume_invitation, find_invitation
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
@@ -161,7 +161,7 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     def openid_config(self) -> dict[str, Any]:
         """What the server says of itself, if it is the one that was set up."""
         if not hasattr(self, "_config"):
-            self._config = discover(self.get_provider().app.settings["issuer"])
+            self._config = fetch_server_configuration(self.get_provider().app.settings["issuer"])
         return self._config
 
     def get_access_token_data(
@@ -169,7 +169,7 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """The tokens of this sign-in, whose verifier the nonce comes from."""
         self.verifier = pkce_code_verifier or ""
-        with _in_own_words("token"):
+        with _translate_errors("token"):
             given: dict[str, Any] = super().get_access_token_data(
                 request, app, client, pkce_code_verifier=pkce_code_verifier
             )
@@ -181,7 +181,7 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         """Who has signed in, with all that the server says of them as `claims`."""
         claims = self._read_id_token(app, told["response"].get("id_token"))
         if "userinfo_endpoint" in self.openid_config:
-            with _in_own_words("userinfo"):
+            with _translate_errors("userinfo"):
                 more = self._fetch_user_info(token.token)
             if not isinstance(more, dict) or more.get("sub") != claims["sub"]:
                 raise SignOnFailed("userinfo of another subject")
@@ -219,7 +219,7 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
 
 
 @contextmanager
-def _in_own_words(step: str) -> Iterator[None]:
+def _translate_errors(step: str) -> Iterator[None]:
     """What a server says in an error may hold codes and keys: of that only OAuth's own word."""
     try:
         yield
@@ -267,7 +267,7 @@ def make_nonce(verifier: str) -> str:
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def discover(issuer: str) -> dict[str, Any]:
+def fetch_server_configuration(issuer: str) -> dict[str, Any]:
     """What the server at this address says of itself. Raises `SignOnFailed`."""
     config = fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if str(config.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
@@ -393,7 +393,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         state = (told.get("extra_context") or {}).get("state") or {}
         if state.get("process") == AuthProcess.CONNECT or CONNECT in request.GET:
             if told.get("error") != AuthError.CANCELLED:
-                _say_not_connected(request, provider.name)
+                _show_not_connected(request, provider.name)
             raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         record_event(Action.SIGN_IN_FAILED, details={"server": provider.sub_id, "reason": reason})
 
@@ -402,7 +402,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         if is_connecting(sociallogin) or not sociallogin.provider.app.settings["link_by_email"]:
             return None
         for address in sociallogin.email_addresses:
-            users = list(find_by_email(address.email)[:2])
+            users = list(find_users_by_email(address.email)[:2])
             if len(users) == 1 and not users[0].is_staff:
                 return users[0], address.email
         return None
@@ -411,7 +411,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         """Refuse who may not come in; bring groups and role of the others up to date."""
         server = SignOnServer.objects.get(slug=sociallogin.account.provider)
         emails = [address.email for address in sociallogin.email_addresses]
-        if not server.takes(emails):
+        if not server.accepts(emails):
             self._refuse(request, sociallogin, "domain")
         if is_connecting(sociallogin):
             return  # groups and role follow when somebody signs in by it
@@ -419,8 +419,8 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
             user = cast("User", sociallogin.user)
             if address := sociallogin._did_authenticate_by_email:  # noqa: SLF001 - it tells nowhere else
                 end_unproved_ways_in(user=user, email=address)
-            follow_server(user=user, server=server, claims=sociallogin.claims)
-        elif any(find_by_email(email).exists() for email in emails):
+            sync_with_server(user=user, server=server, claims=sociallogin.claims)
+        elif any(find_users_by_email(email).exists() for email in emails):
             self._refuse(request, sociallogin, "email_taken")
 
     def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:
@@ -445,7 +445,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
 
     def _refuse(self, request: HttpRequest, sociallogin: SocialLogin, reason: str) -> None:
         if is_connecting(sociallogin):
-            _say_not_connected(request, sociallogin.provider.name, reason)
+            _show_not_connected(request, sociallogin.provider.name, reason)
             raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         server = sociallogin.account.provider
         record_event(Action.SIGN_IN_FAILED, details={"server": server, "reason": reason})
@@ -475,8 +475,8 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         if invited := _find_invited(sociallogin):
             request.session.setdefault(SESSION_KEY, invited.pk)
         if SESSION_KEY in request.session:
-            take_invitation(request, user)
-        follow_server(user=user, server=server, claims=sociallogin.claims)
+            consume_invitation(request, user)
+        sync_with_server(user=user, server=server, claims=sociallogin.claims)
         return user
 
 
@@ -502,7 +502,7 @@ def _to_app(server: SignOnServer) -> SocialApp:
     )
 
 
-def find_by_email(email: str) -> QuerySet[User]:
+def find_users_by_email(email: str) -> QuerySet[User]:
     """Whoever has that address, proved or not, however it is written."""
     own, kept = Q(email__iexact=email), Q(emailaddress__email__iexact=email)
     return User.objects.filter(own | kept).distinct()
@@ -540,14 +540,14 @@ def end_unproved_ways_in(*, user: User, email: str) -> None:
 
 
 @transaction.atomic
-def follow_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -> None:
+def sync_with_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -> None:
     """Bring groups and role to what the server says, where it has a say."""
     names = read_groups(server, claims)
     if names is None:
         return
     way = f"sign-on:{server.slug}"
-    follow_directory(user=user, names=names, way=way)
-    follow_role(
+    sync_directory_groups(user=user, names=names, way=way)
+    sync_role(
         user=user,
         names=names,
         administrators=server.administrators,
@@ -619,7 +619,7 @@ def _get_connect_salt(request: HttpRequest) -> str:
     return f"nura.connect:{request.session.session_key}:{request.user.pk}"
 
 
-def _say_not_connected(request: HttpRequest, name: str, reason: str = "") -> None:
+def _show_not_connected(request: HttpRequest, name: str, reason: str = "") -> None:
     told = (
         _("Your account at %(name)s has no verified e-mail address of this organization.")
         if reason == "domain"
@@ -746,7 +746,7 @@ def signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Signed out of Nura; the server's own sign-out is one click away."""
     server = get_object_or_404(SignOnServer, slug=provider_id, is_active=True)
     try:
-        address = discover(server.issuer).get("end_session_endpoint", "")
+        address = fetch_server_configuration(server.issuer).get("end_session_endpoint", "")
     except SignOnFailed:
         address = ""
     if address:

@@ -132,7 +132,7 @@ def find_invitation(request: HttpRequest) -> Invitation | None:
     return Invitation.objects.open().filter(pk=request.session[SESSION_KEY]).first()
 
 
-def take_invitation(request: HttpRequest, user: User) -> bool:
+def consume_invitation(request: HttpRequest, user: User) -> bool:
     """Use the visitor's invitation for the account that is being created, in its transaction.
 
     The account joins the groups of it. False where others were first or it has expired.
@@ -247,7 +247,7 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
             name=cells.get("name", ""),
             groups=tuple(filter(None, map(str.strip, re.split("[;|]", cells.get("groups", ""))))),
         )
-        if wrong := _find_fault(person, known, taken, seen):
+        if wrong := _find_problem(person, known, taken, seen):
             errors.append((number, wrong))
         else:
             people.append(person)
@@ -256,7 +256,7 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
     return InvitationList(tuple(people), told, len(errors) - len(told))
 
 
-def _find_fault(person: InvitedPerson, known: set[str], taken: set[str], seen: set[str]) -> str:
+def _find_problem(person: InvitedPerson, known: set[str], taken: set[str], seen: set[str]) -> str:
     try:
         validate_email(person.email)
         if person.name:

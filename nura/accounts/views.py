@@ -28,7 +28,7 @@ from chats.services import memory as remembered
 from documents.errors import explain_code
 from documents.notices import announce_change
 from nura.accounts import deletion, services
-from nura.accounts.api import to_key
+from nura.accounts.api import to_key_json
 from nura.accounts.exports import request_export, respond_with_export
 from nura.accounts.models import DataExport, DataImport
 from nura.accounts.preferences import render_section
@@ -90,7 +90,7 @@ def keys(request: HttpRequest) -> HttpResponse:
         "form": form,
         "new_key": new_key,
         "keys": [
-            to_key(key)
+            to_key_json(key)
             | {
                 "beginning": key.token_key[: services.SHOWN_CHARACTERS],
                 "may": [one.label for one in KeyScope if one in list_scopes(key)],
@@ -158,7 +158,7 @@ class SlotForm(forms.Form):
     def __init__(self, *args: Any, packs: Packs, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = cast("forms.ChoiceField", self.fields["kind"])
-        field.choices = [(one, packs.get_kind_title(one, _language())) for one in packs.kinds]
+        field.choices = [(one, packs.get_kind_title(one, _get_language())) for one in packs.kinds]
 
 
 class EditForm(forms.Form):
@@ -176,7 +176,7 @@ def memory(request: HttpRequest) -> HttpResponse:
     user = cast("User", request.user)
     packs = remembered.get_packs()
     slots = list(remembered.list_slots(user).select_related("message", "replaces"))
-    told = [_describe(slot, packs) for slot in slots]
+    told = [_describe_slot(slot, packs) for slot in slots]
     known = [one for one in told if one["slot"].status != SlotStatus.PROPOSED]
     context = {
         "proposals": [one for one in told if one["slot"].status == SlotStatus.PROPOSED],
@@ -190,12 +190,12 @@ def memory(request: HttpRequest) -> HttpResponse:
     return render_section(request, ROUTE, "settings/memory.html", context)
 
 
-def _describe(slot: ProfileSlot, packs: Packs) -> dict[str, Any]:
-    key = packs.get_key_title(slot.key, _language())
+def _describe_slot(slot: ProfileSlot, packs: Packs) -> dict[str, Any]:
+    key = packs.get_key_title(slot.key, _get_language())
     shown = slot.to_slot().shown
     return {
         "slot": slot,
-        "kind_title": packs.get_kind_title(slot.kind, _language()),
+        "kind_title": packs.get_kind_title(slot.kind, _get_language()),
         "key": "" if key == slot.value else key,
         "shown": shown,
         "before": slot.replaces.to_slot().shown if slot.replaces else "",
@@ -204,7 +204,7 @@ def _describe(slot: ProfileSlot, packs: Packs) -> dict[str, Any]:
     }
 
 
-def _language() -> str:
+def _get_language() -> str:
     return "ko" if (get_language() or "ko").startswith("ko") else "en"
 
 

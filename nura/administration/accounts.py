@@ -19,7 +19,7 @@ from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
 from nura.accounts.adapter import MailFailed
 from nura.accounts.models import Invitation
-from nura.accounts.quotas import Allowance, list_near
+from nura.accounts.quotas import Allowance, list_near_limits
 from nura.accounts.roles import may_enter
 from nura.accounts.services import USAGE_DAYS, list_usage
 from nura.accounts.signup import (
@@ -89,11 +89,14 @@ def invite_list(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"form": form, "mail_works": settings.MAIL_WORKS}
     if request.method == "POST" and form.is_valid():
         found = read_invitation_list(form.cleaned_data["file"].read())
-        context |= {"found": found, "invite": InvitePeopleForm(initial={"tried": _keep(by, found)})}
+        context |= {
+            "found": found,
+            "invite": InvitePeopleForm(initial={"tried": _keep_list(by, found)}),
+        }
     return render_page(request, "admin/invite_list.html", context)
 
 
-def _keep(by: User, found: InvitationList) -> str:
+def _keep_list(by: User, found: InvitationList) -> str:
     name = secrets.token_urlsafe(16)
     people = [asdict(person) for person in found.people]
     cache.set(f"nura:invite-list:{by.pk}:{name}", people, LIST_SECONDS)
@@ -111,14 +114,14 @@ def _invite_tried(request: HttpRequest, by: User) -> HttpResponse:
     people = [InvitedPerson(**person) for person in kept]
     made = invite_people(by=by, people=people, days=form.cleaned_data["days"])
     links = [(one, request.build_absolute_uri(build_path(secret))) for one, secret in made]
-    _mail(links)
+    _mail_links(links)
     response = HttpResponse(write_links(links), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="invitations.csv"'
     response["Cache-Control"] = "no-store"
     return response
 
 
-def _mail(links: list[tuple[Invitation, str]]) -> None:
+def _mail_links(links: list[tuple[Invitation, str]]) -> None:
     if not settings.MAIL_WORKS:
         return
     for invitation, link in links[:MAX_MAILS]:
@@ -131,7 +134,7 @@ def _mail(links: list[tuple[Invitation, str]]) -> None:
 @admin_page("quotas", MenuPlace(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))
 def show_quotas(request: HttpRequest) -> HttpResponse:
     """Who is near a limit or at it, the fullest first, and what holds for everybody else."""
-    near = list_near()
+    near = list_near_limits()
     page = Paginator(near, ACCOUNTS_A_PAGE).get_page(request.GET.get("page"))
     names = User.objects.in_bulk({user_id for user_id, _allowance in page})
     rows = [

@@ -132,7 +132,7 @@ def count_failures(since: datetime) -> int:
 def show_failures(request: HttpRequest) -> HttpResponse:
     """What failed within the last day, why, and trying it again."""
     if request.method == "POST":
-        _try_again(request)
+        _retry(request)
         return redirect("admin:failures")
     since = timezone.now() - RECENTLY
     documents, answers = find_failed_documents(since), find_failed_answers(since)
@@ -174,7 +174,7 @@ def _describe_answer(answer: Message) -> dict[str, Any]:
     }
 
 
-def _try_again(request: HttpRequest) -> None:
+def _retry(request: HttpRequest) -> None:
     """Let one thing that failed be done once more; its owner sees it as if he had asked."""
     kind, _colon, key = request.POST.get("again", "").partition(":")
     if kind == "document":
@@ -185,7 +185,7 @@ def _try_again(request: HttpRequest) -> None:
     else:
         answer = get_object_or_404(Message.objects.select_related("chat__owner"), pk=key)
         owner, target = answer.chat.owner, answer
-        done = _answer_again(answer)
+        done = _retry_answer(answer)
     if not done:
         messages.warning(request, _("It is already being processed, or no longer exists."))
         return
@@ -193,7 +193,7 @@ def _try_again(request: HttpRequest) -> None:
     messages.success(request, _("It is being tried again."))
 
 
-def _answer_again(answer: Message) -> bool:
+def _retry_answer(answer: Message) -> bool:
     language = Run.objects.filter(message=answer).values_list("language", flat=True).first()
     try:
         regenerate_answer(message=answer, language=language or "ko", model=answer.model)
@@ -205,10 +205,10 @@ def _answer_again(answer: Message) -> bool:
 @admin_page("storage", MenuPlace(Section.OPERATIONS, "hard_drive", 30, gettext_lazy("Storage")))
 def show_storage(request: HttpRequest) -> HttpResponse:
     """What the installation takes, as of at most a minute ago."""
-    return render_page(request, "admin/storage.html", describe_room())
+    return render_page(request, "admin/storage.html", describe_storage())
 
 
-def describe_room() -> dict[str, Any]:
+def describe_storage() -> dict[str, Any]:
     """What the template shows of the figures."""
     room, tell = measure_room(), describe_bytes
     limit = f"/ {tell(room.redis_limit)}" if room.redis_limit else ""

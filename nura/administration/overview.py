@@ -196,16 +196,16 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     return render_page(request, "admin/overview.html", context)
 
 
-def list_messages(since: datetime, until: datetime | None = None, **filters: str) -> str:
+def make_message_list_link(since: datetime, until: datetime | None = None, **filters: str) -> str:
     """Address of the list of messages from one moment to another, narrowed."""
-    span = {"created_at__gte": _stamp(since)}
+    span = {"created_at__gte": _format_moment(since)}
     if until is not None:
-        span["created_at__lt"] = _stamp(until)
-    return f"{_find_message_list()}?{urlencode(span | filters)}"
+        span["created_at__lt"] = _format_moment(until)
+    return f"{_get_message_list_path()}?{urlencode(span | filters)}"
 
 
 @cache
-def _find_message_list() -> str:
+def _get_message_list_path() -> str:
     """The same in every language; a chart of ninety days links to it hundreds of times."""
     return reverse("admin:chats_message_changelist")
 
@@ -231,17 +231,17 @@ def _describe_questions(
     users = reverse("admin:auth_user_changelist")
     yield {
         "label": _("People"),
-        "value": _count(User.objects.filter(is_active=True).count()),
-        "note": _("%(count)s asked a question") % {"count": _count(usage.count_askers())},
+        "value": _format_count(User.objects.filter(is_active=True).count()),
+        "note": _("%(count)s asked a question") % {"count": _format_count(usage.count_askers())},
         "link": f"{users}?is_active__exact=1",
     }
     questions = sum(day.questions for day in days)
     a_day = number_format(round(questions / period.days, 1), 1)
     yield {
         "label": _("Questions"),
-        "value": _count(questions),
+        "value": _format_count(questions),
         "note": _("%(count)s a day") % {"count": a_day},
-        "link": list_messages(period.since, role__exact="user"),
+        "link": make_message_list_link(period.since, role__exact="user"),
     }
 
 
@@ -252,20 +252,20 @@ def _describe_results(period: Period, days: Sequence[DayOfAnswers]) -> Iterator[
         if count or name != AnswerResult.OTHER:
             yield {
                 "label": name.label,
-                "value": _count(count),
-                "note": _("%(share)s of the answers") % {"share": _share(count, answers)},
-                "link": list_messages(period.since, result=name),
+                "value": _format_count(count),
+                "note": _("%(share)s of the answers") % {"share": _format_share(count, answers)},
+                "link": make_message_list_link(period.since, result=name),
                 "tone": "bad" if name == AnswerResult.FAILED and count else "",
             }
 
 
 def _describe_waiting(period: Period) -> dict[str, Any]:
     waiting = figures.measure_waiting(period.since)
-    slowest = urlencode({"created_at__gte": _stamp(period.since), "o": "-6"})
+    slowest = urlencode({"created_at__gte": _format_moment(period.since), "o": "-6"})
     return {
         "label": _("First word"),
-        "value": _seconds(waiting.median) if waiting else "–",
-        "note": _("95th percentile: %(time)s") % {"time": _seconds(waiting.p95)}
+        "value": _format_seconds(waiting.median) if waiting else "–",
+        "note": _("95th percentile: %(time)s") % {"time": _format_seconds(waiting.p95)}
         if waiting
         else _("No answers yet"),
         "link": f"{reverse('admin:chats_run_changelist')}?{slowest}",
@@ -276,14 +276,14 @@ def _describe_cost(usage: figures.ModelUsage) -> Iterator[dict[str, Any]]:
     models = usage.sum_models()
     yield {
         "label": _("Tokens"),
-        "value": _count(sum(one.read + one.written for one in models)),
+        "value": _format_count(sum(one.read + one.written for one in models)),
         "note": _("read and written by language models"),
         "link": "#tokens-1",
     }
     costs = [one.cost for one in models if one.cost is not None]
     yield {
         "label": _("Cost"),
-        "value": _money(sum(costs, Decimal(0))) if costs else "–",
+        "value": _format_money(sum(costs, Decimal(0))) if costs else "–",
         "note": _("of models with a price") if costs else _("No model has a price"),
         "link": "#tokens-1",
     }
@@ -300,7 +300,7 @@ def draw_answers(period: Period, days: Sequence[DayOfAnswers], *, linked: bool) 
             colour=COLOURS[result],
             values=[day.results.get(result, 0) if day else 0 for day in found],
             links=[
-                list_messages(start, end, result=result) if linked else ""
+                make_message_list_link(start, end, result=result) if linked else ""
                 for start, end in pairwise(starts)
             ],
         )
@@ -350,10 +350,10 @@ def describe_tokens(
             {
                 "name": row.name or unnamed,
                 "link": link(row) if link else "",
-                "answers": _count(row.answers),
-                "read": _count(row.read),
-                "written": _count(row.written),
-                "cost": "–" if row.cost is None else _money(row.cost),
+                "answers": _format_count(row.answers),
+                "read": _format_count(row.read),
+                "written": _format_count(row.written),
+                "cost": "–" if row.cost is None else _format_money(row.cost),
             }
             for row in rows
         ],
@@ -361,7 +361,7 @@ def describe_tokens(
 
 
 def _link_model(period: Period) -> Any:
-    return lambda row: list_messages(period.since, role__exact="assistant", model=row.key)
+    return lambda row: make_message_list_link(period.since, role__exact="assistant", model=row.key)
 
 
 def _link_group(row: TokenUse) -> str:
@@ -370,26 +370,26 @@ def _link_group(row: TokenUse) -> str:
 
 
 def _link_person(period: Period) -> Any:
-    return lambda row: list_messages(period.since, q=row.name, role__exact="assistant")
+    return lambda row: make_message_list_link(period.since, q=row.name, role__exact="assistant")
 
 
-def _stamp(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     return moment.isoformat(" ")
 
 
-def _count(number: int) -> str:
+def _format_count(number: int) -> str:
     return number_format(number, force_grouping=True)
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "–"
 
 
-def _money(amount: Decimal) -> str:
+def _format_money(amount: Decimal) -> str:
     return number_format(round(amount, 2), 2, force_grouping=True)
 
 
-def _seconds(milliseconds: float) -> str:
+def _format_seconds(milliseconds: float) -> str:
     return _("%(count)s s") % {"count": number_format(round(milliseconds / 1000, 1), 1)}
 
 

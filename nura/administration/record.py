@@ -54,14 +54,18 @@ def describe_banners(request: HttpRequest) -> dict[str, Any]:
 
     def read() -> list[Banner]:
         rows = list_shown_banners(time.monotonic() // BANNER_SECONDS)
-        kept = [one for one in rows if not (one.dismissible and _cookie(one.pk) in request.COOKIES)]
+        kept = [
+            one
+            for one in rows
+            if not (one.dismissible and _get_cookie_name(one.pk) in request.COOKIES)
+        ]
         return kept[-MAX_BANNERS:]
 
     return {"banners": read}
 
 
 @require_POST
-def put_banner_away(request: HttpRequest, pk: int) -> HttpResponse:
+def hide_banner(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a banner no longer in this browser."""
     banner = get_object_or_404(Banner.objects.shown(), pk=pk, dismissible=True)
     back = request.headers.get("Referer", "")
@@ -69,7 +73,7 @@ def put_banner_away(request: HttpRequest, pk: int) -> HttpResponse:
     in_place = "HX-Request" in request.headers
     response = HttpResponse() if in_place else redirect(back if is_ours else "chats:new")
     response.set_cookie(
-        _cookie(banner.pk),
+        _get_cookie_name(banner.pk),
         "1",
         max_age=PUT_AWAY_SECONDS,
         path=settings.SESSION_COOKIE_PATH,
@@ -80,7 +84,7 @@ def put_banner_away(request: HttpRequest, pk: int) -> HttpResponse:
     return response
 
 
-def _cookie(pk: int) -> str:
+def _get_cookie_name(pk: int) -> str:
     return f"banner_{pk}"
 
 

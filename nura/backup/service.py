@@ -96,15 +96,15 @@ def read_manifest(vault: Vault, name: str = "") -> tuple[str, Manifest]:
         raise DamagedFile(f"The manifest of {name} is damaged.") from error
 
 
-def back_up(vault: Vault, tell: Tell, keep: int = 0) -> tuple[str, Manifest]:
+def create_backup(vault: Vault, tell: Tell, keep: int = 0) -> tuple[str, Manifest]:
     """Take a backup; its name and manifest. `keep`: delete all but so many; 0 keeps all."""
-    with vault.locked():
+    with vault.lock():
         vault.remove_leftovers()
         for attempt in range(MAX_ATTEMPTS):
             taken = _take_snapshot(vault, tell, is_last=attempt == MAX_ATTEMPTS - 1)
             if taken:
                 if keep:
-                    _forget_old(vault, keep)
+                    _delete_old(vault, keep)
                 return taken
             tell("Files were deleted meanwhile: once more.")
     raise AssertionError
@@ -118,7 +118,7 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
     if folder.exists():
         raise BackupError(f"There is a backup {name} already: wait a second.")
     before = _find_known_files(vault)
-    with _snapshot() as snapshot:
+    with _open_snapshot() as snapshot:
         wanted = list_stored_files()
         files, damaged = dict[str, tuple[str, int]](), list[str]()
         for number, (path, sha256) in enumerate(sorted(wanted.items()), 1):
@@ -135,7 +135,7 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
             [app, label] for app, label in MigrationRecorder(connection).applied_migrations()
         )
         tell("Dumping the database")
-        with _reading("pg_dump", "-Fc", "--snapshot", snapshot) as pieces:
+        with _run_reading("pg_dump", "-Fc", "--snapshot", snapshot) as pieces:
             database = vault.write(folder / "database.dump", pieces)
     secret = settings.DATA_DIR / SIGNING_KEY
     manifest = Manifest(
@@ -154,7 +154,7 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
 
 
 @contextmanager
-def _snapshot() -> Iterator[str]:
+def _open_snapshot() -> Iterator[str]:
     """A moment of the database, as seen by this connection and whoever is given its name."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -173,10 +173,10 @@ def list_stored_files() -> dict[str, str]:
 def _is_named_now(path: str) -> bool:
     """Whether a row names the file now; a thread has a connection outside of the snapshot."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_look_for_name, path).result()
+        return pool.submit(_is_named, path).result()
 
 
-def _look_for_name(path: str) -> bool:
+def _is_named(path: str) -> bool:
     try:
         return any(
             model.objects.filter(file=path).exists()
@@ -205,7 +205,7 @@ def _copy_file(vault: Vault, path: str, sha256: str) -> tuple[str, int] | None:
         return None
 
 
-def _forget_old(vault: Vault, keep: int) -> None:
+def _delete_old(vault: Vault, keep: int) -> None:
     """Delete all but the newest `keep` backups, and files that none of those names."""
     names = list_backups(vault)
     for name in names[:-keep]:
@@ -267,7 +267,7 @@ def restore(
     if get_user_model().objects.exists() or Document.objects.exists():
         raise BackupError("This installation is not empty: restore onto a new data folder.")
     for number, (path, (sha256, _)) in enumerate(manifest.files.items(), 1):
-        _put_back(path, vault.read(vault.locate(sha256), sha256))
+        _restore_file(path, vault.read(vault.locate(sha256), sha256))
         if number % 1000 == 0:
             tell(f"{number} of {len(manifest.files)} files")
     if manifest.secret:
@@ -322,7 +322,7 @@ def _empty_database() -> None:
         cursor.execute(emptying if ours else "DROP OWNED BY CURRENT_USER CASCADE")
 
 
-def _put_back(path: str, pieces: Iterable[bytes]) -> None:
+def _restore_file(path: str, pieces: Iterable[bytes]) -> None:
     """Store a file under its own name; one that a restore before left there gives way."""
     with tempfile.TemporaryFile() as waiting:
         waiting.writelines(pieces)
@@ -342,7 +342,10 @@ def _restore_dump(pieces: Iterable[bytes]) -> None:
         connection.settings_dict["NAME"],
     ]
     process = subprocess.Popen(
-        [*command, *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+        [*command, *options],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_build_environment(),
     )
     said = ""
     with process:
@@ -363,13 +366,13 @@ def _restore_dump(pieces: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def _reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
+def _run_reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
     """What a program of Postgres writes. Raises BackupError at the end where it failed."""
     command = [_find_program(program), *options, connection.settings_dict["NAME"]]
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+            command, stdout=subprocess.PIPE, stderr=errors, env=_build_environment()
         ) as process,
     ):
         output = process.stdout
@@ -395,7 +398,7 @@ def _find_program(name: str) -> str:
     return found
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """How the client programs reach the database; no list of processes shows the password."""
     where = connection.settings_dict
     names = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD"}
@@ -427,7 +430,7 @@ def _delete_document(line: NotedDeletion) -> bool:
     if document is None:
         return False
     delete_document(document=document, erase=line.erased)
-    _date_back(DeletionKind.DOCUMENT, line.key, line.at)
+    _set_deletion_date(DeletionKind.DOCUMENT, line.key, line.at)
     settle_deletions()
     return True
 
@@ -477,7 +480,7 @@ def _end_runs(runs: QuerySet[Run]) -> None:
         open_ones.update(ended_at=Now(), **RELEASED)
 
 
-def _date_back(kind: DeletionKind, key: str, at: datetime) -> None:
+def _set_deletion_date(kind: DeletionKind, key: str, at: datetime) -> None:
     """Let the retention count from the day of the deletion, not from that of the restore."""
     rows = Deletion.objects.filter(kind=kind, key=key)
     late = rows.values_list("deleted_at", flat=True).get() - at

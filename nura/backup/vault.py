@@ -59,18 +59,20 @@ class Vault:
                 raise BackupError("These backups are not encrypted: leave the passphrase out.")
             salt = secrets.token_bytes(SALT_BYTES)
             key = _derive_key(passphrase, salt)
-            write_whole(file, json.dumps({"salt": salt.hex(), "check": _check(key)}).encode())
+            write_whole(
+                file, json.dumps({"salt": salt.hex(), "check": _make_key_check(key)}).encode()
+            )
             return key
         if not passphrase:
             raise BackupError("These backups are encrypted: give the passphrase.")
         noted = json.loads(file.read_text(encoding="ascii"))
         key = _derive_key(passphrase, bytes.fromhex(noted["salt"]))
-        if not hmac.compare_digest(_check(key), noted["check"]):
+        if not hmac.compare_digest(_make_key_check(key), noted["check"]):
             raise BackupError("The passphrase is wrong.")
         return key
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the folder alone. Raises BackupError where another backup is being taken."""
         with _open_private(self.folder / LOCK_FILE) as file:
             try:
@@ -174,9 +176,9 @@ class Vault:
         for piece in pieces:
             waiting += piece
             while len(waiting) > PIECE_BYTES:
-                yield cipher.encrypt(_nonce(prefix, number), waiting[:PIECE_BYTES], None)
+                yield cipher.encrypt(_make_nonce(prefix, number), waiting[:PIECE_BYTES], None)
                 waiting, number = waiting[PIECE_BYTES:], number + 1
-        yield cipher.encrypt(_nonce(prefix, number, last=True), waiting, None)
+        yield cipher.encrypt(_make_nonce(prefix, number, last=True), waiting, None)
 
     def _unseal(self, file: BinaryIO) -> Iterator[bytes]:
         if not self._key:
@@ -188,9 +190,9 @@ class Vault:
             raise InvalidTag
         piece, number = file.read(PIECE_BYTES + TAG_BYTES), 0
         while following := file.read(PIECE_BYTES + TAG_BYTES):
-            yield cipher.decrypt(_nonce(prefix, number), piece, None)
+            yield cipher.decrypt(_make_nonce(prefix, number), piece, None)
             piece, number = following, number + 1
-        yield cipher.decrypt(_nonce(prefix, number, last=True), piece, None)
+        yield cipher.decrypt(_make_nonce(prefix, number, last=True), piece, None)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -224,10 +226,10 @@ def _derive_key(passphrase: str, salt: bytes) -> bytes:
     return Scrypt(salt=salt, length=32, **SCRYPT).derive(passphrase.encode())
 
 
-def _check(key: bytes) -> str:
+def _make_key_check(key: bytes) -> str:
     """Tells the right key from a wrong one, and nothing else."""
     return hmac.digest(key, b"nura backup", "sha256").hex()
 
 
-def _nonce(prefix: bytes, number: int, *, last: bool = False) -> bytes:
+def _make_nonce(prefix: bytes, number: int, *, last: bool = False) -> bytes:
     return prefix + number.to_bytes(4) + bytes([last])

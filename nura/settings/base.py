@@ -94,7 +94,7 @@ MIDDLEWARE = [
     "nura.middleware.SecurityHeaders",
     "nura.middleware.HtmlGZipMiddleware",
     "nura.middleware.ContentPolicy",
-    "nura.middleware.admin_policy",
+    "nura.middleware.relax_admin_policy",
     "nura.static_files.StaticFilesMiddleware",
     "nura.middleware.Sessions",
     "nura.middleware.LanguageMiddleware",

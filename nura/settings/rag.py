@@ -37,9 +37,9 @@ def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig
     """
     size = env.read_integer("NURA_CHUNK_SIZE", 1000, minimum=100, maximum=20_000)
     return RagConfig(
-        llm=_llm(),
-        light_llm=_light_llm(),
-        vision=_vision(),
+        llm=_read_llm(),
+        light_llm=_read_light_llm(),
+        vision=_read_vision(),
         vision_max_tokens=env.read_integer(
             "NURA_VISION_MAX_TOKENS", 2000, minimum=1, maximum=1_000_000
         ),
@@ -48,13 +48,13 @@ def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig
         max_tokens=env.read_integer("NURA_LLM_MAX_TOKENS", 1000, minimum=1, maximum=1_000_000),
         thinking=env.read_flag("NURA_LLM_THINKING", default=False),
         embedding_model=env.read_text("NURA_EMBEDDING_MODEL"),
-        embedding_endpoint=_embedding_endpoint(),
+        embedding_endpoint=_read_embedding_endpoint(),
         embedding_languages=frozenset(env.read_words("NURA_EMBEDDING_LANGUAGES")),
         reranker_model=env.read_text("NURA_RERANKER_MODEL"),
-        reranker_endpoint=_reranker_endpoint(),
+        reranker_endpoint=_read_reranker_endpoint(),
         models_socket=env.read_text("NURA_MODELS_SOCKET") or models_socket,
         top_k=env.read_integer("NURA_TOP_K", 4, minimum=1, maximum=100),
-        user_dictionary=_user_dictionary(),
+        user_dictionary=_read_user_dictionary(),
         chunk_size=size,
         chunk_overlap=env.read_integer(
             "NURA_CHUNK_OVERLAP", min(200, size // 2), maximum=size // 2
@@ -63,16 +63,16 @@ def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig
         mmr_lambda=env.read_decimal("NURA_MMR_LAMBDA", 0.7, maximum=1.0),
         gate_threshold=env.read_decimal("NURA_GATE_THRESHOLD", 0.5, maximum=1.0),
         history_pairs=env.read_integer("MAX_CONVERSATION_HISTORY", 10, maximum=100),
-        memory=_memory(),
-        context=_context(),
-        profile=_profile(),
+        memory=_read_memory_rules(),
+        context=_read_context_rules(),
+        profile=_read_profile_rules(),
         verifier_model=env.read_text("NURA_VERIFIER_MODEL"),
         revise=env.read_flag("NURA_REVISE", default=True),
-        style=_style(),
+        style=_read_style_rules(),
     )
 
 
-def _memory() -> MemoryRules:
+def _read_memory_rules() -> MemoryRules:
     return MemoryRules(
         mode=env.read_choice("MEMORY_MODE", "auto", ("auto", "simple")),
         reset_words=env.read_words("MEMORY_RESET_KEYWORDS"),
@@ -83,14 +83,14 @@ def _memory() -> MemoryRules:
     )
 
 
-def _context_tokens() -> int | None:
+def _read_context_tokens() -> int | None:
     """None: as much as the model takes."""
     if env.read_text("NURA_CONTEXT_TOKENS", AUTO).lower() == AUTO:
         return None
     return env.read_integer("NURA_CONTEXT_TOKENS", USUAL_TOKENS, minimum=1000, maximum=2_000_000)
 
 
-def _context() -> ContextRules:
+def _read_context_rules() -> ContextRules:
     usual = ContextRules()
     system = env.read_decimal("NURA_CONTEXT_SYSTEM_SHARE", usual.system_share, maximum=0.9)
     documents = env.read_decimal("NURA_CONTEXT_DOCUMENTS_SHARE", usual.documents_share, maximum=0.9)
@@ -99,7 +99,7 @@ def _context() -> ContextRules:
             "NURA_CONTEXT_SYSTEM_SHARE and NURA_CONTEXT_DOCUMENTS_SHARE are more than 1 together"
         )
     return ContextRules(
-        tokens=_context_tokens(),
+        tokens=_read_context_tokens(),
         system_share=system,
         documents_share=documents,
         recent_share=env.read_decimal("NURA_CONTEXT_RECENT_SHARE", usual.recent_share, maximum=1.0),
@@ -112,7 +112,7 @@ def _context() -> ContextRules:
     )
 
 
-def _profile() -> ProfileRules:
+def _read_profile_rules() -> ProfileRules:
     """The packs are read here, so that a wrong line stops the start."""
     packs = env.read_words("NURA_MEMORY_PACKS", ProfileRules().packs)
     packs = () if packs == ("none",) else packs
@@ -129,7 +129,7 @@ def _profile() -> ProfileRules:
     )
 
 
-def _style() -> StyleRules | None:
+def _read_style_rules() -> StyleRules | None:
     """None unless it is asked for; it needs a light model."""
     text, seconds = (
         env.read_text("NURA_STYLE_RULES"),
@@ -142,7 +142,7 @@ def _style() -> StyleRules | None:
     return StyleRules(text, seconds)
 
 
-def _llm() -> Endpoint | None:
+def _read_llm() -> Endpoint | None:
     base_url = env.read_url("NURA_LLM_BASE_URL", HTTP)
     api_key, model = env.read_text("NURA_LLM_API_KEY"), env.read_text("NURA_LLM_MODEL")
     endpoint = Endpoint(base_url or OPENAI, model or "gpt-4o-mini", api_key)
@@ -150,7 +150,7 @@ def _llm() -> Endpoint | None:
     return endpoint if model or base_url or api_key else None
 
 
-def _light_llm() -> Endpoint | None:
+def _read_light_llm() -> Endpoint | None:
     """Takes the main model's address and key where it has none of its own, never its timeouts."""
     model = env.read_text("NURA_LIGHT_LLM_MODEL")
     seconds = env.read_decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", light.LIGHT_SECONDS, minimum=0.1)
@@ -169,14 +169,14 @@ def _light_llm() -> Endpoint | None:
     return endpoint if model else None
 
 
-def _vision() -> Endpoint | None:
+def _read_vision() -> Endpoint | None:
     """Without an address of its own: the main model's address and key."""
     base_url, api_key = (
         env.read_url("NURA_VISION_BASE_URL", HTTP),
         env.read_text("NURA_VISION_API_KEY"),
     )
     model = env.read_text("NURA_VISION_MODEL")
-    seconds = _seconds("NURA_VISION_TIMEOUT", VISION_SECONDS)
+    seconds = _read_seconds("NURA_VISION_TIMEOUT", VISION_SECONDS)
     if not model:
         return None
     if not base_url:
@@ -189,18 +189,18 @@ def _read_timeouts(prefix: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint with the timeouts from the environment; its own are the defaults."""
     return replace(
         endpoint,
-        connect_timeout=_seconds(f"{prefix}_CONNECT_TIMEOUT", endpoint.connect_timeout),
-        first_token_timeout=_seconds(f"{prefix}_TIMEOUT", endpoint.first_token_timeout),
-        idle_timeout=_seconds(f"{prefix}_IDLE_TIMEOUT", endpoint.idle_timeout),
-        total_timeout=_seconds(f"{prefix}_TOTAL_TIMEOUT", endpoint.total_timeout),
+        connect_timeout=_read_seconds(f"{prefix}_CONNECT_TIMEOUT", endpoint.connect_timeout),
+        first_token_timeout=_read_seconds(f"{prefix}_TIMEOUT", endpoint.first_token_timeout),
+        idle_timeout=_read_seconds(f"{prefix}_IDLE_TIMEOUT", endpoint.idle_timeout),
+        total_timeout=_read_seconds(f"{prefix}_TOTAL_TIMEOUT", endpoint.total_timeout),
     )
 
 
-def _seconds(name: str, usual: float) -> float:
+def _read_seconds(name: str, usual: float) -> float:
     return env.read_decimal(name, usual, minimum=0.1)
 
 
-def _user_dictionary() -> str:
+def _read_user_dictionary() -> str:
     """Its absolute path. The file is read here, so that a wrong line stops the start."""
     name = env.read_text("NURA_USER_DICTIONARY")
     if not name:
@@ -213,7 +213,7 @@ def _user_dictionary() -> str:
     return path
 
 
-def _embedding_endpoint() -> Endpoint | None:
+def _read_embedding_endpoint() -> Endpoint | None:
     base_url = env.read_url("NURA_EMBEDDING_BASE_URL", HTTP)
     endpoint = Endpoint(
         base_url=base_url,
@@ -223,7 +223,7 @@ def _embedding_endpoint() -> Endpoint | None:
     return endpoint if base_url else None
 
 
-def _reranker_endpoint() -> Endpoint | None:
+def _read_reranker_endpoint() -> Endpoint | None:
     base_url = env.read_url("NURA_RERANKER_BASE_URL", HTTP)
     model, api_key = env.read_text("NURA_RERANKER_MODEL"), env.read_text("NURA_RERANKER_API_KEY")
     if base_url and not model:

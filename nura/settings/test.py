@@ -16,7 +16,7 @@ from nura.embedded import locations
 FOLDER = "NURA_TEST_DATA_DIR"
 
 
-def _own_folder() -> str:
+def _make_own_folder() -> str:
     if not os.environ.get(FOLDER):
         os.environ[FOLDER] = str(Path(tempfile.gettempdir()) / f"nura-test-{uuid4().hex[:12]}")
         atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
@@ -29,7 +29,7 @@ for name in list(os.environ):
         and name != FOLDER
     ):
         del os.environ[name]
-os.environ["NURA_DATA_DIR"] = _own_folder()  # made by whoever starts the services, not by mypy
+os.environ["NURA_DATA_DIR"] = _make_own_folder()  # made by whoever starts the services, not by mypy
 os.environ["SECRET_KEY"] = "for-tests-only-" + "0123456789abcdef" * 3
 os.environ["NURA_DOTENV"] = os.devnull  # what a developer keeps there must not decide a test
 

@@ -67,7 +67,7 @@ def test_the_doctor_and_the_start_name_the_command(owner, settings, embedding_se
     (finding,) = doctor.check_embedding_space()
     assert finding.state is State.WARN
     assert "manage.py reindex" in finding.detail
-    preparation.tell_of_another_model()
+    preparation.report_changed_model()
     assert "manage.py reindex" in caplog.text
 
 

@@ -15,7 +15,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from nura import models_server
-from nura.models_server import Task, new_application
+from nura.models_server import Task, make_application
 from rag.adapters.encoders import EMBEDDED_NAME
 from rag.errors import EngineUnavailable
 from tests.support import ROOT, wait_until
@@ -64,7 +64,7 @@ def model(monkeypatch):
 
 @contextlib.asynccontextmanager
 async def serving():
-    server = TestServer(new_application())
+    server = TestServer(make_application())
     await server.start_server()
     async with TestClient(server) as client:
         yield client

@@ -37,11 +37,11 @@ def test_a_changed_static_file_changes_the_stamp(tmp_path):
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements" / "lock.txt").write_text("a==1\n")
     (tmp_path / "static").mkdir()
-    before = preparation.static_stamp(tmp_path)
+    before = preparation.hash_static_files(tmp_path)
     (tmp_path / "static" / "page.css").write_text("body {}")
-    after = preparation.static_stamp(tmp_path)
+    after = preparation.hash_static_files(tmp_path)
     (tmp_path / "requirements" / "lock.txt").write_text("a==2\n")
-    assert len({before, after, preparation.static_stamp(tmp_path)}) == 3
+    assert len({before, after, preparation.hash_static_files(tmp_path)}) == 3
 
 
 @pytest.mark.django_db(transaction=True)

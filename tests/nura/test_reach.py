@@ -40,4 +40,4 @@ def test_services_of_our_own_are_not_asked(settings):
     ],
 )
 def test_the_address_that_is_printed_can_be_typed_into_a_browser(host, address):
-    assert up.url(host, 8203) == address
+    assert up.make_url(host, 8203) == address

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from documents.models import Document
-from nura.management.commands.seed import credentials_file
+from nura.management.commands.seed import get_credentials_file
 from nura.samples import FOLDER, SAMPLES
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ def seed():
 
 
 def kept():
-    lines = credentials_file().read_text(encoding="utf-8").splitlines()
+    lines = get_credentials_file().read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
 
@@ -46,7 +46,7 @@ def test_the_kept_key_works():
 
 def test_only_the_owner_may_read_what_is_kept():
     seed()
-    assert stat.S_IMODE(credentials_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(get_credentials_file().stat().st_mode) == 0o600
 
 
 def test_the_samples_belong_to_the_administrator_and_wait_for_processing():
@@ -69,7 +69,7 @@ def test_a_second_run_changes_nothing():
 def test_nothing_is_made_where_somebody_has_an_account():
     User.objects.create_user("hana")
     seed()
-    assert not credentials_file().exists()
+    assert not get_credentials_file().exists()
     assert User.objects.count() == 1
 
 

@@ -50,7 +50,7 @@ class Command(BaseCommand):
             raise CommandError("--keep: a number from 0")
         vault = open_vault(options, create=True)
         try:
-            name, manifest = service.back_up(vault, self.stderr.write, options["keep"])
+            name, manifest = service.create_backup(vault, self.stderr.write, options["keep"])
         except (BackupError, OSError) as error:
             record_backup(BackupEvent.TAKEN, place=str(vault.folder), problem=str(error))
             raise CommandError(str(error)) from error

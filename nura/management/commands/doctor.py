@@ -113,7 +113,7 @@ def examine_all() -> Iterator[Finding]:
     yield from check_embedding_space()
     yield check_morphemes()
     yield from check_terms()
-    yield sandbox()
+    yield check_sandbox()
     yield check_text_recognition()
     yield from check_pdf_reader()
     yield from check_sources()
@@ -499,7 +499,7 @@ def check_morphemes() -> Finding:
     return Finding("Kiwi", State.OK, f"installed with its model{own}")
 
 
-def sandbox() -> Finding:
+def check_sandbox() -> Finding:
     """How far the kernel confines the processes that read files."""
     granted = jail.find_grants()
     detail = ", ".join(

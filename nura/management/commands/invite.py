@@ -16,7 +16,7 @@ from nura.accounts.signup import (
     create_invitation,
     mail_invitation,
 )
-from nura.management.commands.up import url
+from nura.management.commands.up import make_url
 
 
 class Command(BaseCommand):
@@ -38,7 +38,7 @@ class Command(BaseCommand):
         parser.add_argument("--mail", action="store_true", help="send it to the address as well")
         parser.add_argument(
             "--url",
-            default=url(settings.HOST, settings.PORT),
+            default=make_url(settings.HOST, settings.PORT),
             help="how people reach this installation, such as https://nura.example.com",
         )
 

@@ -28,7 +28,7 @@ class Command(BaseCommand):
         """All or nothing: an interrupted attempt is repeated from the start."""
         with transaction.atomic():
             if User.objects.exists():
-                self._say("There are users already: nothing to do.", options)
+                self._print_unless_quiet("There are users already: nothing to do.", options)
                 return
             admin = _make_admin()
             for sample in SAMPLES:
@@ -39,14 +39,16 @@ class Command(BaseCommand):
                         content=File(file, name=sample.name),
                         metadata=dict(sample.metadata),
                     )
-        self._say(f"The sign-in of {ADMIN} is kept in {credentials_file()}", options)
+        self._print_unless_quiet(
+            f"The sign-in of {ADMIN} is kept in {get_credentials_file()}", options
+        )
 
-    def _say(self, text: str, options: dict[str, Any]) -> None:
+    def _print_unless_quiet(self, text: str, options: dict[str, Any]) -> None:
         if options["verbosity"]:
             self.stdout.write(text)
 
 
-def credentials_file() -> Path:
+def get_credentials_file() -> Path:
     """File with the first administrator's user name and password."""
     return Path(settings.DATA_DIR) / "admin-credentials"
 
@@ -55,11 +57,13 @@ def _make_admin() -> User:
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     admin = services.make_user(name=ADMIN, password=password, staff=True)
     key = services.create_key(user=admin)
-    _keep(credentials_file(), f"username: {ADMIN}\npassword: {password}\ntoken: {key}\n")
+    _write_private(
+        get_credentials_file(), f"username: {ADMIN}\npassword: {password}\ntoken: {key}\n"
+    )
     return admin
 
 
-def _keep(path: Path, text: str) -> None:
+def _write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, from the first byte on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

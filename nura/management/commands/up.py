@@ -78,14 +78,14 @@ class Command(BaseCommand):
         """Run; exit status 1 when it may not start."""
         with contextlib.ExitStack() as stack:
             self._hold_folder(stack)
-            listener = stack.enter_context(self._listener(settings.HOST, settings.PORT))
+            listener = stack.enter_context(self._open_listener(settings.HOST, settings.PORT))
             self._step_down()
             product = Product(listener, seed=not options["no_seed"])
             status = asyncio.run(product.run())
         sys.exit(status)
 
     def _hold_folder(self, stack: contextlib.ExitStack) -> None:
-        here = url(settings.HOST, settings.PORT)
+        here = make_url(settings.HOST, settings.PORT)
         busy = session.hold_folder(stack, settings.DATA_DIR, here)
         if busy == session.COMMAND:
             raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
@@ -104,7 +104,7 @@ class Command(BaseCommand):
             spawn.take_ownership(settings.DATA_DIR)
             logger.warning("runs_as_root", reason=choice.reason)
 
-    def _listener(self, host: str, port: int) -> socket.socket:
+    def _open_listener(self, host: str, port: int) -> socket.socket:
         """A killed product's web process may hold the port for one more moment."""
         problem = ""
         for _ in range(PORT_TRIES):
@@ -127,21 +127,21 @@ class Product:
         self._seed = seed
         self._output = LineWriter(as_json=settings.LOG_FORMAT == "json")
         self._forks = PartForker() if PartForker.is_possible() else None
-        self._fork_servers = self._children(
+        self._fork_servers = self._make_children(
             [describe_fork_server(self._forks.descriptor)] if self._forks else []
         )
-        self._services = self._children(list_services())
-        self._models = self._children([describe_models_process()])
-        self._webs = self._children(list_webs(listener.fileno()))
-        self._workers = self._children(list_workers())
-        self._beat = self._children([describe_beat()])
+        self._services = self._make_children(list_services())
+        self._models = self._make_children([describe_models_process()])
+        self._webs = self._make_children(list_webs(listener.fileno()))
+        self._workers = self._make_children(list_workers())
+        self._beat = self._make_children([describe_beat()])
 
     async def run(self) -> int:
         """Start, wait for the end, stop; the exit status."""
         started = time.monotonic()
         ending = self._listen_for_the_end()
         work = asyncio.create_task(self._start(started))
-        await wait_for_first(ending.wait(), self._failure(work))
+        await wait_for_first(ending.wait(), self._wait_for_failure(work))
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
         if failed:
@@ -170,7 +170,7 @@ class Product:
         for child in [*self._webs, *self._workers, *self._beat]:
             child.start()
         reminder = time.monotonic() + PATIENCE
-        while missing := await asyncio.to_thread(missing_parts):
+        while missing := await asyncio.to_thread(find_missing_parts):
             if time.monotonic() > reminder:
                 self._output.write_line("up", f"Not ready yet, waiting for: {', '.join(missing)}")
                 reminder += PATIENCE
@@ -181,7 +181,7 @@ class Product:
         """What came of the preparation. Raises `RuntimeError`; its lines say more."""
         reading, writing = os.pipe()
         try:
-            [child] = self._children([describe_preparation(writing, seed=self._seed)])
+            [child] = self._make_children([describe_preparation(writing, seed=self._seed)])
             reason = await child.run_once()
             os.set_blocking(reading, False)
             with contextlib.suppress(BlockingIOError):  # nothing was written
@@ -194,7 +194,7 @@ class Product:
 
     def _announce(self, seconds: float, *, first: bool) -> None:
         self._output.write_line(
-            "up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}"
+            "up", f"Ready after {seconds:.1f} s: {make_url(settings.HOST, settings.PORT)}"
         )
         credentials = settings.DATA_DIR / "admin-credentials"
         in_journal = "JOURNAL_STREAM" in os.environ  # a unit of systemd: a log that others read
@@ -207,7 +207,7 @@ class Product:
                 "up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}"
             )
 
-    def _children(self, some: list[Part]) -> list[Child]:
+    def _make_children(self, some: list[Part]) -> list[Child]:
         return [Child(part, self._output, self._forks) for part in some]
 
     def _listen_for_the_end(self) -> asyncio.Event:
@@ -227,7 +227,7 @@ class Product:
         return ending
 
     @staticmethod
-    async def _failure(work: "asyncio.Task[None]") -> None:
+    async def _wait_for_failure(work: "asyncio.Task[None]") -> None:
         """Ends only when the work fails: a product that started runs on."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([work])
@@ -251,14 +251,14 @@ def list_services() -> list[Part]:
 def describe_fork_server(descriptor: int) -> Part:
     """The fork server, which reads requests from this descriptor."""
     given = {forkserver.SOCKET_FD: descriptor}
-    launch = _launch("forkserver", (*PYTHON, "nura.forkserver"), given=given)
+    launch = _describe_launch("forkserver", (*PYTHON, "nura.forkserver"), given=given)
     return Part("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
 
 
 def describe_preparation(outcome: int, *, seed: bool) -> Part:
     """What is done before the first request; it writes what came of it to this descriptor."""
     command = (*PYTHON, "nura.preparation", *(() if seed else ("--no-seed",)))
-    launch = _launch("prepare", command, "nura.preparation:main", {OUTCOME_FD: outcome})
+    launch = _describe_launch("prepare", command, "nura.preparation:main", {OUTCOME_FD: outcome})
     return Part("prepare", lambda: launch)
 
 
@@ -267,7 +267,7 @@ def describe_models_process() -> Part:
     path = settings.RAG.models_socket
     return Part(
         "models",
-        partial(models.prepare_launch, settings.DATA_DIR, path, _environment("models")),
+        partial(models.prepare_launch, settings.DATA_DIR, path, _build_environment("models")),
         partial(models.wait_ready, path),
         patience=MODELS_PATIENCE,
     )
@@ -277,27 +277,27 @@ def list_webs(listener: int) -> list[Part]:
     """The web processes; they share one listening socket, which outlives each of them."""
     command = (*PYTHON, "nura.web")
     launches = [
-        _launch(name, command, "nura.web:main", {SOCKET_FD: listener})
-        for name in _names("web", settings.WEB_WORKERS)
+        _describe_launch(name, command, "nura.web:main", {SOCKET_FD: listener})
+        for name in _make_names("web", settings.WEB_WORKERS)
     ]
-    return [Part(one.name, partial(_as_it_is, one), patience=_patience()) for one in launches]
+    return [Part(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in launches]
 
 
 def list_workers() -> list[Part]:
     """The two kinds of workers."""
     answers = [
-        _launch(name, (*PYTHON, "nura.answers"), "nura.answers:main")
-        for name in _names("answers", settings.ANSWER_WORKERS)
+        _describe_launch(name, (*PYTHON, "nura.answers"), "nura.answers:main")
+        for name in _make_names("answers", settings.ANSWER_WORKERS)
     ]
     command = (
         *(*WORKER, "-n", "documents@%h", "-Q", "documents", "--pool", "prefork"),
         *("--concurrency", str(settings.DOCUMENT_WORKERS)),
         *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
     )
-    documents = _launch("documents", command, CELERY_ENTRY)
+    documents = _describe_launch("documents", command, CELERY_ENTRY)
     return [
-        *(Part(one.name, partial(_as_it_is, one), patience=_patience()) for one in answers),
-        Part("documents", lambda: documents, patience=_patience()),
+        *(Part(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in answers),
+        Part("documents", lambda: documents, patience=_get_patience()),
     ]
 
 
@@ -305,15 +305,15 @@ def describe_beat() -> Part:
     """The clock of the sweepers."""
     schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
     command = (*CELERY, "beat", "--pidfile=", "--schedule", schedule)
-    launch = _launch("beat", command, CELERY_ENTRY)
+    launch = _describe_launch("beat", command, CELERY_ENTRY)
     return Part("beat", lambda: launch, patience=WORKER_PATIENCE)
 
 
-def _patience() -> float:
+def _get_patience() -> float:
     return float(settings.SHUTDOWN_SECONDS) + SETTLING_SECONDS
 
 
-def _names(kind: str, count: int) -> list[str]:
+def _make_names(kind: str, count: int) -> list[str]:
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 
@@ -321,7 +321,7 @@ def _as_it_is(launch: spawn.Launch) -> spawn.Launch:
     return launch
 
 
-def _launch(
+def _describe_launch(
     name: str,
     command: tuple[str, ...],
     entry: str = "",
@@ -332,13 +332,13 @@ def _launch(
         name=name,
         command=command,
         folder=settings.BASE_DIR,
-        environment=_environment(name) | {key: str(number) for key, number in given.items()},
+        environment=_build_environment(name) | {key: str(number) for key, number in given.items()},
         descriptors=tuple(given.values()),
         entry=entry,
     )
 
 
-def _environment(name: str) -> dict[str, str]:
+def _build_environment(name: str) -> dict[str, str]:
     own: Mapping[str, str] = {
         "NURA_PROCESS": name,
         schema.KNOWN: "no" if name == "prepare" else "yes",  # nothing else starts where it is not
@@ -347,24 +347,24 @@ def _environment(name: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which a fork does not take along
     }
     colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
-    return {**os.environ, **own, **colour, **_metrics(settings.DATA_DIR)}
+    return {**os.environ, **own, **colour, **_prepare_metrics(settings.DATA_DIR)}
 
 
-def _metrics(data_dir: Path) -> dict[str, str]:
+def _prepare_metrics(data_dir: Path) -> dict[str, str]:
     if settings.WEB_WORKERS == 1:
         return {}
     return {"PROMETHEUS_MULTIPROC_DIR": str(data_dir / "metrics")}
 
 
-def url(host: str, port: int) -> str:
+def make_url(host: str, port: int) -> str:
     """What a person types into the browser."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
     return f"http://{f'[{name}]' if ':' in name else name}:{port}{settings.URL_PREFIX}"
 
 
-def missing_parts() -> list[str]:
+def find_missing_parts() -> list[str]:
     """Ask `/readyz` the way a load balancer does; what is not there yet."""
-    host = urlsplit(url(settings.HOST, settings.PORT)).netloc
+    host = urlsplit(make_url(settings.HOST, settings.PORT)).netloc
     allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)
     try:

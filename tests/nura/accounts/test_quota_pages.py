@@ -8,7 +8,7 @@ from django.test import Client
 from chats.models import DailyMessages
 from documents.models import Document, QuotaRule
 from documents.quotas import get_today
-from nura.accounts.quotas import list_near
+from nura.accounts.quotas import list_near_limits
 
 pytestmark = pytest.mark.django_db
 
@@ -103,7 +103,7 @@ def test_administrators_see_who_is_near_the_fullest_first(admin, minsu, stranger
     QuotaRule.objects.create(group=group, measure="messages_today", hard=10)
     keep(minsu, 5)
     ask(stranger, questions=9, tokens=5)
-    assert [(user, near.measure) for user, near in list_near()] == [
+    assert [(user, near.measure) for user, near in list_near_limits()] == [
         (minsu.pk, "documents"),
         (stranger.pk, "messages_today"),
     ]
