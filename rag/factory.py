@@ -37,7 +37,7 @@ from rag.ports import (
     Verifier,
     Vision,
 )
-from rag.retrieve.search import Searcher, Wishes
+from rag.retrieve.search import Searcher, SearchOptions
 from rag.tokenize.korean import use_dictionary
 from rag.types import HistoryMessage, IndexedChunk, Retrieval, Scope, StrategyName, TextChunk
 from rag.understand.analysis import analyse_by_rules, narrow_store
@@ -150,7 +150,7 @@ class Engine:
         return self.searcher.search(
             analysis,
             narrow_store(store, question, analysis.scope),
-            Wishes(strategy, top_k, rerank, filters),
+            SearchOptions(strategy, top_k, rerank, filters),
         )
 
     def answer(

@@ -68,7 +68,7 @@ from rag.retrieve.evidence import (
     Selection,
     restore_passages,
     select_evidence,
-    select_given,
+    select_passages,
     to_evidence,
     to_sources,
 )
@@ -124,7 +124,7 @@ MAX_CHUNKS_OUTLINED = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnalysedQuestion:
     """A question with what it may read, and what was understood and found of it.
 
     `found` is None where nothing was searched, or the search failed; `notices` are codes of what
@@ -147,15 +147,15 @@ class Asked:
         return not talk and bool(self.analysis.scope.document_ids)
 
     @property
-    def gone(self) -> tuple[DocRef, ...]:
-        """Documents that the question refers to by place and that can no longer be read."""
+    def unreadable_documents(self) -> tuple[DocRef, ...]:
+        """Documents that the question refers to by number and that can no longer be read."""
         reference = self.analysis.reference
         readable = self.question.conversation.readable
         referred = reference.documents if reference else ()
         return tuple(ref for ref in referred if ref.document_id not in readable)
 
     @property
-    def reads_whole(self) -> bool:
+    def needs_whole_documents(self) -> bool:
         """Whether documents are read from end to end: those that the question is about."""
         if self.found is None:
             return False
@@ -163,28 +163,28 @@ class Asked:
         return self.found.whole or (self.analysis.whole and bool(chosen))
 
     @property
-    def begins_anew(self) -> bool:
+    def is_fresh_start(self) -> bool:
         """Whether the question puts away what was said before it."""
         return self.analysis.forgets or self.question.topic is Topic.NEW
 
     @property
-    def recalled_since(self) -> int:
+    def first_recallable_turn(self) -> int:
         """The first turn that may be recalled: all of them where the user refers back."""
         if self.analysis.reference is not None or is_recalling(self.analysis.text):
             return 1
         conversation = self.question.conversation
-        return conversation.total + 1 if self.begins_anew else conversation.begins_at
+        return conversation.total + 1 if self.is_fresh_start else conversation.begins_at
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def prompt_notices(self) -> tuple[str, ...]:
         """Names of prompts that say how the passages were found."""
         if self.found is None:
             return ()
         widened = ("notice_widened",) if self.found.widened else ()
-        return (*widened, *(("notice_gone",) if self.gone else ()))
+        return (*widened, *(("notice_gone",) if self.unreadable_documents else ()))
 
     @property
-    def method(self) -> str:
+    def search_method(self) -> str:
         """How passages were searched for."""
         return self.found.plan.strategy.value if self.found else ""
 
@@ -230,14 +230,14 @@ class Pipeline:
         """
         answer = self._answer(question, store, history)
         note = write_emergency_note(question.text)
-        return _open_at_once(f"{note}\n\n", answer) if note else answer
+        return _prepend_at_once(f"{note}\n\n", answer) if note else answer
 
     async def _answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
-        asked, given = await self._understand(question, store, history)
+        asked, given = await self._analyse(question, store, history)
         if given is not None:
-            for event in _tell_fixed(given, asked):
+            for event in _list_fixed_events(given, asked):
                 yield event
             return
         if asked.is_searched:
@@ -247,18 +247,22 @@ class Pipeline:
             yield status
         if question.conversation.total and is_recalling(asked.analysis.text):
             yield StepBegan("explore")
-        answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
+        answer = (
+            self._write_answer(self.writer, asked)
+            if self.writer
+            else self._answer_from_passages(asked)
+        )
         caution = self._write_caution(asked, profile) if (profile := question.profile) else ""
-        async with aclosing(_open_with(caution, answer) if caution else answer) as events:
+        async with aclosing(_prepend_to_text(caution, answer) if caution else answer) as events:
             async for event in events:
                 yield event
 
-    def _write_caution(self, asked: Asked, profile: Sequence[Slot]) -> str:
+    def _write_caution(self, asked: AnalysedQuestion, profile: Sequence[Slot]) -> str:
         """What is said first of the user's allergies that the question or its passages name."""
-        note = write_caution(profile, _list_read(asked), self.packs, asked.language)
+        note = write_caution(profile, _list_relevant_texts(asked), self.packs, asked.language)
         return f"{note}\n\n" if note else ""
 
-    def _rank_profile(self, asked: Asked) -> tuple[Slot, ...]:
+    def _rank_profile(self, asked: AnalysedQuestion) -> tuple[Slot, ...]:
         """What is known of the user and still holds, best first; the trace names it by ids."""
         rules, known = self.config.profile, asked.question.profile
         if not known:
@@ -282,19 +286,19 @@ class Pipeline:
         Of whole documents that do not fit it shows the passages, and no notes of a reading. Empty
         where no model is asked.
         """
-        asked, given = await self._understand(question, store, history)
+        asked, given = await self._analyse(question, store, history)
         if given is not None or self.writer is None:
             return ()
         asked = await self._retrieve(asked)
-        context, budget, selection = await self._prepare(self.writer, asked)
+        context, budget, selection = await self._prepare_prompt(self.writer, asked)
         if selection.portions:
             selection = selection.with_noted((), budget.room, budget.make_cost(asked.language))
-        return build_messages(_with_evidence(context, selection, asked))
+        return build_messages(_add_evidence(context, selection, asked))
 
-    async def _understand(
+    async def _analyse(
         self, question: Question, store: PassageStore, history: HistoryStore
-    ) -> tuple[Asked, FixedAnswer | None]:
-        """The question as it is understood, and its answer where neither search nor model is."""
+    ) -> tuple[AnalysedQuestion, FixedAnswer | None]:
+        """The analysed question, and its answer where neither a search nor a model is needed."""
         trace = AnswerTrace()
         with trace.time_step("understand"):
             analysis = await analyse_question(
@@ -304,13 +308,13 @@ class Pipeline:
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
         language = choose_reply_language(question.text)
         if wished := answer_wish(question, self.packs, language):
-            return Asked(question, store, history, trace, analysis, language), wished
+            return AnalysedQuestion(question, store, history, trace, analysis, language), wished
         reads = analysis.reference is not None and analysis.reference.whole
-        given = await _run_apart(reads, answer_fixed, question, analysis, store, language)
-        return Asked(question, store, history, trace, analysis, language), given
+        given = await _run_in_thread_if(reads, answer_fixed, question, analysis, store, language)
+        return AnalysedQuestion(question, store, history, trace, analysis, language), given
 
-    async def _retrieve(self, asked: Asked) -> Asked:
-        """The question with what was found; without, where the search failed, and it says so."""
+    async def _retrieve(self, asked: AnalysedQuestion) -> AnalysedQuestion:
+        """The question with what was found; with a notice instead where the search failed."""
         if not asked.is_searched:
             return asked
         trace, analysis = asked.trace, asked.analysis
@@ -332,13 +336,15 @@ class Pipeline:
             trace.add({"fallback": {"code": found.failed}})
         return replace(asked, analysis=analysis, found=found, notices=failed)
 
-    def _search(self, asked: Asked) -> Retrieval:
+    def _search(self, asked: AnalysedQuestion) -> Retrieval:
         within = narrow_store(asked.store, asked.question, asked.analysis.scope)
         return self.searcher.search(asked.analysis, within, depth=MAX_SUPPLY_PASSAGES)
 
-    async def _write(self, writer: Writer, asked: Asked) -> AsyncGenerator[Event, None]:
+    async def _write_answer(
+        self, writer: Writer, asked: AnalysedQuestion
+    ) -> AsyncGenerator[Event, None]:
         """The answer of the language model."""
-        context, budget, selection = await self._prepare(writer, asked)
+        context, budget, selection = await self._prepare_prompt(writer, asked)
         draft = AnswerDraft(context)
         if selection.portions and self.light:
             patient = replace(self.light, seconds=SECONDS_A_PART)
@@ -354,31 +360,31 @@ class Pipeline:
             selection = selection.with_noted(numbers, room, budget.make_cost(asked.language))
             if reader.unread or selection.incomplete or len(notes) < len(reader.notes):
                 draft.notices = (PARTS_UNREAD,)
-        draft.context = _with_evidence(context, selection, asked)
+        draft.context = _add_evidence(context, selection, asked)
         messages = build_messages(draft.context)
         prompt = {"model": writer.name, **count_characters(messages, draft.context)}
         plan = budget.describe(selection.tokens, selection.dropped)
         evidence = selection.describe()
         asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
-        sources = self._sources(asked, selection.citable)
+        sources = self._list_sources(asked, selection.citable)
         if sources:
-            yield SourcesFound(sources, asked.method)
+            yield SourcesFound(sources, asked.search_method)
         detail = {"model": writer.name, "passages": len(selection.citable)}
         yield StepBegan("generate", detail, asked.trace.snapshot())
-        answer = self._stream(writer, asked, messages, selection, draft)
+        answer = self._stream_answer(writer, asked, messages, selection, draft)
         async with aclosing(answer) as events:
             async for event in events:
                 yield event
-        async with aclosing(self._close(asked, selection, sources, draft)) as events:
+        async with aclosing(self._verify_and_finish(asked, selection, sources, draft)) as events:
             async for event in events:
                 yield event
 
-    async def _prepare(
-        self, writer: Writer, asked: Asked
+    async def _prepare_prompt(
+        self, writer: Writer, asked: AnalysedQuestion
     ) -> tuple[AnswerContext, Budget, Selection]:
-        """The conversation as it fits, and the passages for what room is left."""
+        """The conversation as far as it fits, and the passages for the room that is left."""
         context, budget, opened = await self._begin_context(writer, asked)
-        looked_back = await self._recall(asked, context.window)
+        looked_back = await self._recall_turns(asked, context.window)
         first = asked.question.conversation.total + 1 - _count_turns(context.window)
         context = replace(
             context,
@@ -388,11 +394,11 @@ class Pipeline:
         )
         context, budget = fit_earlier(context, budget)
         with asked.trace.time_step("select"):
-            selection = await self._select(asked, budget)
+            selection = await self._select_evidence(asked, budget)
         return context, budget, selection
 
     async def _begin_context(
-        self, writer: Writer, asked: Asked
+        self, writer: Writer, asked: AnalysedQuestion
     ) -> tuple[AnswerContext, Budget, Window]:
         """The question with the last messages that fit, and what is left for the rest."""
         question, analysis = asked.question, asked.analysis
@@ -400,7 +406,7 @@ class Pipeline:
         opened = open_window(
             question.conversation,
             pairs=self.config.history_pairs if pairs is None else pairs,
-            forgets=asked.begins_anew,
+            forgets=asked.is_fresh_start,
         )
         last = question.conversation.last if analysis.follows else None
         known = self._rank_profile(asked)
@@ -419,7 +425,7 @@ class Pipeline:
             shape=INTENT_TEMPLATES[analysis.intent].shape if asked.is_searched else "",
             profile=describe_slots(known, self.packs, asked.language),
             protected=sum(is_protected(slot, self.packs) for slot in known),
-            medical=is_medical(_list_read(asked)),
+            medical=is_medical(_list_relevant_texts(asked)),
             tool_results=question.tool_results,
         )
         tokens = await resolve_context_tokens(self.config)
@@ -427,8 +433,10 @@ class Pipeline:
         context, budget = fit_profile(*fit_conversation(context, budget))
         return context, budget, opened
 
-    async def _recall(self, asked: Asked, shown: Sequence[HistoryMessage] = ()) -> LookedBack:
-        """What older turns hold on the question; a store that fails is gone on without.
+    async def _recall_turns(
+        self, asked: AnalysedQuestion, shown: Sequence[HistoryMessage] = ()
+    ) -> LookedBack:
+        """What older turns say on the question; nothing where their store fails.
 
         `shown` are the messages that the model reads anyway.
         """
@@ -453,7 +461,7 @@ class Pipeline:
                         asked.history,
                         asked.store,
                         documents={hit.passage.document_id for hit in strong},
-                        since=asked.recalled_since,
+                        since=asked.first_recallable_turn,
                         may_ask=not was_read,
                     )
                 history["selected"] = [turn.number for turn in found.turns]
@@ -463,17 +471,17 @@ class Pipeline:
         asked.trace.add({**found.trace, "history": history})
         return found
 
-    async def _select(self, asked: Asked, budget: Budget) -> Selection:
-        """The evidence; what was kept of documents that are gone where the question means those."""
+    async def _select_evidence(self, asked: AnalysedQuestion, budget: Budget) -> Selection:
+        """The evidence; what earlier answers kept where the question means unreadable documents."""
         if asked.found is None:
             return Selection()
         cost = budget.make_cost(asked.language)
-        if kept := restore_passages(asked.gone, MAX_READ_PASSAGES):
-            return select_given(kept, room=budget.room, cost=cost)
+        if kept := restore_passages(asked.unreadable_documents, MAX_READ_PASSAGES):
+            return select_passages(kept, room=budget.room, cost=cost)
         try:
             return await asyncio.to_thread(
                 select_evidence,
-                replace(asked.found, whole=asked.reads_whole),
+                replace(asked.found, whole=asked.needs_whole_documents),
                 asked.store.within(asked.found.plan.scope.document_ids),
                 room=budget.room,
                 cost=cost,
@@ -482,12 +490,12 @@ class Pipeline:
             logger.warning("passages_not_selected", code=error.code)
             asked.trace.add({"selection_failure": error.code})
             found = [hit.passage for hit in asked.found.hits]
-            return select_given(found, room=budget.room, cost=cost)
+            return select_passages(found, room=budget.room, cost=cost)
 
-    async def _stream(
+    async def _stream_answer(
         self,
         writer: Writer,
-        asked: Asked,
+        asked: AnalysedQuestion,
         messages: Sequence[HistoryMessage],
         selection: Selection,
         draft: AnswerDraft,
@@ -496,7 +504,7 @@ class Pipeline:
         trace = asked.trace
         citations = CitationFilter(selection.citable)
 
-        def trimmed(less: AnswerContext) -> None:
+        def reset_citations(less: AnswerContext) -> None:
             nonlocal citations
             draft.context = less
             citations = CitationFilter((*less.evidence, *selection.noted))
@@ -504,7 +512,9 @@ class Pipeline:
 
         said: list[str] = []
         with trace.time_step("generate"):
-            pieces = writer.stream_answer(draft.context, messages, asked.question.sampling, trimmed)
+            pieces = writer.stream_answer(
+                draft.context, messages, asked.question.sampling, reset_citations
+            )
             async with aclosing(pieces):
                 async for piece in pieces:
                     draft.usage = piece.usage or draft.usage
@@ -524,14 +534,14 @@ class Pipeline:
                 yield Delta(text)
         draft.text, draft.citations = "".join(said), citations.citations
 
-    async def _close(
+    async def _verify_and_finish(
         self,
-        asked: Asked,
+        asked: AnalysedQuestion,
         selection: Selection,
         sources: Sequence[AnswerSource],
         draft: AnswerDraft,
     ) -> AsyncGenerator[Event, None]:
-        """Check what was said, better it where it can be, say what it rests on, and finish."""
+        """Verify the answer, revise it where that helps, label it, and yield the last events."""
         # a prompt that was too long was cut: what the model never saw bears nothing
         read = (*draft.context.evidence, *selection.noted)
         citable = tuple(sorted(read, key=lambda item: item.number))
@@ -539,8 +549,8 @@ class Pipeline:
         check = self._make_check(asked, readable)
         beside = readable.said_before or readable.told_by_tools
         grounded = bool(citable or beside or self.verifier)
-        dear = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
-        written = await _check(draft, check, asked.trace, dear=dear)
+        costly = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
+        written = await _check_draft(draft, check, asked.trace, costly=costly)
         if written and self.reviser and ANSWER_CUT not in draft.notices:
             for step, better in self.reviser.steps(written):
                 yield StepBegan(step, {"model": self.reviser.light.name})
@@ -560,13 +570,15 @@ class Pipeline:
             asked.trace.add({"grounding": summarise_verification(written.found)})
         cited = {one.number for one in (written or draft).citations}
         spans = written.found.spans if written else {}
-        marked = _cite(sources, selection.citable, cited, spans)
+        marked = _mark_cited(sources, selection.citable, cited, spans)
         shown = (
-            _keep_shown(marked, selection.citable, {one.number for one in citable}) if cited else ()
+            _select_shown_sources(marked, selection.citable, {one.number for one in citable})
+            if cited
+            else ()
         )
         bearing = [item.document_id for item in citable if not item.weak]
         tied = written.found.citations if written else draft.citations
-        yield _finish(
+        yield _make_finished(
             asked,
             mode=AnswerMode.DOCUMENTS if shown else AnswerMode.GENERAL,
             label=written.found.label if written else None,
@@ -574,12 +586,12 @@ class Pipeline:
             usage=draft.usage,
             # general knowledge is not checked against passages that it never claimed to rest on
             checks=written.found.checks if written and cited else (),
-            citations=_follow_citations(tied, citable),
+            citations=_resolve_citations(tied, citable),
             bearing=tuple(dict.fromkeys(bearing)),
             notices=(*asked.notices, *draft.notices),
         )
 
-    def _make_check(self, asked: Asked, readable: AnswerContext) -> Check:
+    def _make_check(self, asked: AnalysedQuestion, readable: AnswerContext) -> Check:
         """What checks a text against what the model could read."""
         return functools.partial(
             verify_answer,
@@ -590,12 +602,12 @@ class Pipeline:
             verifier=self.verifier,
         )
 
-    async def _show_passages(self, asked: Asked) -> AsyncGenerator[Event, None]:
+    async def _answer_from_passages(self, asked: AnalysedQuestion) -> AsyncGenerator[Event, None]:
         """The found passages themselves, where no model is configured; or that there are none."""
         trace = asked.trace
-        looked_back = await self._recall(asked)
+        looked_back = await self._recall_turns(asked)
         with trace.time_step("select"):
-            evidence = await asyncio.to_thread(_read_passages, asked)
+            evidence = await asyncio.to_thread(_select_offline_evidence, asked)
         with trace.time_step("generate"):
             answer = await asyncio.to_thread(
                 answer_offline,
@@ -603,34 +615,36 @@ class Pipeline:
                 evidence,
                 looked_back.turns,
                 whole=asked.found is not None and asked.found.whole,
-                named=_named_titles(asked, evidence),
-                notices=asked.told,
+                named=_list_named_titles(asked, evidence),
+                notices=asked.prompt_notices,
                 language=asked.language,
             )
-        sources = self._sources(asked, answer.evidence)
+        sources = self._list_sources(asked, answer.evidence)
         if sources:
-            yield SourcesFound(sources, asked.method)
+            yield SourcesFound(sources, asked.search_method)
         trace.add({"prompt": {"model": OFFLINE_MODEL}})
         detail = {"model": OFFLINE_MODEL, "passages": len(answer.cited)}
         yield StepBegan("generate", detail, trace.snapshot())
         trace.note_time_since_start("first_delta")
         yield Delta(answer.text)
-        yield _finish(
+        yield _make_finished(
             asked,
             mode=AnswerMode.DOCUMENTS if sources else AnswerMode.GENERAL,
             label=answer.label,
-            sources=_cite(sources, answer.evidence, answer.cited, answer.spans),
-            citations=_follow_citations(answer.citations, answer.evidence),
+            sources=_mark_cited(sources, answer.evidence, answer.cited, answer.spans),
+            citations=_resolve_citations(answer.citations, answer.evidence),
             notices=asked.notices,
         )
 
-    def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[AnswerSource, ...]:
+    def _list_sources(
+        self, asked: AnalysedQuestion, evidence: Sequence[Evidence]
+    ) -> tuple[AnswerSource, ...]:
         hits = asked.found.hits if asked.found else ()
         return to_sources(evidence, hits, dense=self.searcher.knows_language(asked.question.text))
 
 
-def _put_behind(event: Event, opening: str) -> Event:
-    """The event of an answer that stands behind an opening."""
+def _shift_event(event: Event, opening: str) -> Event:
+    """The event with its offsets and text moved behind an opening."""
     match event:
         case Replaced():
             return replace(event, text=opening + event.text)
@@ -645,17 +659,17 @@ def _put_behind(event: Event, opening: str) -> Event:
             return event
 
 
-async def _open_at_once(
+async def _prepend_at_once(
     opening: str, answer: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
     """An opening, and the events of an answer that stands behind it."""
     yield Delta(opening)
     async with aclosing(answer) as events:
         async for event in events:
-            yield _put_behind(event, opening)
+            yield _shift_event(event, opening)
 
 
-async def _open_with(
+async def _prepend_to_text(
     opening: str, answer: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
     """The events of an answer whose text begins with an opening."""
@@ -666,10 +680,10 @@ async def _open_with(
                 is_said = True
                 yield replace(event, text=opening + event.text)
             else:
-                yield _put_behind(event, opening)
+                yield _shift_event(event, opening)
 
 
-def _list_read(asked: Asked) -> list[str]:
+def _list_relevant_texts(asked: AnalysedQuestion) -> list[str]:
     """The question and the passages that surely bear on it."""
     hits = asked.found.hits if asked.found else ()
     strong = [one for one in hits if one.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
@@ -677,19 +691,19 @@ def _list_read(asked: Asked) -> list[str]:
     return [asked.question.text, *texts]
 
 
-def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
-    """The events of an answer that is whole already."""
+def _list_fixed_events(given: FixedAnswer, asked: AnalysedQuestion) -> Iterator[Event]:
+    """The events of a fixed answer."""
     if given.sources:
         yield SourcesFound(given.sources, given.mode.value)
     yield StepBegan("generate", {"model": FIXED_MODEL, "passages": 0}, asked.trace.snapshot())
     yield Delta(given.text)
     asked.trace.add({"prompt": {"model": FIXED_MODEL}})
-    finished = _finish(asked, mode=given.mode, label=given.label, sources=given.sources)
+    finished = _make_finished(asked, mode=given.mode, label=given.label, sources=given.sources)
     yield replace(finished, candidates=given.candidates, view=given.view)
 
 
-def _finish(  # noqa: PLR0913 - the end of an answer, by name
-    asked: Asked,
+def _make_finished(  # noqa: PLR0913 - the end of an answer, by name
+    asked: AnalysedQuestion,
     *,
     mode: AnswerMode,
     label: AnswerLabel | None,
@@ -716,9 +730,11 @@ def _finish(  # noqa: PLR0913 - the end of an answer, by name
     )
 
 
-def _with_evidence(context: AnswerContext, selection: Selection, asked: Asked) -> AnswerContext:
+def _add_evidence(
+    context: AnswerContext, selection: Selection, asked: AnalysedQuestion
+) -> AnswerContext:
     """The context with the passages that were chosen, and how they were found."""
-    notices = asked.told if selection.citable else ()
+    notices = asked.prompt_notices if selection.citable else ()
     return replace(context, evidence=selection.evidence, notices=notices)
 
 
@@ -726,20 +742,22 @@ def _count_turns(messages: Sequence[HistoryMessage]) -> int:
     return sum(message.role is Speaker.USER for message in messages)
 
 
-async def _run_apart(dear: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call in a thread what may take long; the rest here: a thread costs more than that."""
-    if dear:
+async def _run_in_thread_if(
+    costly: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Call in a thread what is `costly`; the rest at once: a thread would cost more than that."""
+    if costly:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
 
 
-async def _check(
-    draft: AnswerDraft, check: Check, trace: AnswerTrace, *, dear: bool
+async def _check_draft(
+    draft: AnswerDraft, check: Check, trace: AnswerTrace, *, costly: bool
 ) -> Written | None:
     """The answer with its check; None where that fails: the answer must not."""
     try:
         with trace.time_step("check"):
-            found = await _run_apart(dear, check, draft.text, draft.citations)
+            found = await _run_in_thread_if(costly, check, draft.text, draft.citations)
     except Exception as error:
         logger.exception("answer_not_checked")
         trace.add({"grounding": {"failure": type(error).__name__}})
@@ -747,7 +765,7 @@ async def _check(
     return Written(draft.text, draft.citations, found)
 
 
-def _cite(
+def _mark_cited(
     sources: Sequence[AnswerSource],
     evidence: Sequence[Evidence],
     cited: Collection[int],
@@ -760,7 +778,7 @@ def _cite(
     )
 
 
-def _follow_citations(
+def _resolve_citations(
     citations: Sequence[Citation], evidence: Sequence[Evidence]
 ) -> tuple[CitedPassage, ...]:
     """The citations with the passages that they stand for, in the order of the text."""
@@ -774,7 +792,7 @@ def _follow_citations(
     )
 
 
-def _keep_shown(
+def _select_shown_sources(
     sources: Sequence[AnswerSource], evidence: Sequence[Evidence], read: Collection[int]
 ) -> tuple[AnswerSource, ...]:
     """The sources that an answer keeps: what it cites, and the best of what else was read.
@@ -792,12 +810,12 @@ def _keep_shown(
     return tuple(kept)
 
 
-def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
-    """What is looked at without a model: whole documents in order, or the best passages."""
+def _select_offline_evidence(asked: AnalysedQuestion) -> tuple[Evidence, ...]:
+    """The passages to show without a model: whole documents in order, or the best passages."""
     found = asked.found
     if found is None:
         return ()
-    if kept := restore_passages(asked.gone, MAX_READ_PASSAGES):
+    if kept := restore_passages(asked.unreadable_documents, MAX_READ_PASSAGES):
         return to_evidence(kept, {passage.key: 1.0 for passage in kept})
     if found.whole:
         within = asked.store.within(found.named or found.plan.scope.document_ids)
@@ -807,7 +825,7 @@ def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
     return to_evidence([hit.passage for hit in found.hits[:MAX_READ_PASSAGES]], relevance)
 
 
-def _named_titles(asked: Asked, evidence: Sequence[Evidence]) -> tuple[str, ...]:
+def _list_named_titles(asked: AnalysedQuestion, evidence: Sequence[Evidence]) -> tuple[str, ...]:
     """Names, without the ending, of the documents that the question is about, where it says so."""
     found = asked.found
     if found is None:

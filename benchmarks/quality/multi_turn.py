@@ -14,7 +14,7 @@ from benchmarks.quality import multi_turn_sets, product
 from benchmarks.quality.multi_turn_sets import Message
 from benchmarks.quality.product import Indexed, Library
 from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
-from rag.retrieve.search import Wishes
+from rag.retrieve.search import SearchOptions
 from rag.types import QuestionType, Retrieval, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis, complete_question
 from tests.quality import measures, sets
@@ -73,8 +73,8 @@ class Place:
             QuestionType.FOLLOWUP, text, self._scope(), follows=True, memory=conversation.memory
         )
         completed = complete_question(asked, conversation)
-        wishes = Wishes(top_k=product.FOUND)
-        return self.shelves.engine.searcher.search(completed, self._store(), wishes)
+        options = SearchOptions(top_k=product.FOUND)
+        return self.shelves.engine.searcher.search(completed, self._store(), options)
 
     def units(self, found: Retrieval) -> list[int]:
         """The units found, best first."""

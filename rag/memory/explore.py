@@ -29,7 +29,7 @@ from rag.memory import recall
 from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, LookedBack
 from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
-from rag.retrieve.search import Searcher, Wishes
+from rag.retrieve.search import Searcher, SearchOptions
 from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand.analysis import QuestionAnalysis
@@ -278,8 +278,8 @@ class Explorer:
             raise BadArguments("document_id is missing")
         scope = Scope(documents, ScopeReason.EXPLICIT)
         asked = QuestionAnalysis(QuestionType.SINGLE, query, scope, standalone=query)
-        wishes = Wishes(top_k=MAX_CHUNKS, filters={})
-        hits = self.searcher.search(asked, self.store.within(documents), wishes).hits[:MAX_CHUNKS]
+        options = SearchOptions(top_k=MAX_CHUNKS, filters={})
+        hits = self.searcher.search(asked, self.store.within(documents), options).hits[:MAX_CHUNKS]
         return "\n".join(
             f"{to_one_line(hit.passage.document_name, MAX_LISTED_CHARACTERS)}: "
             f"{to_one_line(hit.passage.content, MAX_CHUNK_CHARACTERS)}"

@@ -103,7 +103,7 @@ class QuestionEmbedder:
     failed: str = ""
     _known: dict[str, Sequence[float]] = field(default_factory=dict)
 
-    def estimate_knowledge(self, text: str) -> float:
+    def estimate_language_knowledge(self, text: str) -> float:
         """How far the embedder knows the text's language, 0..1."""
         return estimate_dense_weight(text, self.embedder.languages)
 
@@ -119,7 +119,7 @@ class QuestionEmbedder:
 
 
 @dataclass(eq=False)
-class Legs:
+class Candidates:
     """Lazy lexical and dense candidates of a plan; the lexical ones alone where embedding fails.
 
     `unrelated` is the cosine that the embedder gives to texts that have nothing to do with each
@@ -137,13 +137,13 @@ class Legs:
     _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
 
     @Lazy
-    def weight(self) -> float:
+    def language_weight(self) -> float:
         """How far the embedder knows the question's language, 0..1."""
-        known = self.embedder.estimate_knowledge(self.made.standalone_query)
-        return known if known and self.vector else 0.0
+        known = self.embedder.estimate_language_knowledge(self.made.standalone_query)
+        return known if known and self.query_vector else 0.0
 
     @Lazy
-    def terms(self) -> Mapping[str, float]:
+    def query_terms(self) -> Mapping[str, float]:
         """The question's lexical terms, and those of the conversation with what they weigh."""
         said = self.time_step(
             "tokenize", lambda: tokenize.weigh_query_terms(self.made.standalone_query)
@@ -154,37 +154,37 @@ class Legs:
         return {**said, **{term: w if w >= 1 else w * share for term, w in told}}
 
     @Lazy
-    def lexical(self) -> Sequence[Hit]:
+    def lexical_hits(self) -> Sequence[Hit]:
         """Best passages by BM25; the dense leg, which is asked for next, is searched meanwhile."""
-        known = self.embedder.estimate_knowledge(self.made.standalone_query)
-        wait = self.store.run_beside(lambda: self.dense) if known else None
-        found = self._by_words("bm25", self.terms)
+        known = self.embedder.estimate_language_knowledge(self.made.standalone_query)
+        wait = self.store.run_beside(lambda: self.dense_hits) if known else None
+        found = self._find_by_terms("bm25", self.query_terms)
         if wait is not None:
             wait()
         return found
 
     @Lazy
-    def reworded(self) -> Sequence[Hit]:
+    def reworded_hits(self) -> Sequence[Hit]:
         """Best passages by BM25 where other words for what is asked count, too."""
         other = self.made.search_terms
-        return self._by_words("reworded", {**other, **self.terms}) if other else ()
+        return self._find_by_terms("reworded", {**other, **self.query_terms}) if other else ()
 
-    def _by_words(self, step: str, terms: Mapping[str, float]) -> Sequence[Hit]:
+    def _find_by_terms(self, step: str, terms: Mapping[str, float]) -> Sequence[Hit]:
         if not terms:
             return ()
         asked = frozenset(terms.items())
         return self.look_up(step, asked, lambda: self.store.find_by_terms(terms, self.depth))
 
     @Lazy
-    def dense(self) -> Sequence[Hit]:
+    def dense_hits(self) -> Sequence[Hit]:
         """Nearest passages by cosine.
 
         None, and nothing is embedded, where the embedder does not know the language; none either
         where it fails.
         """
-        if not self.weight:
+        if not self.language_weight:
             return ()
-        asked = tuple(self.vector)
+        asked = tuple(self.query_vector)
         found = self.look_up("similar", asked, lambda: self.store.find_similar(asked, self.depth))
         return [add_closeness(hit, hit.score, self.unrelated) for hit in found]
 
@@ -202,11 +202,11 @@ class Legs:
         return hits
 
     @Lazy
-    def vector(self) -> Sequence[float]:
+    def query_vector(self) -> Sequence[float]:
         """The question's own vector, drawn towards what was said before; empty after a failure."""
-        return self.time_step("embed", self._embed)
+        return self.time_step("embed", self._embed_query)
 
-    def vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
+    def read_vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
         """The vectors of passages by key, of those that have one; read once."""
         missing = [hit.passage.key for hit in hits if hit.passage.key not in self._vectors]
         if missing:
@@ -222,18 +222,20 @@ class Legs:
         in a language that the embedder knows: an English question to Korean documents must not be
         led to the few English passages.
         """
-        best = [hit.passage.key for hit in self.lexical[:MAX_JUDGES]]
-        if not self.dense or not best:
-            return self.weight if self.dense else 0.0
-        vectors = self.vectors(self.lexical)
-        return self.weight * sum(key in vectors for key in best) / len(best)
+        best = [hit.passage.key for hit in self.lexical_hits[:MAX_JUDGES]]
+        if not self.dense_hits or not best:
+            return self.language_weight if self.dense_hits else 0.0
+        vectors = self.read_vectors(self.lexical_hits)
+        return self.language_weight * sum(key in vectors for key in best) / len(best)
 
-    def _embed(self) -> Sequence[float]:
+    def _embed_query(self) -> Sequence[float]:
         import numpy as np  # here: processes that only import the engine stay small
 
         made = self.made
         vector = self.embedder.embed(made.own_words or made.standalone_query)
-        known = self.embedder.estimate_knowledge(made.background) if made.background else 0.0
+        known = (
+            self.embedder.estimate_language_knowledge(made.background) if made.background else 0.0
+        )
         pull = made.background_weight * known
         if not pull or not vector:
             return vector
@@ -263,28 +265,30 @@ def add_closeness(hit: Hit, cosine: float, unrelated: float) -> Hit:
     return replace(hit, scores={**hit.scores, "similarity": cosine, "closeness": closeness})
 
 
-def order_candidates(legs: Legs, config: RagConfig) -> Sequence[Hit]:
+def order_candidates(candidates: Candidates, config: RagConfig) -> Sequence[Hit]:
     """The candidates as the plan's strategy orders them, best first.
 
     `similarity`: by cosine; by BM25 where the embedder does not know the question's language or
     finds nothing. `mmr`: the same, those too like an earlier one put back. `rrf`: ranks of
     similarity, mmr and BM25 fused, the dense ones as far as the language is known.
     """
-    strategy = legs.made.strategy
-    if strategy is StrategyName.BM25 or (strategy is StrategyName.RRF and not legs.fusion_weight):
-        return legs.lexical
-    nearest = legs.dense or legs.lexical
+    strategy = candidates.made.strategy
+    if strategy is StrategyName.BM25 or (
+        strategy is StrategyName.RRF and not candidates.fusion_weight
+    ):
+        return candidates.lexical_hits
+    nearest = candidates.dense_hits or candidates.lexical_hits
     if strategy is StrategyName.SIMILARITY:
         return nearest
-    vectors = legs.vectors(nearest) if legs.dense else {}
+    vectors = candidates.read_vectors(nearest) if candidates.dense_hits else {}
     diverse = select_diverse(nearest, balance=config.mmr_lambda, vectors=vectors)
     if strategy is StrategyName.MMR:
         return diverse
-    weight = legs.fusion_weight
+    weight = candidates.fusion_weight
     return fuse_ranks(
         {
-            "bm25": (legs.lexical, config.bm25_weight),
-            "similarity": (legs.dense, weight * (1 - MMR_SHARE)),
+            "bm25": (candidates.lexical_hits, config.bm25_weight),
+            "similarity": (candidates.dense_hits, weight * (1 - MMR_SHARE)),
             "mmr": (diverse, weight * MMR_SHARE),
         }
     )
@@ -333,42 +337,44 @@ def fuse_ranks(legs: Mapping[str, tuple[Sequence[Hit], float]]) -> list[Hit]:
             known = found.get(key, hit)
             found[key] = replace(hit, scores={**known.scores, **hit.scores, f"rank_{name}": rank})
             totals[key] += weight / (RANK_CONSTANT + rank)
-    return _best_first(
+    return _sort_by_score(
         replace(hit, score=totals[key], scores={**hit.scores, "rrf": totals[key]})
         for key, hit in found.items()
     )
 
 
-def rerank_candidates(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence[Hit]:
+def rerank_candidates(
+    candidates: Candidates, config: RagConfig, reranker: Reranker | None
+) -> Sequence[Hit]:
     """The candidates of fusion by what they hold, then the first of them by the model.
 
     The order of a single leg is wanted as it is. A model that fails leaves the order: the passages
     are no worse for it.
     """
-    made = legs.made
+    made = candidates.made
     hits: Sequence[Hit]
     if made.strategy is StrategyName.RRF:
-        hits = rescore_candidates(legs, bm25_weight=config.bm25_weight)
+        hits = rescore_candidates(candidates, bm25_weight=config.bm25_weight)
     else:
-        hits = order_candidates(legs, config)
+        hits = order_candidates(candidates, config)
     if reranker is None or not hits:
         return hits
     query, pool = made.completed or made.standalone_query, hits[: made.top_k * POOL_FACTOR]
     try:
         asked = query, tuple(hit.passage.key for hit in pool)
-        return legs.look_up("rerank", asked, lambda: reranker.rerank(query, pool, len(pool)))
+        return candidates.look_up("rerank", asked, lambda: reranker.rerank(query, pool, len(pool)))
     except EngineUnavailable as error:
         logger.warning("passages_not_reranked", code=error.code, exc_info=error)
         return hits
 
 
-def rescore_candidates(legs: Legs, *, bm25_weight: float) -> list[Hit]:
+def rescore_candidates(candidates: Candidates, *, bm25_weight: float) -> list[Hit]:
     """The candidates of both legs by share, and by closeness as far as the embedder has a say.
 
     By the best sentences of the first ones, too, as far as it has none.
     """
-    say = legs.fusion_weight
-    known = _with_closeness(legs) if say else legs.lexical
+    say = candidates.fusion_weight
+    known = _merge_hits(candidates) if say else candidates.lexical_hits
     floor = min(
         (hit.scores["closeness"] for hit in known if "closeness" in hit.scores), default=0.0
     )
@@ -377,16 +383,16 @@ def rescore_candidates(legs: Legs, *, bm25_weight: float) -> list[Hit]:
         close = say * CLOSENESS_WEIGHT * hit.scores.get("closeness", floor)
         return bm25_weight * hit.scores.get("share", 0.0) + close
 
-    scored = _best_first(replace(hit, score=score(hit)) for hit in known)
+    scored = _sort_by_score(replace(hit, score=score(hit)) for hit in known)
     if say == 1:
         return scored
     weight = bm25_weight * SENTENCE_WEIGHT * (1 - say)
-    shares = score_sentences(legs.terms, scored, MAX_SENTENCE_PASSAGES)
+    shares = score_sentences(candidates.query_terms, scored, MAX_SENTENCE_PASSAGES)
     looked_at = (
         replace(hit, score=hit.score + weight * share, scores={**hit.scores, "sentence": share})
         for hit, share in zip(scored, shares, strict=False)
     )
-    return [*_best_first(looked_at), *scored[len(shares) :]]
+    return [*_sort_by_score(looked_at), *scored[len(shares) :]]
 
 
 def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int) -> list[float]:
@@ -395,8 +401,8 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     Of those terms that any hit holds; each weighs as in the question and by its rarity among the
     hits. Terms of the document's name, the section and the table's header count for every sentence.
     """
-    texts = [_read_text(hit.passage.text, hit.passage.kind) for hit in hits]
-    heads = [_heading(hit) for hit in hits]
+    texts = [_normalise_passage(hit.passage.text, hit.passage.kind) for hit in hits]
+    heads = [_read_hit_head(hit) for hit in hits]
     held = [
         [term for term in terms if term in text or term in head]
         for text, head in zip(texts, heads, strict=True)
@@ -409,26 +415,26 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     }
     most = sum(weights.values()) or 1.0
     best = zip(texts[:depth], heads, held, strict=False)
-    return [_best_sentence(text, head, found, weights) / most for text, head, found in best]
+    return [_score_best_sentence(text, head, found, weights) / most for text, head, found in best]
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
-def _read_text(text: str, kind: Kind) -> str:
+def _normalise_passage(text: str, kind: Kind) -> str:
     """A passage's sentences, each on one line."""
     return tokenize.normalise(to_prompt_text(text, kind)).lower()
 
 
-def _heading(hit: Hit) -> str:
+def _read_hit_head(hit: Hit) -> str:
     passage = hit.passage
-    return _read_head(f"{passage.document_name}\n{passage.section}\n{passage.header}")
+    return _normalise_head(f"{passage.document_name}\n{passage.section}\n{passage.header}")
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
-def _read_head(head: str) -> str:
+def _normalise_head(head: str) -> str:
     return tokenize.normalise(head).lower()
 
 
-def _best_sentence(
+def _score_best_sentence(
     text: str, head: str, found: Sequence[str], weights: Mapping[str, float]
 ) -> float:
     ends = [match.end() for match in _END.finditer(text)]
@@ -446,25 +452,25 @@ def _best_sentence(
     return above + max(sums)
 
 
-def _with_closeness(legs: Legs) -> list[Hit]:
+def _merge_hits(candidates: Candidates) -> list[Hit]:
     """What either leg found, once, with the scores of both; all with a vector have a closeness."""
     import numpy as np  # here: processes that only import the engine stay small
 
     found: dict[int, Hit] = {}
-    for hit in (*legs.lexical, *legs.dense):
+    for hit in (*candidates.lexical_hits, *candidates.dense_hits):
         known = found.get(hit.passage.key, hit)
         found[hit.passage.key] = replace(hit, scores={**known.scores, **hit.scores})
     missing = [hit for hit in found.values() if "closeness" not in hit.scores]
-    stored = legs.vectors(missing)
-    question = np.asarray(legs.vector, dtype=np.float32)
+    stored = candidates.read_vectors(missing)
+    question = np.asarray(candidates.query_vector, dtype=np.float32)
     for hit in missing:
         key = hit.passage.key
         if key in stored:
             cosine = float(np.asarray(stored[key], dtype=np.float32) @ question)
-            found[key] = add_closeness(hit, cosine, legs.unrelated)
+            found[key] = add_closeness(hit, cosine, candidates.unrelated)
     return list(found.values())
 
 
-def _best_first(hits: Iterable[Hit]) -> list[Hit]:
+def _sort_by_score(hits: Iterable[Hit]) -> list[Hit]:
     # rounded: equal figures must tie, whatever the last bit says
     return sorted(hits, key=lambda hit: -round(hit.score, 9))

@@ -86,14 +86,14 @@ class Selection:
         Passages that notes rest on come first; then each section has its turn, from its beginning.
         """
         passages = [item for portion in self.portions for item in portion]
-        turns = _section_turns(passages)
+        turns = _assign_turns(passages)
         ordered = sorted(
             passages, key=lambda item: (item.number not in numbers, turns[item.number], item.number)
         )
         kept: list[Evidence] = []
         used = 0
         for item in ordered:
-            size = cost(item, _last_of(item.document_id, kept))
+            size = cost(item, _find_last_of_document(item.document_id, kept))
             if used + size <= room:
                 kept.append(item)
                 used += size
@@ -118,35 +118,39 @@ def select_evidence(found: Retrieval, store: PassageStore, *, room: int, cost: C
         return Selection()
     if found.named:
         store = store.within(found.named)
-    supply = _Supply(room, cost, *_judge(found))
+    selector = _PassageSelector(room, cost, *_rank_relevance(found))
     everything = store.read_all(max(1, room // MIN_CHUNK_TOKENS))
     if everything is not None:
         may_fit = sum(len(one.text) for one in everything) <= room * MAX_CHARACTERS_A_TOKEN
-        if may_fit and (whole := supply.select("whole", everything, supply.strong)).tokens <= room:
+        if (
+            may_fit
+            and (whole := selector.make_selection("whole", everything, selector.strong)).tokens
+            <= room
+        ):
             return whole
     if found.whole:
-        return _read_through(everything or store.read_all(MAX_CHUNKS_READ), store, supply)
+        return _split_into_portions(everything or store.read_all(MAX_CHUNKS_READ), store, selector)
     heard = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
     documents = found.named or heard
     if plan.needs_multi_doc and 1 < len(documents) <= MAX_HEARD_DOCUMENTS:
-        return _select_shares(documents, found, store, supply)
-    return _select_best(found, store, supply)
+        return _select_by_document(documents, found, store, selector)
+    return _select_best(found, store, selector)
 
 
-def select_given(passages: Sequence[Passage], *, room: int, cost: Cost) -> Selection:
+def select_passages(passages: Sequence[Passage], *, room: int, cost: Cost) -> Selection:
     """These passages, as far as there is room."""
-    supply = _Supply(room, cost, {passage.key: 1.0 for passage in passages})
-    kept, _ = supply.fill(passages, room)
-    evidence = _number(kept, supply.relevance, supply.relevance)
+    selector = _PassageSelector(room, cost, {passage.key: 1.0 for passage in passages})
+    kept, _ = selector.fill_room(passages, room)
+    evidence = _number_passages(kept, selector.relevance, selector.relevance)
     return Selection(evidence, "best", _sum_costs(evidence, cost))
 
 
 def restore_passages(refs: Iterable[DocRef], limit: int) -> tuple[Passage, ...]:
     """What earlier answers showed of documents that can no longer be read, in the order shown."""
-    return tuple(passage for ref in refs for passage in _restore_of_document(ref))[:limit]
+    return tuple(passage for ref in refs for passage in _restore_document(ref))[:limit]
 
 
-def _restore_of_document(ref: DocRef) -> Iterator[Passage]:
+def _restore_document(ref: DocRef) -> Iterator[Passage]:
     for place, text in enumerate(ref.passages or filter(None, (ref.snippet,))):
         chunk_id = ref.chunk_ids[place] if place < len(ref.chunk_ids) else ""
         index = chunk_id.rpartition("_")[2]
@@ -199,10 +203,10 @@ def to_evidence(
     passages: Sequence[Passage], relevance: Mapping[int, float]
 ) -> tuple[Evidence, ...]:
     """Passages as evidence in the order given; `relevance` by key, 0 where it is missing."""
-    return _number(passages, relevance, ())
+    return _number_passages(passages, relevance, ())
 
 
-def _number(
+def _number_passages(
     passages: Sequence[Passage], relevance: Mapping[int, float], strong: Collection[int]
 ) -> tuple[Evidence, ...]:
     """The passages as evidence, numbered as they stand, without what the one before has said.
@@ -216,10 +220,10 @@ def _number(
         bears = relevance.get(one.key, 0.0)
         weak = one.key not in strong
         made.append(Evidence(number, slot, one, one.text, one.start, bears, weak))
-    return (*made[:1], *(_without_overlap(one, after) for one, after in pairwise(made)))
+    return (*made[:1], *(_remove_overlap(one, after) for one, after in pairwise(made)))
 
 
-def _without_overlap(before: Evidence, item: Evidence) -> Evidence:
+def _remove_overlap(before: Evidence, item: Evidence) -> Evidence:
     """The item without the beginning that the passage before it ends with."""
     one, two = before.passage, item.passage
     follows = one.document_id == two.document_id and one.index + 1 == two.index
@@ -229,7 +233,7 @@ def _without_overlap(before: Evidence, item: Evidence) -> Evidence:
     return replace(item, text=two.text[shared:], start=two.start + shared)
 
 
-def _judge(found: Retrieval) -> tuple[dict[int, float], frozenset[int]]:
+def _rank_relevance(found: Retrieval) -> tuple[dict[int, float], frozenset[int]]:
     """The relevance of what was found, best first, and what of it bears on the question, by key."""
     relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
     if not found.gate.relevant:
@@ -241,7 +245,7 @@ def _judge(found: Retrieval) -> tuple[dict[int, float], frozenset[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Supply:
+class _PassageSelector:
     """What a prompt has room for, and what the search said of passages.
 
     `relevance` by key, best first; `strong` are the keys of those that bear on the question.
@@ -252,32 +256,34 @@ class _Supply:
     relevance: Mapping[int, float]
     strong: frozenset[int] = frozenset()
 
-    def fill(self, offered: Iterable[Passage], room: int) -> tuple[list[Passage], int]:
+    def fill_room(self, offered: Iterable[Passage], room: int) -> tuple[list[Passage], int]:
         """The passages that fit, best first; the first always does. And how many did not."""
         kept: list[Evidence] = []
         used = dropped = 0
         for passage in dict.fromkeys(offered):
-            size = self._measure(passage, kept, room - used)
+            size = self._measure_passage(passage, kept, room - used)
             if size is None:
                 dropped += passage.key in self.relevance
                 continue
-            kept.append(_bare(passage))
+            kept.append(_to_unscored_evidence(passage))
             used += size
         return [item.passage for item in kept], dropped
 
-    def _measure(self, passage: Passage, kept: Sequence[Evidence], left: int) -> int | None:
+    def _measure_passage(self, passage: Passage, kept: Sequence[Evidence], left: int) -> int | None:
         """Tokens of a passage behind those kept; None: no room. The first always has some."""
         if kept and len(passage.text) > left * MAX_CHARACTERS_A_TOKEN:
             return None
-        size = self.cost(_bare(passage), _last_of(passage.document_id, kept))
+        size = self.cost(
+            _to_unscored_evidence(passage), _find_last_of_document(passage.document_id, kept)
+        )
         return None if kept and size > left else size
 
-    def rank(self, passages: Iterable[Passage]) -> list[Passage]:
+    def sort_by_relevance(self, passages: Iterable[Passage]) -> list[Passage]:
         """Best first; what the search did not find stands last."""
         ranks = {key: rank for rank, key in enumerate(self.relevance)}
         return sorted(passages, key=lambda one: ranks.get(one.key, len(ranks)))
 
-    def order(self, passages: Sequence[Passage]) -> list[Passage]:
+    def sort_for_reading(self, passages: Sequence[Passage]) -> list[Passage]:
         """In reading order: documents by their best passage, those without one as they stand."""
         ranks = {key: rank for rank, key in enumerate(self.relevance)}
         best: dict[UUID, tuple[int, int]] = {}
@@ -286,74 +292,76 @@ class _Supply:
             best[passage.document_id] = min(best.get(passage.document_id, rank), rank)
         return sorted(passages, key=lambda one: (best[one.document_id], one.index))
 
-    def select(
+    def make_selection(
         self, by: str, passages: Sequence[Passage], strong: Collection[int], dropped: int = 0
     ) -> Selection:
         """These passages in reading order, the `strong` ones before the others."""
-        evidence = _number(self.order(passages), self.relevance, strong)
+        evidence = _number_passages(self.sort_for_reading(passages), self.relevance, strong)
         tokens = _sum_costs(evidence, self.cost)
         return Selection(evidence, by if evidence else "none", tokens, dropped)
 
 
-def _select_best(found: Retrieval, store: PassageStore, supply: _Supply) -> Selection:
+def _select_best(found: Retrieval, store: PassageStore, selector: _PassageSelector) -> Selection:
     """The best passages, neighbours of the first ones with them, as far as there is room."""
     top_k, passages = found.plan.top_k, [hit.passage for hit in found.hits]
     leading = passages[:top_k]
-    beside = _neighbours(leading, store)
-    chosen, dropped = supply.fill([*leading, *beside, *passages[top_k:]], supply.room)
+    beside = _read_neighbours(leading, store)
+    chosen, dropped = selector.fill_room([*leading, *beside, *passages[top_k:]], selector.room)
     if chosen and not dropped:  # little was found: what stands around the best may say more
-        chosen, _ = supply.fill([*chosen, *_around(chosen[0], store)], supply.room)
+        chosen, _ = selector.fill_room(
+            [*chosen, *_read_surroundings(chosen[0], store)], selector.room
+        )
     if not chosen and found.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
-        chosen, dropped = supply.fill(store.read_openings(top_k), supply.room)
+        chosen, dropped = selector.fill_room(store.read_openings(top_k), selector.room)
     # what goes on from a strong passage stands with it
-    near = set(_places_beside([one for one in leading if one.key in supply.strong]))
+    near = set(_list_neighbour_places([one for one in leading if one.key in selector.strong]))
     strong = {one.key for one in beside if (one.document_id, one.index) in near}
-    return supply.select("best", chosen, strong | supply.strong, dropped)
+    return selector.make_selection("best", chosen, strong | selector.strong, dropped)
 
 
-def _select_shares(
-    documents: Sequence[UUID], found: Retrieval, store: PassageStore, supply: _Supply
+def _select_by_document(
+    documents: Sequence[UUID], found: Retrieval, store: PassageStore, selector: _PassageSelector
 ) -> Selection:
     """Each document its share of the room, and no other document any."""
-    top_k, left = found.plan.top_k, supply.room
+    top_k, left = found.plan.top_k, selector.room
     chosen: list[Passage] = []
     dropped = 0
     for place, document in enumerate(documents):
         own = [hit.passage for hit in found.hits if hit.passage.document_id == document]
         inside = store.within([document])
         leading = own[:top_k] or inside.read_openings(2)
-        offered = [*leading, *_neighbours(leading, inside), *own[top_k:]]
-        kept, lost = supply.fill(offered, left // (len(documents) - place))
-        left -= _sum_costs([_bare(one) for one in kept], supply.cost)
+        offered = [*leading, *_read_neighbours(leading, inside), *own[top_k:]]
+        kept, lost = selector.fill_room(offered, left // (len(documents) - place))
+        left -= _sum_costs([_to_unscored_evidence(one) for one in kept], selector.cost)
         chosen += kept
         dropped += lost
     if left < 0:  # each document kept a passage, and together those are too long
-        chosen, lost = supply.fill(supply.rank(chosen), supply.room)
+        chosen, lost = selector.fill_room(selector.sort_by_relevance(chosen), selector.room)
         dropped += lost
-    strong = {one.key for one in chosen} if found.gate.relevant else supply.strong
-    return supply.select("documents", chosen, strong, dropped)
+    strong = {one.key for one in chosen} if found.gate.relevant else selector.strong
+    return selector.make_selection("documents", chosen, strong, dropped)
 
 
-def _read_through(
-    everything: Sequence[Passage] | None, store: PassageStore, supply: _Supply
+def _split_into_portions(
+    everything: Sequence[Passage] | None, store: PassageStore, selector: _PassageSelector
 ) -> Selection:
     """Whole documents that do not fit, in portions that do; their beginnings without them."""
     passages = store.read_openings(MAX_OPENING_CHUNKS) if everything is None else everything
-    ordered = supply.order(passages)
+    ordered = selector.sort_for_reading(passages)
     portions: list[list[Evidence]] = []
     used = 0
-    for item in _number(ordered, supply.relevance, {one.key for one in ordered}):
-        size = supply.cost(item, portions[-1][-1] if portions else None)
-        if not portions or used + size > supply.room:
+    for item in _number_passages(ordered, selector.relevance, {one.key for one in ordered}):
+        size = selector.cost(item, portions[-1][-1] if portions else None)
+        if not portions or used + size > selector.room:
             portions.append([])
-            used, size = 0, supply.cost(item, None)
+            used, size = 0, selector.cost(item, None)
         portions[-1].append(item)
         used += size
     told = tuple(tuple(portion) for portion in portions)
     return Selection(by="whole", portions=told, incomplete=everything is None)
 
 
-def _section_turns(passages: Sequence[Evidence]) -> dict[int, int]:
+def _assign_turns(passages: Sequence[Evidence]) -> dict[int, int]:
     """When each passage has its turn, by number: places within the section, front and back last."""
     seen: Counter[tuple[UUID, str]] = Counter()
     turns: dict[int, int] = {}
@@ -366,17 +374,17 @@ def _section_turns(passages: Sequence[Evidence]) -> dict[int, int]:
     return turns
 
 
-def _neighbours(passages: Sequence[Passage], store: PassageStore) -> list[Passage]:
+def _read_neighbours(passages: Sequence[Passage], store: PassageStore) -> list[Passage]:
     """The passages beside these, those of the first one first."""
     known = {(one.document_id, one.index) for one in passages}
-    places = [place for place in _places_beside(passages) if place not in known]
+    places = [place for place in _list_neighbour_places(passages) if place not in known]
     found = (
         {(one.document_id, one.index): one for one in store.read_places(places)} if places else {}
     )
     return [found[place] for place in places if place in found]
 
 
-def _around(passage: Passage, store: PassageStore) -> list[Passage]:
+def _read_surroundings(passage: Passage, store: PassageStore) -> list[Passage]:
     """The passages of its document around one, the nearest first."""
     first = max(0, passage.index - MAX_AROUND)
     places = range(first, passage.index + MAX_AROUND + 1)
@@ -384,7 +392,7 @@ def _around(passage: Passage, store: PassageStore) -> list[Passage]:
     return sorted(found, key=lambda one: (abs(one.index - passage.index), one.index))
 
 
-def _places_beside(passages: Sequence[Passage]) -> list[tuple[UUID, int]]:
+def _list_neighbour_places(passages: Sequence[Passage]) -> list[tuple[UUID, int]]:
     places = (
         (one.document_id, one.index + step)
         for one in passages
@@ -399,10 +407,10 @@ def _sum_costs(evidence: Sequence[Evidence], cost: Cost) -> int:
     return sum(cost(item, before) for before, item in pairwise((None, *evidence)) if item)
 
 
-def _last_of(document_id: UUID, kept: Sequence[Evidence]) -> Evidence | None:
+def _find_last_of_document(document_id: UUID, kept: Sequence[Evidence]) -> Evidence | None:
     """What is kept already of a document: its line stands there once."""
     return next((one for one in reversed(kept) if one.document_id == document_id), None)
 
 
-def _bare(passage: Passage) -> Evidence:
+def _to_unscored_evidence(passage: Passage) -> Evidence:
     return Evidence(99, 1, passage, passage.text, passage.start, 0.0)

@@ -67,7 +67,7 @@ def select_scope(
     return Scope(tuple(dict.fromkeys(ids)), reason)
 
 
-def open_documents(made: Plan, store: PassageStore, threshold: float) -> Retrieval:
+def read_document_openings(made: Plan, store: PassageStore, threshold: float) -> Retrieval:
     """A question on whole documents: the first passages of each answer it, in their own order."""
     passages = store.read_openings(made.top_k)
     hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
@@ -75,7 +75,7 @@ def open_documents(made: Plan, store: PassageStore, threshold: float) -> Retriev
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _ScopedSearch:
     """One question that can be asked inside of some documents, and of all of its scope."""
 
     whole: Plan
@@ -85,18 +85,18 @@ class _Places:
     search: Search
     reranked: bool = True
 
-    def inside(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
+    def search_inside(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
         """What those documents hold, with these changes of the plan."""
         reranked = reranked and self.reranked
         return self.search(replace(self.narrow, **changes), self.within, reranked=reranked)
 
-    def anywhere(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
+    def search_everywhere(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
         """What all of them hold."""
         reranked = reranked and self.reranked
         return self.search(replace(self.whole, **changes), self.store, reranked=reranked)
 
 
-def search_named(
+def search_named_documents(
     made: Plan, store: PassageStore, search: Search, *, reranked: bool = True
 ) -> Retrieval:
     """Search within the documents that the question names; all without a name, or nothing there.
@@ -114,14 +114,14 @@ def search_named(
     scope = Scope(ids, ScopeReason.EXPLICIT)  # as if the user had chosen them
     each = found.several or (made.needs_multi_doc and len(ids) > 1)
     narrow = replace(made, scope=scope, needs_multi_doc=each)
-    places = _Places(made, narrow, store, store.within(found.document_ids), search, reranked)
+    scoped = _ScopedSearch(made, narrow, store, store.within(found.document_ids), search, reranked)
     asks = tokenize.find_subject_terms(found.rest) or is_whole_question(found.rest, scope)
     rest = found.rest if asks else made.standalone_query
-    answer, filtered = places.inside(standalone_query=rest), True
-    if _only_names(made, found):
-        answer = open_documents(narrow, places.within, answer.gate.threshold)
+    answer, filtered = scoped.search_inside(standalone_query=rest), True
+    if _is_bare_comparison(made, found):
+        answer = read_document_openings(narrow, scoped.within, answer.gate.threshold)
     else:
-        answer, filtered = _choose_answer(places, found, rest, answer)
+        answer, filtered = _choose_retrieval(scoped, found, rest, answer)
     if not filtered:
         return replace(answer, plan=made, dropped_filters=found.values)
     each = answer.plan.needs_multi_doc
@@ -129,38 +129,40 @@ def search_named(
     return replace(answer, plan=plan, named=ids)
 
 
-def _choose_answer(
-    places: _Places, found: Filter, rest: str, inside: Retrieval
+def _choose_retrieval(
+    scoped: _ScopedSearch, found: Filter, rest: str, inside: Retrieval
 ) -> tuple[Retrieval, bool]:
     """What the documents named hold, or what all of them do; and whether it is the former."""
     if inside.gate.score >= SURE_NAMED_SCORE:
         return inside, True
     margin = 0.0
     if inside.hits:  # a document named by its own name is rarely not meant
-        margin = OWN_NAME_MARGIN if found.certain else ISSUER_MARGIN if _answers(inside) else 0.0
-    beyond = places.anywhere(standalone_query=rest, reranked=False)
-    if _answers(beyond) and beyond.gate.score > inside.gate.score + margin:
-        return places.anywhere(), False
-    if _answers(inside):
+        margin = (
+            OWN_NAME_MARGIN if found.certain else ISSUER_MARGIN if _is_relevant(inside) else 0.0
+        )
+    beyond = scoped.search_everywhere(standalone_query=rest, reranked=False)
+    if _is_relevant(beyond) and beyond.gate.score > inside.gate.score + margin:
+        return scoped.search_everywhere(), False
+    if _is_relevant(inside):
         return inside, True
-    if _answers(whole := places.inside()):
+    if _is_relevant(whole := scoped.search_inside()):
         return whole, True
-    outside = places.anywhere()
-    dropped = _answers(outside) or not inside.hits
+    outside = scoped.search_everywhere()
+    dropped = _is_relevant(outside) or not inside.hits
     return (outside, False) if dropped else (inside, True)
 
 
-def _only_names(made: Plan, found: Filter) -> bool:
+def _is_bare_comparison(made: Plan, found: Filter) -> bool:
     """Whether documents are to be compared, and nothing is said of in what."""
     compared = made.question_type is QuestionType.COMPARE and found.several
     return compared and not tokenize.find_subject_terms(found.rest) - load_comparing_terms()
 
 
-def _answers(found: Retrieval) -> bool:
+def _is_relevant(found: Retrieval) -> bool:
     return found.gate.relevant and bool(found.hits)
 
 
-def search_followed(
+def search_remembered_documents(
     made: Plan, store: PassageStore, analysis: QuestionAnalysis, search: Search
 ) -> Retrieval:
     """Search within the remembered documents of the plan's scope, or all of it.
@@ -177,48 +179,48 @@ def search_followed(
         titles = tuple(item.title for item in memory.documents if item.document_id in allowed)
         if family := filters.find_siblings(analysis.text, titles, store):
             remembered = tuple(key for key in family if key in allowed) or remembered
-        return _search_following(_remembered_places(made, store, remembered, search), analysis)
+        return _search_followup(_scope_to_remembered(made, store, remembered, search), analysis)
     whole = search(made, store)
     undecided = analysis.by == "rules" and analysis.certainty <= MAX_OPEN_CERTAINTY
     told = analysis.follows or not undecided or analysis.topic is not Topic.AUTO
-    if told or not whole.hits or _leads(whole, remembered):
+    if told or not whole.hits or _is_best_outside(whole, remembered):
         return whole
     # a follow-up after all: a remembered document holds it best
     single = made.question_type is QuestionType.SINGLE
     kind = QuestionType.FOLLOWUP if single else made.question_type
     made = replace(made, question_type=kind, follows=True)
-    return _remembered_places(made, store, remembered, search).inside()
+    return _scope_to_remembered(made, store, remembered, search).search_inside()
 
 
-def _search_following(places: _Places, analysis: QuestionAnalysis) -> Retrieval:
+def _search_followup(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retrieval:
     """Inside, unless what is asked is named or found outside, and not, or far less, inside."""
     if analysis.topic is Topic.SAME or analysis.by == "simple":
-        return places.inside()
-    remembered = places.narrow.scope.document_ids
-    if _names_others(analysis.text, places.store, remembered):
-        return replace(places.anywhere(), widened=True)
-    if (other := _find_elsewhere(places, analysis)) is not None:
+        return scoped.search_inside()
+    remembered = scoped.narrow.scope.document_ids
+    if _is_naming_others(analysis.text, scoped.store, remembered):
+        return replace(scoped.search_everywhere(), widened=True)
+    if (other := _find_elsewhere(scoped, analysis)) is not None:
         return replace(other, widened=True)
-    inside = places.inside()
+    inside = scoped.search_inside()
     sure = inside.gate.threshold if analysis.certainty >= CERTAIN_FOLLOWUP else SURE_FOLLOWED_SCORE
     if inside.hits and inside.gate.score >= sure:
         return inside
-    probe = places.anywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
+    probe = scoped.search_everywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
     if not probe.hits or {hit.passage.document_id for hit in probe.hits} & set(remembered):
         return inside
-    return replace(places.anywhere(), widened=True)
+    return replace(scoped.search_everywhere(), widened=True)
 
 
-def _remembered_places(
+def _scope_to_remembered(
     made: Plan, store: PassageStore, remembered: tuple[UUID, ...], search: Search
-) -> _Places:
+) -> _ScopedSearch:
     several = made.needs_multi_doc and len(remembered) > 1
     scope = Scope(remembered, ScopeReason.FOLLOWUP)
     narrow = replace(made, scope=scope, needs_multi_doc=several)
-    return _Places(made, narrow, store, store.within(remembered), search)
+    return _ScopedSearch(made, narrow, store, store.within(remembered), search)
 
 
-def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | None:
+def _find_elsewhere(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retrieval | None:
     """What is found outside by the question's own words, where they say nothing inside."""
     own = analysis.text
     terms = tokenize.find_subject_terms(own)
@@ -231,26 +233,26 @@ def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | 
         "background_weight": 0.0,
         "follows": False,
     }
-    inside = places.inside(**alone, reranked=False)
+    inside = scoped.search_inside(**alone, reranked=False)
     if inside.gate.relevant:
         return None
-    whole = places.anywhere(**alone)
-    likelier = _odds(whole.gate.score) >= MIN_ODDS_RATIO * _odds(inside.gate.score)
-    remembered = places.narrow.scope.document_ids
-    better = likelier and whole.gate.score >= FAINT_SCORE and _leads(whole, remembered)
+    whole = scoped.search_everywhere(**alone)
+    likelier = _to_odds(whole.gate.score) >= MIN_ODDS_RATIO * _to_odds(inside.gate.score)
+    remembered = scoped.narrow.scope.document_ids
+    better = likelier and whole.gate.score >= FAINT_SCORE and _is_best_outside(whole, remembered)
     return replace(whole, plan=replace(whole.plan, follows=True)) if better else None
 
 
-def _names_others(text: str, store: PassageStore, remembered: Sequence[UUID]) -> bool:
+def _is_naming_others(text: str, store: PassageStore, remembered: Sequence[UUID]) -> bool:
     """True when the question names a document that is not remembered."""
     found = filters.find_filter(text, store)
     return found is not None and found.certain and not found.document_ids <= set(remembered)
 
 
-def _leads(whole: Retrieval, remembered: Sequence[UUID]) -> bool:
+def _is_best_outside(whole: Retrieval, remembered: Sequence[UUID]) -> bool:
     """True when the best of all is in none of the remembered documents."""
     return bool(whole.hits) and whole.hits[0].passage.document_id not in remembered
 
 
-def _odds(score: float) -> float:
+def _to_odds(score: float) -> float:
     return score / max(1 - score, 1e-9)

@@ -21,7 +21,7 @@ from rag.retrieve import scope
 from rag.retrieve.candidates import (
     MAX_LEG_CANDIDATES,
     MIN_KNOWN_SHARE,
-    Legs,
+    Candidates,
     Lookups,
     QuestionEmbedder,
     order_candidates,
@@ -140,14 +140,14 @@ def estimate_probability(prior: Prior, signals: Signals) -> float:
     """
     if not signals.share and not signals.coverage and signals.closeness <= 0:
         return 0.0
-    weight, lexical = prior.dense_weight, _lexical(prior, signals)
+    weight, lexical = prior.dense_weight, _compute_lexical_logit(prior, signals)
     close = CLOSENESS_WEIGHT * max(0.0, signals.closeness)
     dense = DENSE_BIAS + COVERAGE_WEIGHT * signals.coverage + close
     logit = (1 - weight) * lexical + weight * max(lexical, dense)
     return 1 / (1 + math.exp(-(logit + prior.logit)))
 
 
-def _lexical(prior: Prior, signals: Signals) -> float:
+def _compute_lexical_logit(prior: Prior, signals: Signals) -> float:
     # With few passages IDF says little, and terms that none of them holds take most of the share.
     # What no passage holds of the conversation says nothing against the question itself.
     undiluted = min(1.0, signals.share * (1 + prior.lacking))
@@ -168,7 +168,7 @@ _WIDER = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SearchOptions:
     """What a caller may ask of a search. `top_k` None: as configured and as the question needs."""
 
     strategy: StrategyName = StrategyName.AUTO
@@ -177,10 +177,12 @@ class Wishes:
     filters: Mapping[str, str] | None = None
 
 
-NO_WISHES = Wishes()
+DEFAULT_OPTIONS = SearchOptions()
 
 
-def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth: int = 0) -> Plan:
+def make_plan(
+    analysis: QuestionAnalysis, options: SearchOptions, *, usual_k: int, depth: int = 0
+) -> Plan:
     """The plan of a question.
 
     Fusion for every kind unless a strategy is named, because it was never worse than one leg.
@@ -190,9 +192,9 @@ def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth
     kind = analysis.question_type
     template = INTENT_TEMPLATES[analysis.intent]
     wider = max(_WIDER.get(kind, 1.0), template.passages)
-    wanted = round(usual_k * wider) if wishes.top_k is None else wishes.top_k
+    wanted = round(usual_k * wider) if options.top_k is None else options.top_k
     is_multi = kind in _WIDER or template.is_multi_document
-    strategy = StrategyName.RRF if wishes.strategy is StrategyName.AUTO else wishes.strategy
+    strategy = StrategyName.RRF if options.strategy is StrategyName.AUTO else options.strategy
     # with documents to remember, a question in its own words: names carried over from the
     # conversation would keep a search beyond those documents inside of them
     own = analysis.own_words if analysis.memory.documents else ""
@@ -205,7 +207,7 @@ def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth
         completed=analysis.standalone,
         scope=analysis.scope,
         depth=depth,
-        filters=dict(wishes.filters or {}),
+        filters=dict(options.filters or {}),
         follows=analysis.follows,
         context=analysis.context,
         search_terms=analysis.search_terms,
@@ -231,7 +233,7 @@ class Searcher:
         self,
         analysis: QuestionAnalysis,
         store: PassageStore,
-        wishes: Wishes = NO_WISHES,
+        options: SearchOptions = DEFAULT_OPTIONS,
         *,
         depth: int = 0,
     ) -> Retrieval:
@@ -243,53 +245,57 @@ class Searcher:
         `EngineUnavailable`, or what the store raises.
         """
         started = time.perf_counter()
-        made = make_plan(analysis, wishes, usual_k=self.config.top_k, depth=depth)
-        asking = _Asking(self, QuestionEmbedder(self.embedder), wishes)
-        found = scope.search_followed(made, store, analysis, asking.ask)
-        spent = asking.timings_ms | {"total": (time.perf_counter() - started) * 1000}
+        made = make_plan(analysis, options, usual_k=self.config.top_k, depth=depth)
+        question_search = _QuestionSearch(self, QuestionEmbedder(self.embedder), options)
+        found = scope.search_remembered_documents(
+            made, store, analysis, question_search.search_named_documents
+        )
+        spent = question_search.timings_ms | {"total": (time.perf_counter() - started) * 1000}
         timings = {step: round(milliseconds, 2) for step, milliseconds in spent.items()}
-        return replace(found, timings_ms=timings, failed=asking.embedder.failed)
+        return replace(found, timings_ms=timings, failed=question_search.embedder.failed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """One question, asked of as many places as its scope needs; the times are those of all."""
+class _QuestionSearch:
+    """The searches for one question, as many as its scope needs; the times are those of all."""
 
     searcher: Searcher
     embedder: QuestionEmbedder
-    wishes: Wishes
+    options: SearchOptions
     timings_ms: dict[str, float] = field(default_factory=dict)
     _found: list[tuple[Plan, bool, Retrieval]] = field(default_factory=list)
     _lookups: Lookups = field(default_factory=dict)
 
-    def ask(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
-        """What a plan finds, within the documents that it names where nobody wished for filters."""
-        if self.wishes.filters is not None:
-            return self.find(made, store, reranked=reranked)
-        return scope.search_named(made, store, self.find, reranked=reranked)
+    def search_named_documents(
+        self, made: Plan, store: PassageStore, *, reranked: bool = True
+    ) -> Retrieval:
+        """What a plan finds; within the documents that it names unless the caller set filters."""
+        if self.options.filters is not None:
+            return self.search_once(made, store, reranked=reranked)
+        return scope.search_named_documents(made, store, self.search_once, reranked=reranked)
 
-    def find(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
+    def search_once(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
         """What a plan finds in all of the store, which holds the documents of the plan's scope.
 
-        A question that is looked up in several places comes by the same plan more than once.
+        The same plan may come up more than once; it is searched once.
         """
-        reranked = reranked and self.wishes.rerank and self.searcher.reranker is not None
+        reranked = reranked and self.options.rerank and self.searcher.reranker is not None
         for plan, was_reranked, retrieval in self._found:
             if replace(plan, follows=made.follows) == made and was_reranked >= reranked:
                 return replace(retrieval, plan=made)
-        retrieval = self._find_anew(made, store, reranked=reranked)
+        retrieval = self._search_anew(made, store, reranked=reranked)
         self._found.append((made, reranked, retrieval))
         return retrieval
 
-    def _find_anew(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
+    def _search_anew(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         config = self.searcher.config
         if not made.scope.document_ids:
             return Retrieval(made, (), Gate(0.0, config.gate_threshold))
         if is_whole_question(made.standalone_query, made.scope):
-            return scope.open_documents(made, store, config.gate_threshold)
+            return scope.read_document_openings(made, store, config.gate_threshold)
         wanted = max(made.top_k, made.depth)
         unrelated = config.embedding_unrelated or 0.0
-        legs = Legs(
+        candidates = Candidates(
             made,
             store,
             self.embedder,
@@ -298,23 +304,29 @@ class _Asking:
             self._lookups,
             self.timings_ms,
         )
-        if self.wishes.rerank:
-            hits = rerank_candidates(legs, config, self.searcher.reranker if reranked else None)
+        if self.options.rerank:
+            hits = rerank_candidates(
+                candidates, config, self.searcher.reranker if reranked else None
+            )
         else:
-            hits = order_candidates(legs, config)
+            hits = order_candidates(candidates, config)
         if made.needs_multi_doc:
-            hits = add_unheard_documents(hits, store, legs.terms, made.scope.document_ids)
+            hits = add_missing_documents(
+                hits, store, candidates.query_terms, made.scope.document_ids
+            )
             hits = spread_documents(hits, wanted)
-        hits = _with_reworded(hits, legs.reworded)[:wanted]
+        hits = _insert_reworded(hits, candidates.reworded_hits)[:wanted]
         prior = Prior.from_text(
             made.standalone_query,
-            terms=sum(weight >= 1 for weight in legs.terms.values()),
-            dense_weight=legs.weight,
+            terms=sum(weight >= 1 for weight in candidates.query_terms.values()),
+            dense_weight=candidates.language_weight,
             scope=made.scope,
             lacking=made.background_weight,
         )
         talk = made.question_type is QuestionType.SMALLTALK
-        score = 0.0 if talk else score_gate(prior, [*legs.lexical, *legs.dense])
+        score = (
+            0.0 if talk else score_gate(prior, [*candidates.lexical_hits, *candidates.dense_hits])
+        )
         judged = (
             replace(hit, scores={**hit.scores, "relevance": score_relevance(prior, hit)})
             for hit in hits
@@ -322,7 +334,7 @@ class _Asking:
         return Retrieval(made, tuple(judged), Gate(score, config.gate_threshold))
 
 
-def add_unheard_documents(
+def add_missing_documents(
     hits: Sequence[Hit], store: PassageStore, terms: Mapping[str, float], documents: Sequence[UUID]
 ) -> list[Hit]:
     """The hits, and behind them the best passage of each document that has none among them.
@@ -352,7 +364,7 @@ def spread_documents(hits: Sequence[Hit], limit: int) -> list[Hit]:
     return [hits[place] for place in sorted(kept)][:limit]
 
 
-def _with_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[Hit]:
+def _insert_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[Hit]:
     """The hits, and behind the first ones by turns those that only other words found as good.
 
     The question's own words decide what comes first: other words for them are a guess.

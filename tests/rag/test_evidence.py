@@ -7,7 +7,7 @@ import pytest
 from rag.config import ContextRules, RagConfig
 from rag.context.tokens import get_counter
 from rag.ports import Piece
-from rag.retrieve.evidence import select_evidence, select_given, to_evidence, to_sources
+from rag.retrieve.evidence import select_evidence, select_passages, to_evidence, to_sources
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, ScopeReason, StrategyName
 from tests.rag.worlds import Library, ScriptedLLM, chunk, engine, finished, no_progress
 
@@ -247,7 +247,7 @@ def test_sources_follow_the_evidence(library):
 def test_given_passages_go_in_as_far_as_they_fit(library):
     add(library, "가", 10)
     passages = library.store.read_all(100)
-    selection = select_given(passages, room=300, cost=cost)
+    selection = select_passages(passages, room=300, cost=cost)
     assert [item.passage.index for item in selection.evidence] == [0, 1, 2][
         : len(selection.evidence)
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from rag.retrieve.candidates import (
     MAX_SENTENCE_PASSAGES,
-    Legs,
+    Candidates,
     QuestionEmbedder,
     rescore_candidates,
     score_sentences,
@@ -88,35 +88,38 @@ def test_a_question_without_terms_has_no_sentence():
 def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
     same = ("holiday entitlement", (1.0, 0.0))
     store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
-    legs = Legs(asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore_candidates(legs, bm25_weight=1.0)
+    candidates = Candidates(asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore_candidates(candidates, bm25_weight=1.0)
     assert texts(found)[0] == "holiday entitlement"
     assert found[0].scores["closeness"] == pytest.approx(1.0)
 
 
 def test_closeness_of_lexical_hits_is_read_from_their_vectors():
     store = library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
-    legs = Legs(
+    candidates = Candidates(
         asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")), unrelated=0.2
     )
-    found = rescore_candidates(legs, bm25_weight=1.0)
+    found = rescore_candidates(candidates, bm25_weight=1.0)
     assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
 
 
 def test_where_the_embedder_does_not_know_the_language_sentences_decide():
     apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
     store = library(("연차 휴가 이야기.", None), (apart, None))
-    legs = Legs(asked("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore_candidates(legs, bm25_weight=1.0)
+    candidates = Candidates(asked("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore_candidates(candidates, bm25_weight=1.0)
     assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
     assert texts(found)[0] == "연차 휴가 이야기."
 
 
 def test_passages_behind_the_first_keep_their_order():
     store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
-    legs = Legs(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore_candidates(legs, bm25_weight=1.0)
-    assert texts(found)[MAX_SENTENCE_PASSAGES:] == texts(legs.lexical)[MAX_SENTENCE_PASSAGES:]
+    candidates = Candidates(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore_candidates(candidates, bm25_weight=1.0)
+    assert (
+        texts(found)[MAX_SENTENCE_PASSAGES:]
+        == texts(candidates.lexical_hits)[MAX_SENTENCE_PASSAGES:]
+    )
 
 
 class MeetingStore(MemoryStore):
@@ -144,19 +147,24 @@ class Nearby(MeetingStore):
 
 def test_words_and_vectors_are_searched_at_once():
     with ThreadPoolExecutor(1) as threads:
-        legs = Legs(
+        candidates = Candidates(
             asked("vacation days"),
             Nearby(threading.Barrier(2), threads),
             QuestionEmbedder(NumberEmbedder("en")),
         )
-        assert list(legs.lexical) == list(legs.dense) == []
+        assert list(candidates.lexical_hits) == list(candidates.dense_hits) == []
 
 
 def test_no_question_waits_for_the_search_of_another():
     meeting = threading.Barrier(2)
     with ThreadPoolExecutor(2) as threads:
         searches = [
-            Legs(asked(text), MeetingStore(meeting, threads), QuestionEmbedder(NumberEmbedder()))
+            Candidates(
+                asked(text), MeetingStore(meeting, threads), QuestionEmbedder(NumberEmbedder())
+            )
             for text in ("연차 휴가", "출장 여비")
         ]
-        assert list(threads.map(lambda legs: list(legs.lexical), searches)) == [[], []]
+        assert list(threads.map(lambda candidates: list(candidates.lexical_hits), searches)) == [
+            [],
+            [],
+        ]

@@ -1,4 +1,4 @@
-"""Legs, fusion, strategies, plan and gate."""
+"""Candidates, fusion, strategies, plan and gate."""
 
 from uuid import uuid4
 

@@ -7,7 +7,7 @@ import pytest
 
 from rag.conversation import Conversation, Memory, PastTurn, Remembered
 from rag.retrieve import search as gate
-from rag.retrieve.search import Wishes, make_plan
+from rag.retrieve.search import SearchOptions, make_plan
 from rag.types import QuestionType, Scope, ScopeReason
 from rag.understand import analysis
 from rag.understand.analysis import QuestionAnalysis, complete_question
@@ -198,7 +198,7 @@ def library():
 
 def searched(library, text, conversation):
     asked = standalone(text, conversation, scope=library.scope())
-    return library.engine.searcher.search(asked, library.store, Wishes())
+    return library.engine.searcher.search(asked, library.store, SearchOptions())
 
 
 def test_a_bare_follow_up_finds_its_passage_in_the_law_talked_about(library):
@@ -230,7 +230,7 @@ def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library)
     for memory in (Memory(), remembered):
         conversation = Conversation(turns, 1, memory)
         asked = standalone("수수료는?", conversation, scope=scope)
-        plans[memory] = make_plan(asked, Wishes(), usual_k=4)
+        plans[memory] = make_plan(asked, SearchOptions(), usual_k=4)
     assert plans[Memory()].standalone_query == "공탁법 공탁물 신청 기한 수수료는?"
     assert plans[remembered].standalone_query == "수수료는?"
     assert plans[remembered].completed == plans[Memory()].standalone_query
