@@ -126,9 +126,20 @@ class DocumentReading {
     else await this.reader.open(document_);
   }
 
+  /** In a small window it reaches beyond the page's end, and in one made smaller again, until somebody moves the page. */
+  keepInSight() {
+    const moved = new AbortController();
+    const { signal } = moved;
+    for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+      addEventListener(kind, () => moved.abort(), { passive: true, signal });
+    }
+    addEventListener("resize", () => scrollWithin(this.root, 1), { signal });
+    scrollWithin(this.root, 1);
+  }
+
   /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
   async lead(chunk, words) {
-    scrollWithin(this.root, 1); // in a small window it reaches beyond the page's end
+    this.keepInSight();
     await this.reader?.mark([chunk], [], chunk);
     this.reader?.leadToWords(words, chunk);
   }

@@ -45,6 +45,7 @@ export class TextView {
     });
     this.resizing = new ResizeObserver(() => this.aim && this.jump());
     this.resizing.observe(this.root);
+    this.resizing.observe(container); // lower, it may hide the place and break no line anew
     this.leaving = new AbortController();
     const { signal } = this.leaving;
     for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {

@@ -281,7 +281,7 @@ BROWSERS = (
     ("Samsung Internet", r"\bSamsungBrowser/"),
     ("Opera", r"\bOPR/"),
     ("Firefox", r"\bFirefox/|\bFxiOS/"),
-    ("Chrome", r"\bChrome/|\bCriOS/"),
+    ("Chrome", r"\b(Headless)?Chrome/|\bCriOS/"),
     ("Safari", r"\bSafari/"),
 )
 """Each names itself after those behind it, too."""

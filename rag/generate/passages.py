@@ -708,7 +708,7 @@ def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) 
         chosen = _choose_telling(own, ROOM_CHARACTERS // min(len(slots), MAX_PASSAGES))
         page.parts.append(f"「{markdown.escape_line(own[0].title)}」")
         if not chosen:
-            page.parts.append(get_reply("passages_nothing", language))
+            page.parts.append(get_reply("passages_nothing_told", language))
         under = [(of, own[of].units[at].heading, own[of].units[at]) for of, at in chosen]
         for (of, heading), found in groupby(under, lambda one: one[:2]):
             lines = (

@@ -323,7 +323,8 @@ FIGURE_WEIGHT = 1.5
 """What an amount, date or code in a sentence counts beside a term of the question."""
 _FIXED = (
     *("emergency_body", "emergency_self_harm"),
-    *("passages_more", "passages_nothing", "notice_gone", "notice_widened", "reset"),
+    *("passages_more", "passages_nothing", "passages_nothing_told"),
+    *("notice_gone", "notice_widened", "reset"),
     *("plain_bye", "plain_greeting", "plain_help", "plain_help_delete", "plain_help_files"),
     *("plain_help_model", "plain_help_privacy", "plain_help_upload"),
     *("plain_no_documents", "plain_no_model", "plain_thanks"),

@@ -351,11 +351,12 @@ def test_words_at_the_end_of_a_long_passage_are_in_sight_and_stay_so(open_page, 
     chunks = keeper.api(f"{place}/chunks?page_size=100")["results"]
     assert len(chunks) > 1
     page = open_page(
-        f"/{place}?chunk={len(chunks) - 1}&q={LAST}", viewport={"width": 1000, "height": 480}
+        f"/{place}?chunk={len(chunks) - 1}&q={LAST}", viewport={"width": 1000, "height": 1000}
     )
     wait_until(lambda: page.evaluate(IS_LAST_SEEN, LAST))
-    for width in (700, 900):  # lines break anew, and the place is led to again
-        page.set_viewport_size({"width": width, "height": 480})
+    # Fewer lines are in sight, or they break anew: the place is led to again.
+    for width, height in ((1000, 700), (1000, 480), (700, 480), (900, 480)):
+        page.set_viewport_size({"width": width, "height": height})
         page.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )

@@ -429,7 +429,7 @@ def test_an_outline_says_which_document_has_no_sentence():
         evidence("# 규정\n\n숙박비는 하루 8만 원까지 지급한다.\n", slot=2, name="나.md"),
     ]
     told = compose("가와 나를 비교해줘", *files, question_type=QuestionType.COMPARE).text
-    assert told.startswith("「가」\n\n문서에서 질문과 관련된 내용을 찾지 못했습니다.\n\n「나」")
+    assert told.startswith("「가」\n\n이 문서에는 보여 드릴 만한 문장이 없습니다.\n\n「나」")
     assert not compose("요약해줘", files[0], whole=True).found
 
 

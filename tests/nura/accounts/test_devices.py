@@ -8,7 +8,7 @@ from django.test import Client
 from knox.models import AuthToken
 
 from nura.accounts import services
-from nura.accounts.services import list_sessions
+from nura.accounts.services import describe_device, list_sessions
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +37,11 @@ def test_every_device_is_listed_with_the_current_one_first(minsu):
     page = sign_in().get("/settings/devices").content.decode()
     assert page.index("현재 기기") < page.index("iPhone")
     assert "Chrome · Linux" in page
+
+
+def test_a_chrome_without_a_window_is_a_chrome():
+    sent = "Mozilla/5.0 (X11; Linux x86_64) HeadlessChrome/140.0.0.0 Safari/537.36"
+    assert describe_device(sent) == "Chrome · Linux"
 
 
 def test_one_device_is_signed_out_and_no_other(minsu):
