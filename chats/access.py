@@ -95,7 +95,7 @@ def find_holders(credentials: Sequence[Credential]) -> list[Holder | None]:
 def authenticate(credential: Credential) -> Holder | None:
     """The holder of a credential, or None if it is not valid. Notes when a key was used."""
     if key := find_keys([credential.token]).get(credential.token) if credential.token else None:
-        note_key_used(key)
+        record_key_use(key)
         return Holder(key.user, list_scopes(key))
     (holder,) = find_holders([credential])
     return holder
@@ -149,8 +149,8 @@ USE_NOTED_SECONDS = 60
 """The last use of a key is written so often at most."""
 
 
-def note_key_used(key: AuthToken) -> None:
-    """Write down that the key was used, unless that was done within the last minute."""
+def record_key_use(key: AuthToken) -> None:
+    """Record that the key was used, unless that was done within the last minute."""
     now = timezone.now()
     details = getattr(key, "details", None)
     if details is None:  # of a version that knew none
@@ -411,13 +411,13 @@ async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None
     waiting = RightsListener.of_running_loop().waiting
     waiting.add(changed)
     try:
-        while await in_database(_seems_open, user_id, library_ids):
+        while await in_database(_is_known_open, user_id, library_ids):
             await wait_for_change(changed)
     finally:
         waiting.discard(changed)
 
 
-def _seems_open(user_id: int, library_ids: Collection[UUID]) -> bool:
+def _is_known_open(user_id: int, library_ids: Collection[UUID]) -> bool:
     """Whether they may be read, as far as is known: nothing ends because the database is away."""
     try:
         return may_read_libraries(user_id, library_ids)

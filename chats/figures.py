@@ -80,7 +80,7 @@ def list_answers(result: str) -> QuerySet[Message]:
 
 
 @dataclass(frozen=True, slots=True)
-class DayOfAnswers:
+class DailyAnswers:
     """What was asked on a day, and what came of it by `AnswerResult`."""
 
     day: date
@@ -101,7 +101,7 @@ COUNTS_BY_DAY = """
 """Each day is a piece of the index; by the day of each row, all of them would be sorted."""
 
 
-def count_days(since: datetime) -> list[DayOfAnswers]:
+def count_days(since: datetime) -> list[DailyAnswers]:
     """Questions and results by day up to today, oldest first; days without any are left out.
 
     `since` is a midnight here.
@@ -120,7 +120,7 @@ def count_days(since: datetime) -> list[DayOfAnswers]:
             else:
                 results[day][read_result(status, label)] += count
     return [
-        DayOfAnswers(day, questions[day], dict(results[day]))
+        DailyAnswers(day, questions[day], dict(results[day]))
         for day in sorted({*questions, *results})
     ]
 
@@ -137,8 +137,8 @@ class Percentile(Aggregate):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Milliseconds from the question to the first word: half of the answers, and 95 in a hundred.
+class FirstWordTimes:
+    """Milliseconds from the question to the first word: median and 95th percentile.
 
     `day` is None for a whole period.
     """
@@ -154,20 +154,20 @@ _WAITS = {
 }
 
 
-def measure_waiting(since: datetime) -> Waiting | None:
-    """Of the whole period; None where no answer began."""
+def measure_first_words(since: datetime) -> FirstWordTimes | None:
+    """Times of the whole period; None if no answer began."""
     rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False)
     found = rows.aggregate(**_WAITS)
-    return None if found["median"] is None else Waiting(found["median"], found["p95"])
+    return None if found["median"] is None else FirstWordTimes(found["median"], found["p95"])
 
 
-def measure_waiting_by_day(since: datetime) -> list[Waiting]:
-    """Day by day, oldest first."""
+def measure_first_words_by_day(since: datetime) -> list[FirstWordTimes]:
+    """Times by day, oldest first."""
     rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False).order_by()
     days: Any = (
         rows.annotate(day=TruncDate("created_at")).values("day").annotate(**_WAITS).order_by("day")
     )
-    return [Waiting(row["median"], row["p95"], row["day"]) for row in days]
+    return [FirstWordTimes(row["median"], row["p95"], row["day"]) for row in days]
 
 
 @dataclass(frozen=True, slots=True)

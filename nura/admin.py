@@ -44,7 +44,7 @@ from nura.accounts.roles import (
     AccountRole,
     LastAdministrator,
     change_memberships,
-    disband_group,
+    delete_group,
     get_role,
     is_administrator,
     is_auditor,
@@ -405,12 +405,12 @@ class GroupAdmin(AuditedAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Group) -> None:
         """Delete it; its members leave it first, each by an entry."""
-        disband_group(group=obj, by=cast("User", request.user))
+        delete_group(group=obj, by=cast("User", request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Group]) -> None:
         """Delete several."""
         for group in queryset:
-            disband_group(group=group, by=cast("User", request.user))
+            delete_group(group=group, by=cast("User", request.user))
 
     @admin.display(description=_("libraries"))
     def libraries(self, group: Group) -> str:

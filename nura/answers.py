@@ -23,11 +23,11 @@ logger = structlog.get_logger()
 
 NAME = "answers"
 SIGNS_A_LIFE = 5
-"""So many signs of life fall into the time for which one lasts."""
+"""Heartbeats sent during the lifetime of one."""
 
 
 async def serve() -> None:
-    """Answer, and leave signs of life."""
+    """Answer questions and send heartbeats."""
     from chats.runs.worker import AnswersWorker
 
     worker = AnswersWorker()

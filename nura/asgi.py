@@ -130,7 +130,7 @@ def _declared(scope: Message) -> int:
 
 async def _refuse(error: Exception, scope: Message, send: Send) -> None:
     path = scope["path"]
-    response = await sync_to_async(lambda: to_problem(error).response_at(path))()
+    response = await sync_to_async(lambda: to_problem(error).to_response_at(path))()
     await send_refusal(scope, send, response)
 
 
@@ -144,7 +144,7 @@ async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
         return
     from chats.gateway import mcp  # here: only who is asked for it loads the protocol's library
 
-    await in_database(access.note_key_used, key)
+    await in_database(access.record_key_use, key)
     accepted = next(
         (v.decode("latin-1") for k, v in scope["headers"] if k == b"accept-language"), ""
     )

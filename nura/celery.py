@@ -115,7 +115,7 @@ def _report_heartbeat(sender: Any, **_: Any) -> None:
 
 
 class BeatScheduler(PersistentScheduler):
-    """The schedule of beat, which leaves a sign of life at each look at it."""
+    """The schedule of beat, which sends a heartbeat each time it is checked."""
 
     def tick(self, *arguments: Any, **options: Any) -> float:
         """Send what is due; seconds until the next look."""
@@ -125,7 +125,7 @@ class BeatScheduler(PersistentScheduler):
 
 @signals.worker_init.connect
 def _lower_priority(**_: Any) -> None:
-    """Reading files takes what questions leave of the processor; pool processes inherit it."""
+    """Reading files runs below questions in priority; pool processes inherit it."""
     with suppress(OSError):
         os.nice(spawn.NICENESS - os.nice(0))
 

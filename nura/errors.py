@@ -113,7 +113,7 @@ class Problem:
     instance: str = ""
     param: str | None = None
 
-    def body(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The JSON members, in the request's language."""
         body = {
             "type": "about:blank",
@@ -125,24 +125,24 @@ class Problem:
         optional = {"errors": self.errors, "instance": self.instance}
         return body | {name: value for name, value in optional.items() if value}
 
-    def response(self) -> HttpResponse:
+    def to_response(self) -> HttpResponse:
         """The response for a program."""
         return JsonResponse(
-            self.body(),
+            self.to_json(),
             status=self.status,
             content_type="application/problem+json",
             headers=dict(self.headers),
             json_dumps_params={"ensure_ascii": False},
         )
 
-    def response_at(self, path: str) -> HttpResponse:
+    def to_response_at(self, path: str) -> HttpResponse:
         """The response for a program at this path; the gateway's clients expect OpenAI's shape."""
         if not is_gateway(path):
-            return self.response()
+            return self.to_response()
         headers = dict(self.headers)
         if "WWW-Authenticate" in headers:
             headers["WWW-Authenticate"] = "Bearer"
-        body = to_error_body(self.status, self.code, self.body()["detail"], self.param)
+        body = to_error_body(self.status, self.code, self.to_json()["detail"], self.param)
         told = {"ensure_ascii": False}
         return JsonResponse(body, status=self.status, headers=headers, json_dumps_params=told)
 
@@ -162,7 +162,7 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResp
         finished: HttpResponse = error.response
         return finished
     set_rollback()
-    return to_problem(error).response()
+    return to_problem(error).to_response()
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -200,11 +200,11 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 
 def _make_response(request: HttpRequest, problem: Problem) -> HttpResponse:
     if is_api(request.path_info):
-        return problem.response_at(request.path_info)
+        return problem.to_response_at(request.path_info)
     # Without the request from 500 on: its session or user may be what cannot be read.
     page = render_to_string(
         [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],
-        {**problem.body(), "banners": ()},  # the database may be what is missing
+        {**problem.to_json(), "banners": ()},  # the database may be what is missing
         request if problem.status < 500 else None,
     )
     response = HttpResponse(page, status=problem.status)

@@ -73,7 +73,7 @@ class ForkedProcess:
         self._ended.set()
 
 
-class PartForker:
+class ProcessForker:
     """What `up` knows of its fork server. Requests wait where it is still loading, or restarts."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class PartForker:
 
 
 async def _read_when_ready(descriptor: int) -> bytes:
-    """What comes first; empty where the other side closed without a word."""
+    """The first bytes that arrive; empty if the other side closed."""
     loop = asyncio.get_running_loop()
     there = asyncio.Event()
     loop.add_reader(descriptor, there.set)
@@ -158,12 +158,12 @@ def main() -> None:
     """
     status = 1  # of an exception that nobody took
 
-    def leave() -> None:
+    def exit_at_once() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
-    atexit.register(leave)  # what is registered first comes last
+    atexit.register(exit_at_once)  # what is registered first comes last
     requests = socket.socket(fileno=int(os.environ[SOCKET_FD]))
     load_product()
     entry = pkgutil.resolve_name(serve(requests))
@@ -218,7 +218,7 @@ def serve(requests: socket.socket) -> str:
 
 
 def fork_detached() -> bool:
-    """Fork twice; True in the new process, once it is a child of `up`. Raises `OSError`."""
+    """Fork twice; True in the new process, which is then a child of `up`. Raises `OSError`."""
     waiting, beginning = os.pipe()
     between = os.fork()
     if between:
@@ -238,7 +238,7 @@ def fork_detached() -> bool:
 
 
 def assume_process(request: Mapping[str, Any], received: list[int]) -> None:
-    """Take the output, environment and descriptors of the process that was asked for."""
+    """Become the requested process: take its output, environment and descriptors."""
     os.setpgid(0, 0)
     spawn.set_death_signal(request["parent"], signal.Signals(request["death_signal"]))
     kept = [fcntl.fcntl(one, fcntl.F_DUPFD, MIN_OWN_DESCRIPTOR) for one in received]

@@ -48,7 +48,7 @@ TABLES = """
 
 
 @dataclass(frozen=True, slots=True)
-class TableRoom:
+class TableSize:
     """A table: bytes of its rows and of its indexes; how many rows, and how many dead ones."""
 
     name: str
@@ -65,11 +65,11 @@ class TableRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is taken, in bytes. `redis_limit` 0: none; `deletions`: that still have to be erased."""
+class StorageUse:
+    """Storage in bytes. `redis_limit` 0: none; `deletions`: how many are still to be erased."""
 
     database: int
-    tables: tuple[TableRoom, ...]
+    tables: tuple[TableSize, ...]
     redis: int
     redis_limit: int
     redis_keys: int
@@ -88,34 +88,34 @@ class Room:
             yield name, getattr(self, name)
 
 
-def measure_room() -> Room:
-    """The figures of at most a minute ago; of now where Redis does not keep them."""
+def measure_storage() -> StorageUse:
+    """The storage in use, at most a minute old; measured now if Redis holds no figures."""
     try:
         known = cache.get(CACHE_KEY)
         if known is not None:
-            return _to_room(known)
-        room = _measure_room()
+            return _to_storage_use(known)
+        room = _measure_storage_now()
         cache.set(CACHE_KEY, asdict(room), CACHE_SECONDS)
     except RedisError:
-        return _measure_room()
+        return _measure_storage_now()
     return room
 
 
-def _to_room(known: dict[str, Any]) -> Room:
-    tables = tuple(TableRoom(**one) for one in known["tables"])
-    return Room(**known | {"tables": tables})
+def _to_storage_use(known: dict[str, Any]) -> StorageUse:
+    tables = tuple(TableSize(**one) for one in known["tables"])
+    return StorageUse(**known | {"tables": tables})
 
 
-def _measure_room() -> Room:
+def _measure_storage_now() -> StorageUse:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         database = int(cursor.fetchone()[0])
         cursor.execute(TABLES)
-        tables = tuple(TableRoom(*row) for row in cursor.fetchall())
+        tables = tuple(TableSize(*row) for row in cursor.fetchall())
     data = Path(settings.DATA_DIR)
     disk = shutil.disk_usage(data)
     waiting = Deletion.objects.filter(erased_at=None)
-    return Room(
+    return StorageUse(
         database=database,
         tables=tables[:MAX_TABLES],
         **_measure_redis(),

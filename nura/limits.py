@@ -237,7 +237,7 @@ class RequestGate:
             yield leave
 
     async def _delay_refusal(self, caller: Caller) -> bool:
-        """Wait until the caller may be refused; False where too many of his wait for that."""
+        """Delay a refusal by the caller's pace; False if too many of his refusals already wait."""
         if self._held[caller.name] >= MAX_HELD:
             return False
         self._held[caller.name] += 1
@@ -325,7 +325,7 @@ def read_address(scope: Message) -> str:
 
 
 async def drain_body(receive: Receive) -> None:
-    """Let a client finish sending, because it reads the response only then."""
+    """Read and discard the body: the client reads the response only after sending it."""
     left = MAX_DRAIN_BYTES
     while left > 0:
         message = await receive()
@@ -343,7 +343,7 @@ async def _refuse(scope: Message, receive: Receive, send: Send, error: Exception
 
 
 async def _refuse_silently(scope: Message, receive: Receive, send: Send) -> None:
-    """Refuse somebody who opens connections faster than he is refused: no words, and no log."""
+    """Refuse without a page or a log line somebody who connects faster than he is refused."""
     await receive()
     if scope["type"] == "http":
         headers = [(b"retry-after", str(CROWDED_SECONDS).encode()), (b"connection", b"close")]
@@ -385,7 +385,7 @@ async def _to_response(scope: Message, error: Exception) -> HttpResponse:
     if is_api(scope["path"]) or scope["type"] == "websocket":  # of which nobody sees a page
         accepted = _read_header(scope, b"accept-language")
         with translation.override(choose_language_by_header(accepted)):
-            return to_problem(error).response_at(scope["path"])
+            return to_problem(error).to_response_at(scope["path"])
     language = _read_cookie(scope, settings.LANGUAGE_COOKIE_NAME)
     known = language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
     return await asyncio.to_thread(_to_page, error, known)
@@ -394,7 +394,7 @@ async def _to_response(scope: Message, error: Exception) -> HttpResponse:
 def _to_page(error: Exception, language: str) -> HttpResponse:
     with translation.override(language):
         problem = to_problem(error)
-        page = render_to_string("errors/error.html", problem.body())
+        page = render_to_string("errors/error.html", problem.to_json())
     return HttpResponse(page, status=problem.status, headers=dict(problem.headers))
 
 

@@ -35,11 +35,11 @@ QUIET = (
 )
 
 
-class Outage(logging.Filter):
+class OutageFilter(logging.Filter):
     """Logs a database outage as one line per task, not a traceback every few seconds."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let it through, without the traceback."""
+        """Let the record through, without the traceback."""
         if record.exc_info and isinstance(record.exc_info[1], OperationalError):
             record.exc_info = record.exc_text = None
         return True
@@ -60,7 +60,7 @@ def build_logging_config(log_format: str, level: str) -> dict[str, Any]:
                 ],
             }
         },
-        "filters": {"outage": {"()": Outage}},
+        "filters": {"outage": {"()": OutageFilter}},
         "handlers": {
             "console": {
                 "class": "logging.StreamHandler",

@@ -41,7 +41,7 @@ from documents.sources.services import count_sources
 from jobs import replica
 from jobs.lease import OwnedJob, open_jobs, waiting_jobs
 from nura.health import BEAT, WORKERS, list_processes
-from nura.housekeeping import measure_room
+from nura.housekeeping import measure_storage
 
 REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
 SECONDS = Histogram("nura_http_request_seconds", "Time to the response's start", ["route"])
@@ -200,12 +200,12 @@ class ReplicaCollector(Collector):
         yield family
 
 
-class RoomCollector(Collector):
+class StorageCollector(Collector):
     """What the installation takes, as of at most a minute ago."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Bytes by part, tables, run logs, disk, and deletions that wait."""
-        room = measure_room()
+        room = measure_storage()
         parts = GaugeMetricFamily("nura_bytes", "bytes taken by part", labels=["part"])
         for name, size in room.list_parts():
             parts.add_metric([name], size)
@@ -240,7 +240,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     rows.register(RowCollector())
     rows.register(QueueCollector())
     rows.register(ProcessCollector())
-    rows.register(RoomCollector())
+    rows.register(StorageCollector())
     rows.register(CacheCollector())
     rows.register(ReplicaCollector())
     body = generate_latest(_make_process_registry()) + generate_latest(rows)

@@ -265,8 +265,8 @@ def _release_connections() -> None:
             one.close()
 
 
-class InLoop:
-    """Mixed into a middleware of Django's: its two halves run in the event loop.
+class AsyncMiddlewareMixin:
+    """Runs the two halves of a Django middleware in the event loop.
 
     `needs_thread` says of a response that its half reads or writes a table, or computes for long.
     """
@@ -292,27 +292,27 @@ class InLoop:
         return False
 
 
-class SecurityHeaders(InLoop, SecurityMiddleware):
+class SecurityHeaders(AsyncMiddlewareMixin, SecurityMiddleware):
     """HTTPS, HSTS and their like."""
 
 
-class ContentPolicy(InLoop, CSPMiddleware):
+class ContentPolicy(AsyncMiddlewareMixin, CSPMiddleware):
     """The Content-Security-Policy."""
 
 
-class CommonHeaders(InLoop, CommonMiddleware):
+class CommonHeaders(AsyncMiddlewareMixin, CommonMiddleware):
     """Length of the body, slash at the end of an address."""
 
 
-class FrameOptions(InLoop, XFrameOptionsMiddleware):
+class FrameOptions(AsyncMiddlewareMixin, XFrameOptionsMiddleware):
     """No page of ours in a frame."""
 
 
-class LazyUser(InLoop, AuthenticationMiddleware):
+class LazyUser(AsyncMiddlewareMixin, AuthenticationMiddleware):
     """`request.user`, looked up when somebody asks for it."""
 
 
-class Sessions(InLoop, SessionMiddleware):
+class Sessions(AsyncMiddlewareMixin, SessionMiddleware):
     """`request.session`, read when somebody asks for it."""
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
@@ -320,7 +320,7 @@ class Sessions(InLoop, SessionMiddleware):
         return bool(request.session.modified or settings.SESSION_SAVE_EVERY_REQUEST)
 
 
-class SeenSessions(InLoop, MiddlewareMixin):
+class SeenSessions(AsyncMiddlewareMixin, MiddlewareMixin):
     """When and from where a session was last seen, for its owner to look at."""
 
     def process_response(
@@ -328,7 +328,7 @@ class SeenSessions(InLoop, MiddlewareMixin):
     ) -> HttpResponseBase:
         """Note the session of a request that asked who its user is."""
         if self.needs_thread(request, response):
-            services.note_session_seen(
+            services.record_session_seen(
                 # the session's own user: a refused call of the API has an anonymous one by now
                 user=request._cached_user,  # type: ignore[attr-defined] # noqa: SLF001
                 session_key=request.session.session_key or "",
@@ -345,7 +345,7 @@ class SeenSessions(InLoop, MiddlewareMixin):
         return bool(signed_in and key and services.is_seen_due(key))
 
 
-class FlashMessages(InLoop, MessageMiddleware):
+class FlashMessages(AsyncMiddlewareMixin, MessageMiddleware):
     """Messages to people that outlive a redirect."""
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
@@ -354,7 +354,7 @@ class FlashMessages(InLoop, MessageMiddleware):
         return messages is not None and (messages.used or messages.added_new)
 
 
-class CsrfProtection(InLoop, CsrfViewMiddleware):
+class CsrfProtection(AsyncMiddlewareMixin, CsrfViewMiddleware):
     """A form's token is looked for in a thread, for that reads its body."""
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -369,7 +369,7 @@ class CsrfProtection(InLoop, CsrfViewMiddleware):
         return await sync_to_async(check)(request, view, *arguments)
 
 
-class HtmlGZipMiddleware(InLoop, GZipMiddleware):
+class HtmlGZipMiddleware(AsyncMiddlewareMixin, GZipMiddleware):
     """Pages compressed, safely: Django's middleware pads them by a random length against BREACH.
 
     Files are compressed already, and a stream must reach its reader event by event.

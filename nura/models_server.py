@@ -117,7 +117,7 @@ class WaitingRequest:
 
 
 class Overloaded(Exception):
-    """More texts wait than will be done in good time."""
+    """More texts are waiting than can be computed in reasonable time."""
 
 
 class Batcher:
@@ -179,7 +179,7 @@ class Batcher:
     async def _run_lane(self, lane: Lane) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            batch = self._next_batch(lane)
+            batch = self._take_next_batch(lane)
             if not batch:
                 self._something[lane].clear()
                 await self._something[lane].wait()
@@ -205,7 +205,7 @@ class Batcher:
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
 
-    def _next_batch(self, lane: Lane) -> list[tuple[WaitingRequest, Sequence[Any]]]:
+    def _take_next_batch(self, lane: Lane) -> list[tuple[WaitingRequest, Sequence[Any]]]:
         """Requests with those of their texts that are next: of the first in line and its kind."""
         for urgency in self._order_lane(lane):
             queue = self._waiting[urgency]
@@ -234,7 +234,7 @@ class Batcher:
         return []
 
     def _order_lane(self, lane: Lane) -> Lane:
-        """What comes first; passages and texts of outsiders take turns."""
+        """The order of urgencies in a lane; passages and outsiders' texts take turns."""
         is_turned = Urgency.PASSAGE in lane and self._last is Urgency.PASSAGE
         return lane[::-1] if is_turned else lane
 
@@ -254,7 +254,7 @@ class Batcher:
         return [[next(results) for _text in texts] for _asked, texts in batch]
 
     def _adapt_batch_size(self, kind: tuple[str, str], count: int, seconds: float) -> None:
-        """Batches half as large where they take too long, twice where there is time for that."""
+        """Halve the batch size where batches take too long; double it where there is time."""
         size = self._get_batch_size(kind)
         if seconds > BATCH_SECONDS:
             self._sizes[kind] = max(1, min(size, count) // 2)
@@ -277,13 +277,13 @@ class Batcher:
 
 
 def _lower_priority() -> None:
-    """Let questions go before this thread and those that torch begins for it."""
+    """Lower the priority of this thread and of those that torch starts for it."""
     own = threading.get_native_id()
     os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + spawn.NICENESS)
 
 
 def _move_owner_last(queue: deque[WaitingRequest], owner: str) -> None:
-    """Let the other owners go before this one, each in the order in which they came."""
+    """Move the requests of this owner behind those of the others."""
     served = [asked for asked in queue if asked.owner == owner]
     others = [asked for asked in queue if asked.owner != owner]
     queue.clear()
@@ -300,7 +300,7 @@ def _set_outcome(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
 
 
 class BadRequest(Exception):
-    """A body of another shape; the words say which."""
+    """A request body with the wrong shape; the message says what is wrong."""
 
 
 def make_application() -> web.Application:
@@ -308,13 +308,13 @@ def make_application() -> web.Application:
     application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_handle_errors])
     application[BATCHER] = Batcher()
 
-    async def work(app: web.Application) -> AsyncIterator[None]:
+    async def run_batcher(app: web.Application) -> AsyncIterator[None]:
         working = asyncio.create_task(app[BATCHER].run())
         yield
         working.cancel()
         app[BATCHER].close()
 
-    application.cleanup_ctx.append(work)
+    application.cleanup_ctx.append(run_batcher)
     application.add_routes(
         [
             web.post("/v1/embeddings", embed),

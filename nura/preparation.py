@@ -22,7 +22,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
-from nura.administration.models import note_version
+from nura.administration.models import record_version
 from nura.health import BEAT, WORKERS, get_client, make_heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
 from nura.static_files import archive_collected_files
@@ -74,7 +74,7 @@ def migrate() -> None:
         if missing:
             logger.info("database_migrates", migrations=len(missing))
             call_command("migrate", interactive=False, verbosity=0)
-        note_version()
+        record_version()
 
 
 def collect_static() -> bool:
@@ -100,13 +100,13 @@ def hash_static_files(base_dir: Path) -> str:
 
 
 def remove_old_heartbeats() -> None:
-    """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
+    """Remove heartbeats that our own Redis kept over a restart: nobody else can be alive."""
     if settings.EMBEDDED_REDIS:
         get_client().delete(*(make_heartbeat_key(name) for name in (*WORKERS, BEAT)))
 
 
 def report_changed_model() -> None:
-    """Say when the settings name another embedding model than the stored vectors are of."""
+    """Report settings that name another embedding model than the one of the stored vectors."""
     spaces.note_model_address()
     if reason := spaces.describe_pending_reindex():
         logger.warning("reindex_needed", reason=reason)

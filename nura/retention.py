@@ -46,8 +46,8 @@ MAX_LOG_BYTES, KEPT_LOG_BYTES = 20_000_000, 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """One kind of what is kept no longer; `find` counts it, `remove` takes it away and counts."""
+class ExpiredKind:
+    """A kind of data past its retention: `find` counts it, `remove` deletes and counts it."""
 
     name: str
     label: str | Promise
@@ -56,7 +56,7 @@ class Expired:
 
 
 def purge(*, dry_run: bool = False) -> dict[str, int]:
-    """Take away all that is kept no longer, or only count it; how many of each kind."""
+    """Delete all data past its retention, or only count it; how many of each kind."""
     found = {one.name: one.find() if dry_run else one.remove() for one in EXPIRED}
     if not dry_run:
         deletions.write_list()
@@ -87,11 +87,11 @@ def purge_chats() -> int:
 
 
 def _find_versions() -> int:
-    return versions.list_expired_versions(_days_ago(settings.RETENTION_DELETED_DAYS)).count()
+    return versions.list_expired_versions(_subtract_days(settings.RETENTION_DELETED_DAYS)).count()
 
 
 def _remove_versions() -> int:
-    rows = versions.list_expired_versions(_days_ago(settings.RETENTION_DELETED_DAYS))
+    rows = versions.list_expired_versions(_subtract_days(settings.RETENTION_DELETED_DAYS))
     count = 0
     for version in rows.order_by("pk").iterator(chunk_size=100):
         versions.remove_version(version)
@@ -99,7 +99,7 @@ def _remove_versions() -> int:
     return count
 
 
-def _days_ago(days: int) -> datetime:
+def _subtract_days(days: int) -> datetime:
     return timezone.now() - timedelta(days=days)
 
 
@@ -118,7 +118,9 @@ def _list_expired_rows() -> Iterator[QuerySet[Any]]:
     now = timezone.now()
     yield Session.objects.filter(expire_date__lt=now)
     yield AuthToken.objects.filter(expiry__lt=now)
-    yield EmailConfirmation.objects.filter(created__lt=_days_ago(settings.RETENTION_DELETED_DAYS))
+    yield EmailConfirmation.objects.filter(
+        created__lt=_subtract_days(settings.RETENTION_DELETED_DAYS)
+    )
     yield answer_cache.list_expired_answers()
     yield DailyMessages.objects.filter(day__lt=timezone.localdate() - timedelta(days=COUNTED_DAYS))
 
@@ -205,15 +207,15 @@ def _shorten_log() -> int:
 
 
 EXPIRED = (
-    Expired(
+    ExpiredKind(
         "evidence", _("deleted documents in answers"), _find_evidence, deletions.settle_deletions
     ),
-    Expired("chats", _("chats"), _find_chats, purge_chats),
-    Expired("versions", _("replaced versions"), _find_versions, _remove_versions),
-    Expired("rows", _("expired records"), _find_rows, _remove_rows),
-    Expired("signups", _("unconfirmed sign-ups"), _find_signups, end_unconfirmed_signups),
-    Expired("files", _("leftover files"), _find_leftovers, _remove_leftovers),
-    Expired("pictures", _("leftover pictures"), _find_cache, _remove_cache),
-    Expired("temporary", _("temporary files"), _find_temporary, _remove_temporary),
+    ExpiredKind("chats", _("chats"), _find_chats, purge_chats),
+    ExpiredKind("versions", _("replaced versions"), _find_versions, _remove_versions),
+    ExpiredKind("rows", _("expired records"), _find_rows, _remove_rows),
+    ExpiredKind("signups", _("unconfirmed sign-ups"), _find_signups, end_unconfirmed_signups),
+    ExpiredKind("files", _("leftover files"), _find_leftovers, _remove_leftovers),
+    ExpiredKind("pictures", _("leftover pictures"), _find_cache, _remove_cache),
+    ExpiredKind("temporary", _("temporary files"), _find_temporary, _remove_temporary),
 )
 """In this order."""

@@ -164,7 +164,7 @@ class Archives:
         self._listed = time.monotonic()
 
     def _open(self, name: str) -> None:
-        """Take note of what an archive holds; one that is half written is tried again."""
+        """Load the index of an archive; one that is half written is tried again."""
         try:
             self._indexes[name] = _read_index(name)
         except BROKEN as error:

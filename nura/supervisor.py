@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from nura.embedded import spawn
-from nura.forkserver import ForkedProcess, PartForker
+from nura.forkserver import ForkedProcess, ProcessForker
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
@@ -25,7 +25,7 @@ WIDTH = 10
 
 
 @dataclass(frozen=True)
-class Part:
+class ProcessSpec:
     """One process of the product. `prepare` is called before every start and may block."""
 
     name: str
@@ -61,13 +61,13 @@ class LineWriter:
         return f"\x1b[{colour}m{label}\x1b[0m"
 
 
-class Child:
-    """One running part, restarted for as long as nobody stops it."""
+class SupervisedProcess:
+    """One running process, restarted for as long as nobody stops it."""
 
     def __init__(
-        self, part: Part, output: LineWriter, fork_server: PartForker | None = None
+        self, spec: ProcessSpec, output: LineWriter, fork_server: ProcessForker | None = None
     ) -> None:
-        self.part = part
+        self.spec = spec
         self.ready = asyncio.Event()
         self._fork_server = fork_server
         self._output = output
@@ -78,7 +78,7 @@ class Child:
 
     def start(self) -> None:
         """Begin to keep it alive."""
-        self._keeper = asyncio.create_task(self._keep_alive(), name=self.part.name)
+        self._keeper = asyncio.create_task(self._keep_alive(), name=self.spec.name)
 
     async def stop(self) -> None:
         """Ask it to end, then end it and all its children by force."""
@@ -87,9 +87,9 @@ class Child:
             family = _list_family(self._process.pid)
             self._send_signal(self._launch.stop_signal)
             try:
-                await asyncio.wait_for(self._process.wait(), self.part.patience)
+                await asyncio.wait_for(self._process.wait(), self.spec.patience)
             except TimeoutError:
-                self._output.write_line("up", f"{self.part.name} does not end; killed")
+                self._output.write_line("up", f"{self.spec.name} does not end; killed")
             _kill_all(family)
         if self._keeper:
             await self._keeper
@@ -114,7 +114,7 @@ class Child:
                 return
             if time.monotonic() - started > STEADY_SECONDS:
                 delay = FIRST_DELAY
-            self._output.write_line("up", f"{self.part.name} {reason}; starts again in {delay:g} s")
+            self._output.write_line("up", f"{self.spec.name} {reason}; starts again in {delay:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay)
             delay = min(delay * 2, LONGEST_DELAY)
@@ -144,7 +144,7 @@ class Child:
         return describe_exit(code)
 
     async def _start_process(self) -> "asyncio.subprocess.Process | ForkedProcess":
-        self._launch = await asyncio.to_thread(self.part.prepare)
+        self._launch = await asyncio.to_thread(self.spec.prepare)
         if self._launch.entry and self._fork_server:
             return await self._fork_server.fork(self._launch)
         return await asyncio.create_subprocess_exec(
@@ -154,11 +154,11 @@ class Child:
         )
 
     async def _await_ready(self) -> None:
-        if self.part.wait_ready:
+        if self.spec.wait_ready:
             try:
-                await asyncio.to_thread(self.part.wait_ready, self._is_running)
+                await asyncio.to_thread(self.spec.wait_ready, self._is_running)
             except RuntimeError as error:
-                self._output.write_line("up", f"{self.part.name}: {error}")
+                self._output.write_line("up", f"{self.spec.name}: {error}")
                 self.kill()
                 return
         self.ready.set()
@@ -169,10 +169,10 @@ class Child:
         while chunk := await process.stdout.read(65536):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                self._output.write_line(self.part.name, line.decode(errors="replace").rstrip())
+                self._output.write_line(self.spec.name, line.decode(errors="replace").rstrip())
             rest = rest[-65536:]
         if rest:
-            self._output.write_line(self.part.name, rest.decode(errors="replace").rstrip())
+            self._output.write_line(self.spec.name, rest.decode(errors="replace").rstrip())
 
     def _is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
@@ -183,14 +183,14 @@ class Child:
                 self._process.send_signal(number)
 
 
-async def start_all(children: Sequence[Child]) -> None:
-    """Start some parts and wait until each is ready."""
+async def start_all(children: Sequence[SupervisedProcess]) -> None:
+    """Start some processes and wait until each is ready."""
     for child in children:
         child.start()
     await asyncio.gather(*(child.ready.wait() for child in children))
 
 
-async def stop_in_order(groups: Sequence[Sequence[Child]]) -> None:
+async def stop_in_order(groups: Sequence[Sequence[SupervisedProcess]]) -> None:
     """Stop one group after the other, the members of a group together."""
     for group in groups:
         await asyncio.gather(*(child.stop() for child in group))

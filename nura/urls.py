@@ -42,7 +42,7 @@ gateway_api.add_router("", router)
 def answer_gateway_error(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
     """Any error of a view, before the first byte of its answer."""
     told = error if isinstance(error, Exception) else error()
-    return to_problem(told).response_at(request.path_info)
+    return to_problem(told).to_response_at(request.path_info)
 
 
 for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these

@@ -41,7 +41,7 @@ from chats.serializers import (
 )
 from chats.services import branches
 from chats.services import chats as services
-from chats.services.erasure import hide_closed_in_turns, note_closed
+from chats.services.erasure import hide_closed_in_turns, load_closed_documents
 from chats.services.export import export_json, export_markdown, export_pdf, make_file_name
 
 
@@ -103,7 +103,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         rows = Message.objects.filter(chat=self.get_object()).order_by("created_at", "id")
         rows = rows.select_related("run").prefetch_related("document_links", "feedback")
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # messages, not chats
-        note_closed(page, user_id=get_user(request).pk)
+        load_closed_documents(page, user_id=get_user(request).pk)
         return self.get_paginated_response(MessageSerializer(page, many=True).data)
 
     @extend_schema(request=ForkRequest, responses={201: ChatSerializer})

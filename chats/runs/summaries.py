@@ -22,7 +22,7 @@ from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Message
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
-from chats.services.memory import find_text_for_model, keep_model_statements, learn_from_turn
+from chats.services.memory import find_text_for_model, learn_from_turn, store_model_statements
 from documents import notices, spaces
 from jobs.connections import in_database
 from jobs.lease import (
@@ -141,7 +141,7 @@ async def _read_profile(turn_id: UUID, engine: Engine) -> None:
         logger.warning("profile_not_read", error=error.code)
         return
     if statements:
-        await in_database(keep_model_statements, turn_id, statements)
+        await in_database(store_model_statements, turn_id, statements)
 
 
 async def _summarise(

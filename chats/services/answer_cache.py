@@ -245,7 +245,7 @@ def _to_kept(found: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
 # Keeping
 
 
-def keep_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
+def store_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
     """Keep an answer that ends now, in the transaction that ends it; whether it was kept.
 
     It is not where a document was changed since the question was looked up: the answer may hold

@@ -183,7 +183,7 @@ def share_folder(*, actor: User, name: str, audience: Audience) -> FolderShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class PromptFolder:
     """Prompts of one owner that stand together; `name` is "" for those in no folder."""
 
     name: str
@@ -192,7 +192,7 @@ class Folder:
     is_shared: bool = False
 
 
-def group_prompts(user: User) -> list[Folder]:
+def group_prompts(user: User) -> list[PromptFolder]:
     """All prompts that the user may use, by folder and owner, his own first.
 
     Folders of his own that he shows are there even without prompts.
@@ -206,7 +206,7 @@ def group_prompts(user: User) -> list[Folder]:
         owners[prompt.owner_id] = prompt.owner
         found.setdefault((prompt.folder, prompt.owner_id), []).append(prompt)
     folders = [
-        Folder(name, owners[pk], rows, is_shared=pk == user.pk and name in shared)
+        PromptFolder(name, owners[pk], rows, is_shared=pk == user.pk and name in shared)
         for (name, pk), rows in found.items()
     ]
     return sorted(folders, key=lambda one: (one.name, one.owner != user, one.owner.get_username()))

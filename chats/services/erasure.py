@@ -274,8 +274,8 @@ def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
     return shown
 
 
-def note_closed(messages: Sequence[Message], *, user_id: int) -> None:
-    """Look up for many messages at once what `hide_closed` needs to know of each."""
+def load_closed_documents(messages: Sequence[Message], *, user_id: int) -> None:
+    """Load for many messages at once the closed documents that `hide_closed` needs."""
     closed = find_closed(user_id, *(one.sources for one in messages))
     for message in messages:
         message.closed_documents = closed
@@ -290,7 +290,7 @@ def hide_closed(message: Message) -> Message:
     if not message.sources:
         return message
     if message.closed_documents is None:
-        note_closed([message], user_id=message.chat.owner_id)
+        load_closed_documents([message], user_id=message.chat.owner_id)
     closed = message.closed_documents or set()
     if not _has_reference(message.sources, closed):
         return message

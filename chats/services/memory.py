@@ -148,7 +148,7 @@ def find_text_for_model(turn_id: UUID) -> tuple[str, list[str]] | None:
     return None if heard else (turn.user_text, _list_foreign(turn))
 
 
-def keep_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> None:
+def store_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> None:
     """Store what a model extracted from a turn; protected kinds only as proposals to the user."""
     with transaction.atomic():
         rows = Turn.objects.without_search_columns().select_related("chat__owner", "message")
@@ -161,7 +161,7 @@ def keep_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> Non
         packs, source = get_packs(), turn.message.parent_id
         asked = [one for one in statements if packs.kinds[one.kind].policy is Policy.PROTECTED]
         sure = [one for one in statements if one not in asked]
-        keep_statements(owner=owner, statements=sure, message_id=source, at=turn.ts)
+        store_statements(owner=owner, statements=sure, message_id=source, at=turn.ts)
         for one in asked:
             _propose_statement(owner, one, at=turn.ts, source=str(source or ""))
 
@@ -206,7 +206,7 @@ def _apply_extraction(turn: Turn, read: Extraction) -> None:
         forget_everything(owner=owner)
     for wish in read.forgets:
         _forget_by_wish(owner, wish, turn)
-    keep_statements(owner=owner, statements=read.statements, message_id=message_id, at=turn.ts)
+    store_statements(owner=owner, statements=read.statements, message_id=message_id, at=turn.ts)
 
 
 def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
@@ -234,7 +234,7 @@ def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
             )
 
 
-def keep_statements(
+def store_statements(
     *,
     owner: User,
     statements: Sequence[Statement],

@@ -28,7 +28,7 @@ from chats.models.memory import TurnQuerySet
 from chats.runs.dispatch import ask_worker
 from chats.serializers import to_time_json
 from chats.services.chats import find_documents
-from chats.services.erasure import hide_closed, hide_closed_in_turns, note_closed
+from chats.services.erasure import hide_closed, hide_closed_in_turns, load_closed_documents
 from chats.services.turns import find_scope
 from documents import spaces
 from documents.libraries import find_libraries
@@ -129,7 +129,7 @@ def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     fields = ("content", "role", "created_at", "label", "mode", "sources", "chat__title")
     messages = fetch_rows(rows.only(*fields), 0, 2 * MAX_MESSAGES)
-    note_closed(messages, user_id=user.pk)
+    load_closed_documents(messages, user_id=user.pk)
     for message in messages:
         excerpt = cut_excerpt(hide_closed(message).content, words)
         if excerpt.marks and len(found) < MAX_MESSAGES:

@@ -529,7 +529,7 @@ def close_turn(
     if outcome.made_at is None:  # a kept answer took nothing
         add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
-        answer_cache.keep_answer(key, answer=answer, outcome=outcome)
+        answer_cache.store_answer(key, answer=answer, outcome=outcome)
     replica.note_write(f"user:{held.owner_id}")
     transaction.on_commit(lambda: send_answer_end(chat))
     if not summary_follows:

@@ -292,7 +292,7 @@ MAX_TURN_WAIT_SECONDS = 2.0
 
 
 def find_account(credentials: dict[str, Any]) -> User | None:
-    """Whose name or address was typed. What nobody has may be a password in the wrong field."""
+    """The account with the name or address that was typed, if there is one."""
     name = get_typed_name(credentials)
     named = Q(username=User.normalize_username(name)) | Q(email__iexact=name)
     return User.objects.filter(named).order_by("pk").first() if name else None
@@ -328,13 +328,13 @@ DEVICE_BYTES, MARK_CHARACTERS, MAX_DEVICE_NAMES = 16, 32, 10
 
 def find_device(request: HttpRequest, name: str) -> str:
     """The id of this browser, where somebody has signed in with the name before; else empty."""
-    device, marks = _read_device(request)
+    device, marks = _read_device_cookie(request)
     return device if _hash_name(device, name) in marks else ""
 
 
 def remember_device(request: HttpRequest, response: HttpResponse, user: User) -> None:
     """Let this browser be a known one for the names of the user."""
-    device, marks = _read_device(request)
+    device, marks = _read_device_cookie(request)
     device = device or secrets.token_urlsafe(DEVICE_BYTES)
     own = [_hash_name(device, name) for name in (user.username, user.email) if name]
     kept = list(dict.fromkeys([*own, *marks]))[:MAX_DEVICE_NAMES]
@@ -350,7 +350,7 @@ def remember_device(request: HttpRequest, response: HttpResponse, user: User) ->
     )
 
 
-def _read_device(request: HttpRequest) -> tuple[str, list[str]]:
+def _read_device_cookie(request: HttpRequest) -> tuple[str, list[str]]:
     told = request.get_signed_cookie(
         DEVICE_COOKIE, default="", salt=DEVICE_SALT, max_age=DEVICE_SECONDS
     )
@@ -376,7 +376,7 @@ def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
 
 
 def is_exhausted(request: HttpRequest, action: str, **whose: Any) -> bool:
-    """Whether a limit takes no more at this moment."""
+    """Whether a limit allows no further attempt now."""
     return not ratelimit.consume(request, action=action, dry_run=True, **whose)
 
 
@@ -412,7 +412,7 @@ def serialise_password_checks(request: HttpRequest, name: str) -> Iterator[None]
 
 
 def make_rate_limit_error(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
-    """The finished 429 answer: it says after how many seconds the limit takes one more."""
+    """A 429 response to raise, with the seconds until the limit allows another attempt."""
     now = time.time()
     waits = [
         history[rate.amount - 1] + rate.duration - now

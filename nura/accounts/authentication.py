@@ -101,7 +101,7 @@ def find_key(key: str) -> AuthToken:
     found = access.find_keys([digest]).get(digest)
     if found is None:
         raise AuthenticationFailed
-    access.note_key_used(found)
+    access.record_key_use(found)
     return found
 
 

@@ -128,7 +128,7 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
 
 
 def sync_groups(user: User, names: set[str]) -> None:
-    """Bring groups and role to what the directory says."""
+    """Set the groups and role of an account to those in the directory."""
     sync_directory_groups(user=user, names=names, way=DIRECTORY_PROVIDER)
     sync_role(
         user=user,

@@ -27,7 +27,7 @@ from django.utils.text import get_valid_filename
 
 from chats.models import Chat, Message, Turn
 from chats.services.assistants import export_assistants, export_folders, export_prompts
-from chats.services.erasure import hide_closed, note_closed
+from chats.services.erasure import hide_closed, load_closed_documents
 from chats.services.export import export_markdown, to_one_line
 from chats.services.memory import describe_profile
 from documents.api.transfers import read_blocks
@@ -65,13 +65,13 @@ def request_export(*, user: User) -> DataExport:
                 owner=user, language=translation.get_language() or "ko", enqueued_at=timezone.now()
             )
             record_event(Action.DATA_EXPORTED, actor=user, subject=user, target=export)
-            transaction.on_commit(lambda: announce_export(export.pk), robust=True)
+            transaction.on_commit(lambda: queue_export(export.pk), robust=True)
     except IntegrityError:
         return DataExport.objects.get(owner=user, status=DataExport.Status.WAITING)
     return export
 
 
-def announce_export(export_id: UUID) -> None:
+def queue_export(export_id: UUID) -> None:
     """Tell a worker."""
     send_task(TASK, [str(export_id)], task_id=new_task_id("export", export_id))
 
@@ -150,7 +150,7 @@ def _describe_chat(chat: Chat) -> dict[str, Any]:
     messages = Message.objects.filter(chat=chat).order_by("created_at", "id")
     fields = ("id", "parent_id", "role", "content", "status", "label", "sources", "created_at")
     kept = list(messages)
-    note_closed(kept, user_id=chat.owner_id)
+    load_closed_documents(kept, user_id=chat.owner_id)
     shown = [hide_closed(message) for message in kept]
     return {
         "id": chat.pk,
@@ -222,8 +222,8 @@ def fail_export(lease: Lease[DataExport]) -> None:
 
 def sweep_exports() -> None:
     """Hand on what was lost, and remove what has expired or whose account is gone."""
-    reap_lost_jobs(DataExport, announce=announce_export, give_up=fail_export)
-    announce_unclaimed_jobs(DataExport, announce=announce_export, patience=PATIENCE)
+    reap_lost_jobs(DataExport, announce=queue_export, give_up=fail_export)
+    announce_unclaimed_jobs(DataExport, announce=queue_export, patience=PATIENCE)
     DataExport.objects.filter(expires_at__lt=Now()).delete()
     try:
         names = default_storage.listdir(FOLDER)[1]

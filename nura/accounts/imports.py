@@ -104,14 +104,14 @@ def request_import(*, user: User, name: str, content: "File[Any]") -> DataImport
             kept = DataImport.objects.create(
                 pk=import_id, owner=user, name=name[:255], enqueued_at=timezone.now()
             )
-            transaction.on_commit(lambda: announce_import(kept.pk), robust=True)
+            transaction.on_commit(lambda: queue_import(kept.pk), robust=True)
     except IntegrityError as error:
         default_storage.delete(name_file(import_id))
         raise ImportUnderWay from error
     return kept
 
 
-def announce_import(import_id: UUID) -> None:
+def queue_import(import_id: UUID) -> None:
     """Tell a worker."""
     send_task(TASK, [str(import_id)], task_id=new_task_id("import", import_id))
 
@@ -171,8 +171,8 @@ def fail_import(lease: Lease[DataImport]) -> None:
 
 def sweep_imports() -> None:
     """Hand on what was lost, and remove files that nothing names."""
-    reap_lost_jobs(DataImport, announce=announce_import, give_up=fail_import)
-    announce_unclaimed_jobs(DataImport, announce=announce_import, patience=PATIENCE)
+    reap_lost_jobs(DataImport, announce=queue_import, give_up=fail_import)
+    announce_unclaimed_jobs(DataImport, announce=queue_import, patience=PATIENCE)
     try:
         names = default_storage.listdir(FOLDER)[1]
     except FileNotFoundError:  # nobody has imported anything yet
@@ -241,7 +241,7 @@ class _ReadingBudget:
     left: int = MAX_READ_BYTES
 
     def spend(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces. Raises `ImportTooLarge`."""
+        """Yield the pieces, counted against the budget. Raises `ImportTooLarge`."""
         for piece in pieces:
             self.left -= len(piece)
             if self.left < 0:
@@ -301,7 +301,7 @@ class ArrayReader:
                 return cast("dict[str, Any]", told)
 
     def _extend_buffer(self) -> None:
-        """Twice as much as there is, so that a large object is not tried too often."""
+        """Read as much again as is buffered, so that a large object is not parsed too often."""
         parts = [self._buffer[self._at :]]
         size = start = len(parts[0])
         if size > MAX_CHARACTERS:
@@ -481,7 +481,7 @@ def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:
 
 
 def _join_node(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage | None:
-    """The unit that a node makes below another; that other one where it says nothing."""
+    """The message that a node starts or continues below another; that other if it is empty."""
     text = _clean_text(node.text)
     if node.role not in Message.Role.values or not text:
         return above

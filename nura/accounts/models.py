@@ -197,7 +197,7 @@ class SignOnServer(models.Model):
         return self.name
 
     def accepts(self, emails: Collection[str]) -> bool:
-        """Whether somebody with these verified addresses may come in."""
+        """Whether the server's domains admit somebody with these verified addresses."""
         domains = {one.strip().lower() for one in self.domains.split(",") if one.strip()}
         return not domains or any(email.rpartition("@")[2].lower() in domains for email in emails)
 

@@ -175,7 +175,7 @@ def _has_limit(limit: QuotaLimit) -> bool:
 
 
 def list_near_limits() -> list[tuple[int, Allowance]]:
-    """Whoever is to be told of a limit, by account, the fullest first."""
+    """Allowances near or at their limit, with the account's id, the fullest first."""
     limits = quotas.find_limits_of_all()
     near = []
     for (user_id, measure), used in _count_usage_of_all().items():
@@ -186,7 +186,7 @@ def list_near_limits() -> list[tuple[int, Allowance]]:
 
 
 def _count_usage_of_all() -> dict[tuple[int, QuotaMeasure], int]:
-    """What everybody has, in four statements."""
+    """The usage of every account by measure, in four statements."""
     used: dict[tuple[int, QuotaMeasure], int] = defaultdict(int)
     owners = Document.objects.order_by().values_list("owner_id")
     for owner, count, size in owners.annotate(count=Count("pk"), sum=Sum("size")):

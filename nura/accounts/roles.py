@@ -99,7 +99,7 @@ def set_role(
 def sync_role(
     *, user: User, names: Collection[str], administrators: str, auditors: str, way: str
 ) -> None:
-    """Bring the role to what a directory says by the names of its groups.
+    """Set the role that follows from the names of the account's groups in a directory.
 
     It has no say where it names neither group; the last administrator stays one.
     """
@@ -194,7 +194,7 @@ def sync_directory_groups(*, user: User, names: Collection[str], way: str) -> No
 
 
 @transaction.atomic
-def disband_group(*, group: Group, by: Visitor | None) -> None:
+def delete_group(*, group: Group, by: Visitor | None) -> None:
     """Delete a group; all its members leave it."""
     for user in group.user_set.all():
         record_membership(user=user, group=group, is_member=False, by=by)

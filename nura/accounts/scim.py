@@ -43,7 +43,7 @@ class ScimRefused(Exception):
 
 
 def scim_view(view: View) -> View:
-    """A view of SCIM: behind the token, its errors in the protocol's shape."""
+    """Decorate a SCIM view: require the token, and report errors in the protocol's format."""
 
     @csrf_exempt
     @wraps(view)

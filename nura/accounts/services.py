@@ -185,7 +185,7 @@ def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
 
 
 @transaction.atomic
-def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
+def create_or_update_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
     """Create the user of that name, or bring an existing one to this state.
 
     Raises `ValidationError` where a new name could be mistaken for another.
@@ -381,10 +381,10 @@ def is_seen_due(session_key: str) -> bool:
     return time.monotonic() - _noted.get(session_key, -SEEN_NOTED_SECONDS) >= SEEN_NOTED_SECONDS
 
 
-def note_session_seen(
+def record_session_seen(
     *, user: AbstractBaseUser, session_key: str, address: str, user_agent: str
 ) -> None:
-    """Write that a session was seen now; one from before there were rows gets its row."""
+    """Record that a session was seen now; create its row if it has none."""
     if len(_noted) >= MAX_REMEMBERED:
         _noted.clear()
     _noted[session_key] = time.monotonic()

@@ -220,7 +220,7 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
 
 @contextmanager
 def _translate_errors(step: str) -> Iterator[None]:
-    """What a server says in an error may hold codes and keys: of that only OAuth's own word."""
+    """Raise errors as `SignOnFailed` with OAuth's own code only: messages may contain keys."""
     try:
         yield
     except SignOnFailed:
@@ -268,7 +268,7 @@ def make_nonce(verifier: str) -> str:
 
 
 def fetch_server_configuration(issuer: str) -> dict[str, Any]:
-    """What the server at this address says of itself. Raises `SignOnFailed`."""
+    """The OpenID configuration of the server at this address. Raises `SignOnFailed`."""
     config = fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if str(config.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
         raise SignOnFailed("discovery: another issuer")
@@ -503,7 +503,7 @@ def _to_app(server: SignOnServer) -> SocialApp:
 
 
 def find_users_by_email(email: str) -> QuerySet[User]:
-    """Whoever has that address, proved or not, however it is written."""
+    """The users with that e-mail address, confirmed or not, in any letter case."""
     own, kept = Q(email__iexact=email), Q(emailaddress__email__iexact=email)
     return User.objects.filter(own | kept).distinct()
 
@@ -541,7 +541,7 @@ def end_unproved_ways_in(*, user: User, email: str) -> None:
 
 @transaction.atomic
 def sync_with_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -> None:
-    """Bring groups and role to what the server says, where it has a say."""
+    """Set groups and role to what the server says, where it says anything about them."""
     names = read_groups(server, claims)
     if names is None:
         return
@@ -697,12 +697,12 @@ def sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send the visitor to the server."""
     if CONNECT in request.GET and not is_connect_link(request, provider_id):
         return redirect("accounts:sign-on")
-    return _answer(request, provider_id, OAuth2LoginView)
+    return _run_view(request, provider_id, OAuth2LoginView)
 
 
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Take who comes back from the server."""
-    return _answer(request, provider_id, SignOnCallback)
+    return _run_view(request, provider_id, SignOnCallback)
 
 
 class SignOnCallback(OAuth2CallbackView):  # type: ignore[misc]
@@ -714,7 +714,7 @@ class SignOnCallback(OAuth2CallbackView):  # type: ignore[misc]
         return state, response
 
 
-def _answer(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse:
+def _run_view(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse:
     adapter = SignOnAdapter(request, provider_id)
     try:
         provider = adapter.get_provider()

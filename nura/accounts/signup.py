@@ -133,7 +133,7 @@ def find_invitation(request: HttpRequest) -> Invitation | None:
 
 
 def consume_invitation(request: HttpRequest, user: User) -> bool:
-    """Use the visitor's invitation for the account that is being created, in its transaction.
+    """Use up the visitor's invitation for the account being created, in its transaction.
 
     The account joins the groups of it. False where others were first or it has expired.
     """

@@ -112,6 +112,6 @@ class InstalledVersion(models.Model):
         return self.version
 
 
-def note_version() -> None:
+def record_version() -> None:
     """Remember since when this version runs on this database."""
     InstalledVersion.objects.get_or_create(version=__version__)

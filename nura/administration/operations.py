@@ -33,7 +33,7 @@ from nura import __version__
 from nura.administration.record import describe_backup_age, find_last_backup, find_upgrade
 from nura.embedded import models
 from nura.health import BEAT, MODELS, WORKERS, Process, get_client, list_processes
-from nura.housekeeping import describe_bytes, measure_room
+from nura.housekeeping import describe_bytes, measure_storage
 from rag.errors import NuraError
 
 RECENTLY = timedelta(days=1)
@@ -49,7 +49,7 @@ PRIORITIES = {
 
 def describe_state() -> dict[str, Any]:
     """What is going on now, and whether every process is there."""
-    room = measure_room()
+    room = measure_storage()
     documents = reverse("admin:documents_document_changelist")
     runs = reverse("admin:chats_run_changelist")
     waiting = Document.objects.processing()
@@ -210,7 +210,7 @@ def show_storage(request: HttpRequest) -> HttpResponse:
 
 def describe_storage() -> dict[str, Any]:
     """What the template shows of the figures."""
-    room, tell = measure_room(), describe_bytes
+    room, tell = measure_storage(), describe_bytes
     limit = f"/ {tell(room.redis_limit)}" if room.redis_limit else ""
     logs = _("%(count)d answer logs")
     documents = reverse("admin:documents_document_changelist")

@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chats import figures
-from chats.figures import AnswerResult, DayOfAnswers, TokenUse, Waiting
+from chats.figures import AnswerResult, DailyAnswers, FirstWordTimes, TokenUse
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from nura.accounts.roles import is_administrator, may_enter
 from nura.administration.operations import describe_state
@@ -168,7 +168,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "figures": describe_use(period, days, usage, linked=linked),
         "charts": [
             draw_answers(period, days, linked=linked),
-            draw_waiting(period, figures.measure_waiting_by_day(period.since)),
+            draw_waiting(period, figures.measure_first_words_by_day(period.since)),
         ],
         "token_tables": [
             describe_tokens(
@@ -211,7 +211,7 @@ def _get_message_list_path() -> str:
 
 
 def describe_use(
-    period: Period, days: Sequence[DayOfAnswers], usage: figures.ModelUsage, *, linked: bool
+    period: Period, days: Sequence[DailyAnswers], usage: figures.ModelUsage, *, linked: bool
 ) -> list[dict[str, Any]]:
     """The tiles above the charts."""
     tiles = [
@@ -226,7 +226,7 @@ def describe_use(
 
 
 def _describe_questions(
-    period: Period, days: Sequence[DayOfAnswers], usage: figures.ModelUsage
+    period: Period, days: Sequence[DailyAnswers], usage: figures.ModelUsage
 ) -> Iterator[dict[str, Any]]:
     users = reverse("admin:auth_user_changelist")
     yield {
@@ -245,7 +245,7 @@ def _describe_questions(
     }
 
 
-def _describe_results(period: Period, days: Sequence[DayOfAnswers]) -> Iterator[dict[str, Any]]:
+def _describe_results(period: Period, days: Sequence[DailyAnswers]) -> Iterator[dict[str, Any]]:
     sums = {name: sum(day.results.get(name, 0) for day in days) for name in AnswerResult}
     answers = sum(sums.values())
     for name, count in sums.items():
@@ -260,7 +260,7 @@ def _describe_results(period: Period, days: Sequence[DayOfAnswers]) -> Iterator[
 
 
 def _describe_waiting(period: Period) -> dict[str, Any]:
-    waiting = figures.measure_waiting(period.since)
+    waiting = figures.measure_first_words(period.since)
     slowest = urlencode({"created_at__gte": _format_moment(period.since), "o": "-6"})
     return {
         "label": _("First word"),
@@ -289,7 +289,7 @@ def _describe_cost(usage: figures.ModelUsage) -> Iterator[dict[str, Any]]:
     }
 
 
-def draw_answers(period: Period, days: Sequence[DayOfAnswers], *, linked: bool) -> Chart:
+def draw_answers(period: Period, days: Sequence[DailyAnswers], *, linked: bool) -> Chart:
     """What came of questions, day by day."""
     by_day = {day.day: day for day in days}
     found = [by_day.get(day) for day in period.all_days]
@@ -315,7 +315,7 @@ def draw_answers(period: Period, days: Sequence[DayOfAnswers], *, linked: bool) 
     )
 
 
-def draw_waiting(period: Period, waiting: Iterable[Waiting]) -> Chart:
+def draw_waiting(period: Period, waiting: Iterable[FirstWordTimes]) -> Chart:
     """How long readers waited for the first word, day by day, in seconds."""
     by_day = {one.day: one for one in waiting}
     found = [by_day.get(day) for day in period.all_days]

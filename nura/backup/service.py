@@ -155,7 +155,7 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
 
 @contextmanager
 def _open_snapshot() -> Iterator[str]:
-    """A moment of the database, as seen by this connection and whoever is given its name."""
+    """Open a snapshot of the database; yields its name, by which others can read it."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute("SELECT pg_export_snapshot()")
@@ -274,7 +274,7 @@ def restore(
         pieces = vault.read(vault.locate(manifest.secret), manifest.secret)
         write_whole(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
     tell("Restoring the database")
-    _empty_database()
+    _drop_tables()
     dump = vault.folder / "backups" / name / "database.dump"
     _restore_dump(vault.read(dump, manifest.database[0]))
     migrate()
@@ -311,7 +311,7 @@ def _refuse_newer(manifest: Manifest) -> None:
         )
 
 
-def _empty_database() -> None:
+def _drop_tables() -> None:
     """Drop what is ours; the extension stays where only its superuser can make it again."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -367,7 +367,7 @@ def _restore_dump(pieces: Iterable[bytes]) -> None:
 
 @contextmanager
 def _run_reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
-    """What a program of Postgres writes. Raises BackupError at the end where it failed."""
+    """Run a Postgres program and yield its output. Raises BackupError at the end if it failed."""
     command = [_find_program(program), *options, connection.settings_dict["NAME"]]
     with (
         tempfile.TemporaryFile() as errors,

@@ -73,7 +73,7 @@ class Vault:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder alone. Raises BackupError where another backup is being taken."""
+        """Lock the folder. Raises BackupError if another backup is being taken."""
         with _open_private(self.folder / LOCK_FILE) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,7 +109,7 @@ class Vault:
         """Write a file to the disk, sealed where the folder is; SHA-256 and size of its content."""
         digest, size = hashlib.sha256(), 0
 
-        def counted() -> Iterator[bytes]:
+        def count_pieces() -> Iterator[bytes]:
             nonlocal size
             for piece in pieces:
                 digest.update(piece)
@@ -118,7 +118,7 @@ class Vault:
 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _open_private(path) as file:
-            for piece in self._seal(counted()):
+            for piece in self._seal(count_pieces()):
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
@@ -227,7 +227,7 @@ def _derive_key(passphrase: str, salt: bytes) -> bytes:
 
 
 def _make_key_check(key: bytes) -> str:
-    """Tells the right key from a wrong one, and nothing else."""
+    """A value that tells the right key from a wrong one, and nothing else."""
     return hmac.digest(key, b"nura backup", "sha256").hex()
 
 

@@ -72,10 +72,10 @@ def read_holder(data_dir: Path) -> str:
         return busy.holder
 
 
-def hold_folder(
+def acquire_folder_lock(
     stack: contextlib.ExitStack, data_dir: Path, note: str, patience: float = 30.0
 ) -> str | None:
-    """Get the lock for the life of `stack`, after a management command's end if need be.
+    """Lock the folder for the life of `stack`, waiting for a management command to end if need be.
 
     None when it is ours, else what its holder wrote about itself.
     """
@@ -195,7 +195,7 @@ def _run_or_join_services(data_dir: Path) -> Iterator[None]:
     from django.conf import settings
 
     with contextlib.ExitStack() as stack:
-        holder = hold_folder(stack, data_dir, COMMAND, PATIENCE_SECONDS)
+        holder = acquire_folder_lock(stack, data_dir, COMMAND, PATIENCE_SECONDS)
         if holder is not None:
             _wait_for_product(data_dir, holder)
         else:

@@ -26,7 +26,7 @@ from nura.administration.models import (
     BackupRecord,
     Banner,
     InstalledVersion,
-    note_version,
+    record_version,
 )
 from nura.administration.record import record_backup
 from rag.evaluation.question_set import parse_set
@@ -419,10 +419,10 @@ def test_what_was_purged_has_korean_names(admin_client):
 
 def test_an_upgrade_is_told_with_what_has_changed(in_english):
     InstalledVersion.objects.all().delete()
-    note_version()
+    record_version()
     assert "was upgraded" not in to_text(in_english.get("/admin/"))
     InstalledVersion.objects.update(version="0.0.9", since=timezone.now() - timedelta(days=90))
-    note_version()
+    record_version()
     assert "was upgraded" in to_text(in_english.get("/admin/"))
     notes = in_english.get("/admin/version/")
     assert "<h3>" in notes.content.decode()

@@ -59,7 +59,7 @@ CASES = [
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_an_error_has_its_status_code_and_sentence(error, status, code, language):
     with translation.override(language):
-        response = errors.to_problem(error).response()
+        response = errors.to_problem(error).to_response()
     body = json.loads(response.content)
     assert response.headers["Content-Type"] == "application/problem+json"
     assert (response.status_code, body["status"], body["code"]) == (status, status, code)
@@ -71,7 +71,7 @@ def test_an_error_has_its_status_code_and_sentence(error, status, code, language
 
 def test_what_is_not_there_and_what_is_not_ones_own_have_one_body():
     bodies = {
-        errors.to_problem(error).response().content
+        errors.to_problem(error).to_response().content
         for error in (Http404("a"), NotFound(), django_errors.PermissionDenied("b"))
     }
     assert len(bodies) == 1
@@ -79,12 +79,12 @@ def test_what_is_not_there_and_what_is_not_ones_own_have_one_body():
 
 def test_wrong_fields_are_listed():
     problem = errors.to_problem(drf_errors.ValidationError({"content": ["empty"]}))
-    assert problem.body()["errors"] == {"content": ["empty"]}
+    assert problem.to_json()["errors"] == {"content": ["empty"]}
 
 
 def test_errors_without_a_field_have_a_name_too():
     problem = errors.to_problem(drf_errors.ValidationError(["empty"]))
-    assert problem.body()["errors"] == {"non_field_errors": ["empty"]}
+    assert problem.to_json()["errors"] == {"non_field_errors": ["empty"]}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_errors_without_a_field_have_a_name_too():
     ],
 )
 def test_what_passes_says_when_to_come_back(error, seconds):
-    assert errors.to_problem(error).response().headers["Retry-After"] == seconds
+    assert errors.to_problem(error).to_response().headers["Retry-After"] == seconds
 
 
 def test_an_unexpected_error_is_logged_by_its_number_and_tells_nothing(caplog):
     with caplog.at_level(logging.ERROR, "nura.errors"):
-        body = errors.to_problem(RuntimeError("secret path /etc")).body()
+        body = errors.to_problem(RuntimeError("secret path /etc")).to_json()
     assert "secret" not in str(body)
     assert body["instance"].removeprefix("urn:uuid:") in caplog.text
     assert "secret path /etc" in caplog.text

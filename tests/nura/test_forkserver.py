@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from nura.embedded.spawn import Launch
-from nura.forkserver import SOCKET_FD, PartForker
+from nura.forkserver import SOCKET_FD, ProcessForker
 from tests.support import ROOT
 
-pytestmark = pytest.mark.skipif(not PartForker.is_possible(), reason="only Linux forks so")
+pytestmark = pytest.mark.skipif(not ProcessForker.is_possible(), reason="only Linux forks so")
 
 SERVER = "from nura import forkserver; forkserver.load_product = lambda: None; forkserver.main()"
 """Without the seconds that the product's code takes: what is forked here is of Python's own."""
@@ -19,7 +19,7 @@ SERVER = "from nura import forkserver; forkserver.load_product = lambda: None; f
 
 @pytest.fixture
 async def forks():
-    forker = PartForker()
+    forker = ProcessForker()
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SERVER),
         cwd=ROOT,

@@ -29,7 +29,7 @@ def written(request):
 def test_a_task_without_its_database_is_one_line_and_other_errors_keep_their_traceback():
     def left(error):
         record = logging.makeLogRecord({"exc_info": (type(error), error, None)})
-        assert logs.Outage().filter(record)
+        assert logs.OutageFilter().filter(record)
         return record.exc_info
 
     assert left(OperationalError("away")) is None

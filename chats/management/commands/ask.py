@@ -102,8 +102,8 @@ PATIENCE_SECONDS = 1.0
 """A worker takes up a run within milliseconds; after that nobody is there."""
 
 
-class Terminal:
-    """Follows answers. Once nobody was there, the next question is answered here at once."""
+class RunFollower:
+    """Follows runs. If no worker takes one, this process answers it and those after it."""
 
     def __init__(self) -> None:
         self._patience = PATIENCE_SECONDS
@@ -172,7 +172,7 @@ class Command(BaseCommand):
             for question in self._read_questions(options):
                 self._show_prompt(user, chat_id, question)
             return
-        terminal, failed = Terminal(), False
+        terminal, failed = RunFollower(), False
         try:
             for question in self._read_questions(options):
                 message = self._answer(terminal, user, chat_id, question, options)
@@ -185,7 +185,7 @@ class Command(BaseCommand):
 
     def _answer(
         self,
-        terminal: Terminal,
+        terminal: RunFollower,
         user: User,
         chat_id: UUID | None,
         question: str,
@@ -226,7 +226,7 @@ class Command(BaseCommand):
                 yield line
 
     async def _print_answer(
-        self, terminal: Terminal, run_id: UUID, question: str, as_json: bool
+        self, terminal: RunFollower, run_id: UUID, question: str, as_json: bool
     ) -> dict[str, Any]:
         """Print the answer as it arrives; return its message at the end."""
         message: dict[str, Any] = {}

@@ -31,7 +31,9 @@ class Command(BaseCommand):
         if not password:
             raise CommandError("the password must not be empty")
         try:
-            user = services.make_user(name=name, password=password, staff=options["staff"])
+            user = services.create_or_update_user(
+                name=name, password=password, staff=options["staff"]
+            )
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         self.stdout.write(services.create_key(user=user))

@@ -117,7 +117,7 @@ def examine_all() -> Iterator[Finding]:
     yield check_text_recognition()
     yield from check_pdf_reader()
     yield from check_sources()
-    yield from check_room()
+    yield from check_storage()
 
 
 def check_sources() -> Iterator[Finding]:
@@ -150,10 +150,10 @@ def check_bucket() -> Iterator[Finding]:
         yield Finding("bucket", State.OK, settings.FILES_URL)
 
 
-def check_room() -> Iterator[Finding]:
+def check_storage() -> Iterator[Finding]:
     """What the database, Redis, files, caches and logs take; what is bloated, nearly full, late."""
     try:
-        room = housekeeping.measure_room()
+        room = housekeeping.measure_storage()
     except (DatabaseError, RedisError):
         return  # said above
     tell = housekeeping.describe_bytes
@@ -347,7 +347,7 @@ def check_helper(name: str, model: str, endpoint: Endpoint, without: str) -> Fin
     return Finding(name, State.OK, where)
 
 
-def _describe_refusal(endpoint: Endpoint, told: "_ToldModels") -> str:
+def _describe_refusal(endpoint: Endpoint, told: "_ListedModels") -> str:
     """Why nothing can be asked there; empty where something can."""
     if told.status in {401, 403}:
         wanted = "the key is refused" if endpoint.api_key else "it wants a key"
@@ -355,7 +355,7 @@ def _describe_refusal(endpoint: Endpoint, told: "_ToldModels") -> str:
     return "" if told.status else f"not reachable: {told.failure}"
 
 
-def _describe_lack(model: str, told: "_ToldModels") -> str:
+def _describe_lack(model: str, told: "_ListedModels") -> str:
     if told.models and not {model, f"{model}:latest"} & set(told.models):
         return f"its list has no such model, but {', '.join(told.models[:FEW])}"
     return ""
@@ -536,7 +536,7 @@ def check_pdf_reader() -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToldModels:
+class _ListedModels:
     """What a server says of its models. `status` 0: nobody answers, and `failure` says why."""
 
     status: int = 0
@@ -544,7 +544,7 @@ class _ToldModels:
     failure: str = ""
 
 
-def _list_models(endpoint: Endpoint) -> _ToldModels:
+def _list_models(endpoint: Endpoint) -> _ListedModels:
     """Ask it for its list, all of it within `LLM_SECONDS`. No redirect is followed."""
     key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     address = f"{endpoint.base_url.rstrip('/')}/models"
@@ -552,13 +552,13 @@ def _list_models(endpoint: Endpoint) -> _ToldModels:
     try:
         with client, client.open("GET", address, dict(endpoint.headers) | key) as answer:
             names = _read_names(answer.read()) if answer.status == HTTPStatus.OK else ()
-            return _ToldModels(answer.status, names)
+            return _ListedModels(answer.status, names)
     except AnswerTooLarge:
-        return _ToldModels(HTTPStatus.OK)
+        return _ListedModels(HTTPStatus.OK)
     except AddressForbidden:
-        return _ToldModels(failure="it is reserved for the machine itself and never asked")
+        return _ListedModels(failure="it is reserved for the machine itself and never asked")
     except NuraError as error:
-        return _ToldModels(failure=_describe_failure(error))
+        return _ListedModels(failure=_describe_failure(error))
 
 
 def _describe_failure(error: BaseException) -> str:

@@ -55,7 +55,7 @@ def get_credentials_file() -> Path:
 
 def _make_admin() -> User:
     password = secrets.token_urlsafe(PASSWORD_BYTES)
-    admin = services.make_user(name=ADMIN, password=password, staff=True)
+    admin = services.create_or_update_user(name=ADMIN, password=password, staff=True)
     key = services.create_key(user=admin)
     _write_private(
         get_credentials_file(), f"username: {ADMIN}\npassword: {password}\ntoken: {key}\n"

@@ -27,8 +27,15 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nura import forkserver, schema
 from nura.embedded import models, postgres, redis, session, spawn
-from nura.forkserver import PartForker
-from nura.supervisor import Child, LineWriter, Part, start_all, stop_in_order, wait_for_first
+from nura.forkserver import ProcessForker
+from nura.supervisor import (
+    LineWriter,
+    ProcessSpec,
+    SupervisedProcess,
+    start_all,
+    stop_in_order,
+    wait_for_first,
+)
 from nura.web import SOCKET_FD, open_listener
 
 OUTCOME_FD = "NURA_OUTCOME_FD"
@@ -77,16 +84,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run; exit status 1 when it may not start."""
         with contextlib.ExitStack() as stack:
-            self._hold_folder(stack)
+            self._acquire_folder_lock(stack)
             listener = stack.enter_context(self._open_listener(settings.HOST, settings.PORT))
             self._step_down()
             product = Product(listener, seed=not options["no_seed"])
             status = asyncio.run(product.run())
         sys.exit(status)
 
-    def _hold_folder(self, stack: contextlib.ExitStack) -> None:
+    def _acquire_folder_lock(self, stack: contextlib.ExitStack) -> None:
         here = make_url(settings.HOST, settings.PORT)
-        busy = session.hold_folder(stack, settings.DATA_DIR, here)
+        busy = session.acquire_folder_lock(stack, settings.DATA_DIR, here)
         if busy == session.COMMAND:
             raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
         if busy is not None:
@@ -126,7 +133,7 @@ class Product:
         self._listener = listener
         self._seed = seed
         self._output = LineWriter(as_json=settings.LOG_FORMAT == "json")
-        self._forks = PartForker() if PartForker.is_possible() else None
+        self._forks = ProcessForker() if ProcessForker.is_possible() else None
         self._fork_servers = self._make_children(
             [describe_fork_server(self._forks.descriptor)] if self._forks else []
         )
@@ -139,7 +146,7 @@ class Product:
     async def run(self) -> int:
         """Start, wait for the end, stop; the exit status."""
         started = time.monotonic()
-        ending = self._listen_for_the_end()
+        ending = self._watch_for_end()
         work = asyncio.create_task(self._start(started))
         await wait_for_first(ending.wait(), self._wait_for_failure(work))
         failed = work.done() and not work.cancelled() and work.exception()
@@ -207,10 +214,10 @@ class Product:
                 "up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}"
             )
 
-    def _make_children(self, some: list[Part]) -> list[Child]:
-        return [Child(part, self._output, self._forks) for part in some]
+    def _make_children(self, some: list[ProcessSpec]) -> list[SupervisedProcess]:
+        return [SupervisedProcess(part, self._output, self._forks) for part in some]
 
-    def _listen_for_the_end(self) -> asyncio.Event:
+    def _watch_for_end(self) -> asyncio.Event:
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
         asked: list[float] = []
@@ -228,44 +235,44 @@ class Product:
 
     @staticmethod
     async def _wait_for_failure(work: "asyncio.Task[None]") -> None:
-        """Ends only when the work fails: a product that started runs on."""
+        """Return only when the work has failed: a product that started runs on."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([work])
             if work.exception() is None:
                 await asyncio.Event().wait()
 
 
-def list_services() -> list[Part]:
+def list_services() -> list[ProcessSpec]:
     """Postgres and Redis, as far as they are ours; first to start, last to stop."""
     data_dir = settings.DATA_DIR
     parts = []
     if settings.EMBEDDED_POSTGRES:
         ready = partial(postgres.wait_ready, data_dir)
-        parts.append(Part("postgres", partial(postgres.prepare_launch, data_dir), ready))
+        parts.append(ProcessSpec("postgres", partial(postgres.prepare_launch, data_dir), ready))
     if settings.EMBEDDED_REDIS:
         ready = partial(redis.wait_ready, data_dir)
-        parts.append(Part("redis", partial(redis.prepare_launch, data_dir), ready))
+        parts.append(ProcessSpec("redis", partial(redis.prepare_launch, data_dir), ready))
     return parts
 
 
-def describe_fork_server(descriptor: int) -> Part:
+def describe_fork_server(descriptor: int) -> ProcessSpec:
     """The fork server, which reads requests from this descriptor."""
     given = {forkserver.SOCKET_FD: descriptor}
     launch = _describe_launch("forkserver", (*PYTHON, "nura.forkserver"), given=given)
-    return Part("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
+    return ProcessSpec("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
 
 
-def describe_preparation(outcome: int, *, seed: bool) -> Part:
+def describe_preparation(outcome: int, *, seed: bool) -> ProcessSpec:
     """What is done before the first request; it writes what came of it to this descriptor."""
     command = (*PYTHON, "nura.preparation", *(() if seed else ("--no-seed",)))
     launch = _describe_launch("prepare", command, "nura.preparation:main", {OUTCOME_FD: outcome})
-    return Part("prepare", lambda: launch)
+    return ProcessSpec("prepare", lambda: launch)
 
 
-def describe_models_process() -> Part:
+def describe_models_process() -> ProcessSpec:
     """The local models, for all others."""
     path = settings.RAG.models_socket
-    return Part(
+    return ProcessSpec(
         "models",
         partial(models.prepare_launch, settings.DATA_DIR, path, _build_environment("models")),
         partial(models.wait_ready, path),
@@ -273,17 +280,19 @@ def describe_models_process() -> Part:
     )
 
 
-def list_webs(listener: int) -> list[Part]:
+def list_webs(listener: int) -> list[ProcessSpec]:
     """The web processes; they share one listening socket, which outlives each of them."""
     command = (*PYTHON, "nura.web")
     launches = [
         _describe_launch(name, command, "nura.web:main", {SOCKET_FD: listener})
         for name in _make_names("web", settings.WEB_WORKERS)
     ]
-    return [Part(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in launches]
+    return [
+        ProcessSpec(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in launches
+    ]
 
 
-def list_workers() -> list[Part]:
+def list_workers() -> list[ProcessSpec]:
     """The two kinds of workers."""
     answers = [
         _describe_launch(name, (*PYTHON, "nura.answers"), "nura.answers:main")
@@ -296,17 +305,20 @@ def list_workers() -> list[Part]:
     )
     documents = _describe_launch("documents", command, CELERY_ENTRY)
     return [
-        *(Part(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in answers),
-        Part("documents", lambda: documents, patience=_get_patience()),
+        *(
+            ProcessSpec(one.name, partial(_as_it_is, one), patience=_get_patience())
+            for one in answers
+        ),
+        ProcessSpec("documents", lambda: documents, patience=_get_patience()),
     ]
 
 
-def describe_beat() -> Part:
+def describe_beat() -> ProcessSpec:
     """The clock of the sweepers."""
     schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
     command = (*CELERY, "beat", "--pidfile=", "--schedule", schedule)
     launch = _describe_launch("beat", command, CELERY_ENTRY)
-    return Part("beat", lambda: launch, patience=WORKER_PATIENCE)
+    return ProcessSpec("beat", lambda: launch, patience=WORKER_PATIENCE)
 
 
 def _get_patience() -> float:
@@ -357,13 +369,13 @@ def _prepare_metrics(data_dir: Path) -> dict[str, str]:
 
 
 def make_url(host: str, port: int) -> str:
-    """What a person types into the browser."""
+    """The address to open in the browser."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
     return f"http://{f'[{name}]' if ':' in name else name}:{port}{settings.URL_PREFIX}"
 
 
 def find_missing_parts() -> list[str]:
-    """Ask `/readyz` the way a load balancer does; what is not there yet."""
+    """Ask `/readyz` as a load balancer does; the parts that are not ready yet."""
     host = urlsplit(make_url(settings.HOST, settings.PORT)).netloc
     allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)

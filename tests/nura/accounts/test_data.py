@@ -37,7 +37,7 @@ def own_place(settings, tmp_path):
 def sent(monkeypatch):
     """The exports that workers were told of."""
     told = []
-    monkeypatch.setattr(exports, "announce_export", told.append)
+    monkeypatch.setattr(exports, "queue_export", told.append)
     return told
 
 

@@ -27,7 +27,7 @@ ASKED = datetime(2024, 3, 1, 9, 0, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def own_place(settings, tmp_path, monkeypatch):
     settings.MEDIA_ROOT, settings.DATA_DIR = tmp_path / "files", tmp_path
-    monkeypatch.setattr(imports, "announce_import", lambda _import_id: None)
+    monkeypatch.setattr(imports, "queue_import", lambda _import_id: None)
 
 
 def node(key, parent, role, text, seconds=0, **more):

@@ -96,7 +96,7 @@ def test_an_administrator_who_is_no_superuser_opens_every_list_and_form(head):
 
 
 def test_the_first_start_needs_no_superuser():
-    made = services.make_user(name="admin", password=PASSWORD, staff=True)
+    made = services.create_or_update_user(name="admin", password=PASSWORD, staff=True)
     assert is_administrator(made)
     assert not made.is_superuser
 
