@@ -8,7 +8,7 @@ them: it would spool any amount to disk first.
 import os
 import warnings
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -39,7 +39,7 @@ from jobs.connections import in_database  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
 from nura.limits import CALLER, RequestGate, drain_body, send_refusal  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
-from nura.middleware import choose_language_by_header  # noqa: E402
+from nura.middleware import THREAD, choose_language_by_header  # noqa: E402
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -57,8 +57,32 @@ MAX_IDLE_THREADS = 16
 """Threads that wait for the next request; more of them end with theirs."""
 
 
+class LentThread(Executor):
+    """The thread of one request, lent to it when it needs one, until it is given back."""
+
+    def __init__(self, idle: list[ThreadPoolExecutor]) -> None:
+        self._idle = idle
+        self._thread: ThreadPoolExecutor | None = None
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call it in the thread."""
+        if self._thread is None:
+            self._thread = self._idle.pop() if self._idle else ThreadPoolExecutor(1, "request")
+        return self._thread.submit(function, *args, **kwargs)
+
+    def give_back(self) -> None:
+        """Need none for now."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        if len(self._idle) < MAX_IDLE_THREADS:
+            self._idle.append(thread)
+        else:
+            thread.shutdown(wait=False)
+
+
 class RequestThreads:
-    """Lends each request a thread for what Django does in one.
+    """Lends each request a thread for what Django does in one, and streams none while they last.
 
     Django would begin one a request and end it: that takes several times as long as what a stream
     does there.
@@ -70,15 +94,12 @@ class RequestThreads:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request, whose thread is nobody else's meanwhile."""
-        thread = self._idle.pop() if self._idle else ThreadPoolExecutor(1, "request")
+        thread = LentThread(self._idle)
         try:
             async with ThreadSensitiveContext(executor=thread):
-                await self._application(scope, receive, send)
+                await self._application({**scope, THREAD: thread}, receive, send)
         finally:
-            if len(self._idle) < MAX_IDLE_THREADS:
-                self._idle.append(thread)
-            else:
-                thread.shutdown(wait=False)
+            thread.give_back()
 
 
 class BodyLimit:

@@ -210,11 +210,15 @@ def _set_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
     return response
 
 
+THREAD = "nura.thread"
+"""Where a request's scope has the thread that it was lent."""
+
+
 @sync_and_async_middleware
 def release_connection(get_response: GetResponse) -> GetResponse:
-    """Middleware, around all others: no stream or download keeps a connection to the database.
+    """Middleware, around all others: no stream keeps a connection to the database, or a thread.
 
-    Django gives it back only when the last byte is sent, and the pool has few.
+    Django gives them back only when the last byte is sent, and the pool has few connections.
     """
     if iscoroutinefunction(get_response):
 
@@ -222,6 +226,8 @@ def release_connection(get_response: GetResponse) -> GetResponse:
             response: HttpResponseBase = await get_response(request)
             if response.streaming:
                 await sync_to_async(_release_connections)()
+                if thread := getattr(request, "scope", {}).get(THREAD):
+                    thread.give_back()
             return response
 
         return answer_async

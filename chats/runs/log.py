@@ -145,6 +145,12 @@ def from_entry(seq: int, fields: Mapping[str, str]) -> RunEvent:
     return RunEvent.stored(seq, fields["type"], fields["data"], repaired)
 
 
+def read_entry(entry_id: str, parts: Sequence[str]) -> RunEvent:
+    """The event of a stream entry as Redis sends it: names and values by turns, as they are put."""
+    _type, kind, _data, encoded, *rest = parts
+    return RunEvent.stored(to_seq(entry_id), kind, encoded, int(rest[1]) if rest else 0)
+
+
 def to_seq(entry_id: str) -> int:
     """The `seq` that a stream entry's id begins with."""
     return int(entry_id.partition("-")[0])

@@ -9,11 +9,10 @@ import asyncio
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -47,8 +46,6 @@ GZIP = 16
 WINDOW_BITS, MEMORY_LEVEL = 12, 5
 """As for sockets: 32 kB each, and the envelope is hardly sent twice."""
 
-Entry = tuple[int, Mapping[str, str]]
-
 
 class Follower:
     """One reader of one log."""
@@ -58,7 +55,7 @@ class Follower:
         self.seq = after_seq
         """The last entry that was handed over to it."""
         self._relay = relay
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[RunEvent] = deque()
         self._arrival: asyncio.Future[None] | None = None
 
     @property
@@ -66,7 +63,7 @@ class Follower:
         """True while it has enough to do."""
         return len(self._entries) >= HELD
 
-    async def next(self, patience: float) -> Entry | None:
+    async def next(self, patience: float) -> RunEvent | None:
         """The next entry; None when nothing came for `patience` seconds."""
         if not self._entries:
             loop = asyncio.get_running_loop()
@@ -84,7 +81,7 @@ class Follower:
             self._relay.look_again()
         return entry
 
-    def take(self, entries: list[Entry], after_seq: int) -> None:
+    def take(self, entries: list[RunEvent], after_seq: int) -> None:
         """Keep what it has not had yet of all entries behind `after_seq`.
 
         Nothing when it stands before that: it came, or became free, while they were asked for.
@@ -92,8 +89,8 @@ class Follower:
         if self.full or self.seq < after_seq:
             return
         for entry in entries:
-            if entry[0] > self.seq:
-                self.seq = entry[0]
+            if entry.seq > self.seq:
+                self.seq = entry.seq
                 self._entries.append(entry)
         self._wake()
 
@@ -154,24 +151,22 @@ class Relay(LoopTask):
     async def _read(self) -> int:
         """Ask once and hand out what came; the number of logs asked for."""
         wanted = self._wanted()
-        asked: dict[Any, Any] = {key: f"{seq}-0" for key, seq in wanted.items()}
-        asked[self._door] = self._knocked
+        since = [f"{seq}-0" for seq in wanted.values()]
+        command = ("XREAD", "BLOCK", int(BLOCK_SECONDS * 1000), "COUNT", AT_ONCE, "STREAMS")
         self._waits, self._is_late = True, False
         try:
             async with asyncio.timeout(BLOCK_SECONDS + connections.HANGING_SECONDS):
-                answer = await connections.asynchronous().xread(
-                    asked, count=AT_ONCE, block=int(BLOCK_SECONDS * 1000)
-                )
+                answer = await connections.ask(*command, *wanted, self._door, *since, self._knocked)
         finally:
             self._waits = False
-        for key, entries in answer:
+        for key, entries in answer or ():
             if key == self._door:
                 self._knocked = entries[-1][0]
                 continue
-            found = [(log.to_seq(entry_id), fields) for entry_id, fields in entries]
+            found = [log.read_entry(*entry) for entry in entries]
             for follower in self._followers.get(key, ()):
                 follower.take(found, wanted[key])
-        return len(asked)
+        return len(wanted)
 
     def _wanted(self) -> dict[str, int]:
         """Where the last of each log's followers stands, of those that can take more."""
@@ -211,8 +206,7 @@ async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEven
     """
     with follow_log(log.log_key(run_id), after_seq) as follower:
         while True:
-            entry = await follower.next(IDLE_SECONDS)
-            event = entry and log.from_entry(*entry)
+            event = await follower.next(IDLE_SECONDS)
             yield event
             if event is not None and event.terminal:
                 return
@@ -256,8 +250,7 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEven
     heard, is_lost = Heard(after_seq, None if after_seq else 0), False
     with follow_log(log.log_key(run_id), after_seq) as follower:
         while True:
-            entry = await follower.next(IDLE_SECONDS)
-            event = entry and log.from_entry(*entry)
+            event = await follower.next(IDLE_SECONDS)
             if event is not None and not is_lost and heard.goes_on_with(event):
                 heard.note(event)
                 yield event

@@ -107,7 +107,7 @@ async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
         assert await read(run_id) == list(range(1, 302))
         assert slow.seq < 20
         rest = [await slow.next(5) for _ in range(300)]
-    assert [seq for seq, _ in (first, *rest)] == list(range(1, 302))
+    assert [event.seq for event in (first, *rest)] == list(range(1, 302))
 
 
 async def test_who_comes_while_others_are_read_for_misses_nothing():

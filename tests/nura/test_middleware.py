@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars, clear_contextvars, get_cont
 
 import nura.celery  # noqa: F401 - its signals
 from nura.asgi import MAX_IDLE_THREADS, RequestThreads
-from nura.middleware import HtmlGZipMiddleware, request_id
+from nura.middleware import HtmlGZipMiddleware, release_connection, request_id
 from tests.support import wait_until
 
 requests = RequestFactory()
@@ -105,17 +105,17 @@ def test_a_task_that_nobody_asked_for_logs_under_its_own_id_alone():
 async def serve_at_once(application, count):
     """Let so many requests be answered at the same time."""
     barrier = asyncio.Barrier(count)
-    await asyncio.gather(*(application(barrier, None, None) for _ in range(count)))
+    await asyncio.gather(*(application({"barrier": barrier}, None, None) for _ in range(count)))
 
 
 async def test_a_request_has_a_thread_for_itself_which_the_next_one_takes_over():
     calls = []
 
-    async def note_threads(barrier, _receive, _send):
+    async def note_threads(scope, _receive, _send):
         threads = []
         for _ in range(2):
             threads.append(await sync_to_async(threading.current_thread)())
-            await barrier.wait()
+            await scope["barrier"].wait()
         calls.append(tuple(threads))
 
     application = RequestThreads(note_threads)
@@ -126,12 +126,37 @@ async def test_a_request_has_a_thread_for_itself_which_the_next_one_takes_over()
     assert len({first for first, _ in calls}) == 2
 
 
+async def test_a_stream_keeps_no_thread_while_it_lasts(rf):
+    begun, ended = asyncio.Queue(), asyncio.Event()
+
+    async def stream(_request):
+        begun.put_nowait(await sync_to_async(threading.current_thread)())
+        return StreamingHttpResponse()
+
+    async def respond(scope, _receive, _send):
+        request = rf.get("/")
+        request.scope = scope
+        response = await release_connection(stream)(request)
+        begun.put_nowait(None)
+        await ended.wait()
+        await sync_to_async(response.close)()
+
+    application, streams, threads = RequestThreads(respond), [], []
+    for _ in range(3):
+        streams.append(asyncio.create_task(application({}, None, None)))
+        threads.append(await begun.get())
+        await begun.get()
+    ended.set()
+    await asyncio.gather(*streams)
+    assert len(set(threads)) == 1
+
+
 async def test_a_thread_is_given_back_when_its_request_fails_and_few_of_many_are_kept():
     threads = []
 
-    async def fail_in_thread(barrier, _receive, _send):
+    async def fail_in_thread(scope, _receive, _send):
         threads.append(await sync_to_async(threading.current_thread)())
-        await barrier.wait()
+        await scope["barrier"].wait()
         raise LookupError
 
     application = RequestThreads(fail_in_thread)
@@ -140,7 +165,8 @@ async def test_a_thread_is_given_back_when_its_request_fails_and_few_of_many_are
             await serve_at_once(application, 1)
     assert len(set(threads)) == 1
     barrier = asyncio.Barrier(MAX_IDLE_THREADS + 4)
-    many = (application(barrier, None, None) for _ in range(MAX_IDLE_THREADS + 4))
+    scope = {"barrier": barrier}
+    many = (application(scope, None, None) for _ in range(MAX_IDLE_THREADS + 4))
     await asyncio.gather(*many, return_exceptions=True)
     begun = set(threads)
     await asyncio.to_thread(
