@@ -402,7 +402,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
     async def _answer_send(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)
         key = self.credential.token
-        verdict = await limiter.take_by_rule("ask", f"user:{self.user.pk}", key=key)
+        verdict = await limiter.consume_by_rule("ask", f"user:{self.user.pk}", key=key)
         if verdict is not None and not verdict.allowed:
             raise RateLimited.from_verdict(verdict)
         run_id, chat_id = await in_database(open_turn, self.user, frame, self.language, key)

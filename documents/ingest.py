@@ -51,7 +51,7 @@ from jobs.lease import (
     LeavingError,
     announce_unclaimed_jobs,
     reap_lost_jobs,
-    waiting_jobs,
+    select_waiting_jobs,
 )
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
@@ -517,7 +517,7 @@ def _end_badly(held: QuerySet[Document], code: str, parameters: Mapping[str, obj
 def announce_next_ingest() -> None:
     """Send a message for the next document where all were lost and documents still wait."""
     if queue.count_waiting_messages() == 0:
-        waiting = waiting_jobs(Document).filter(lease_until=None).order_by("enqueued_at")
+        waiting = select_waiting_jobs(Document).filter(lease_until=None).order_by("enqueued_at")
         for document_id in waiting.values_list("pk", flat=True)[:1]:
             queue.enqueue_ingest(document_id)
 

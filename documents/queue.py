@@ -25,11 +25,11 @@ from jobs.lease import (
     Lease,
     LeaseLostError,
     claim_next_jobs,
-    jobs_at_work,
     release_lease,
-    waiting_jobs,
+    select_jobs_at_work,
+    select_waiting_jobs,
 )
-from jobs.queue import count_messages, new_task_id, send_task
+from jobs.queue import count_messages, make_task_id, send_task
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -109,9 +109,9 @@ def is_turn_of_another(lease: Lease[Document]) -> bool:
     It is one that needs recognition or failed before; others are read beside this one (`QUICK`).
     """
     mine = Document.objects.only("owner_id", "priority").get(pk=lease.job_id)
-    at_work = Counter(jobs_at_work(Document).values_list("owner_id", flat=True))
+    at_work = Counter(select_jobs_at_work(Document).values_list("owner_id", flat=True))
     served = [owner for owner, jobs in at_work.items() if jobs >= at_work[mine.owner_id]]
-    waiting = waiting_jobs(Document).exclude(QUICK).exclude(owner_id__in=served)
+    waiting = select_waiting_jobs(Document).exclude(QUICK).exclude(owner_id__in=served)
     return waiting.filter(priority__gte=mine.priority).exists() and not QueueHold.objects.exists()
 
 
@@ -189,7 +189,7 @@ def _to_stored_text(value: object) -> str:
 
 def _send(task: str, kind: str, key: str | int, delay_seconds: float) -> None:
     """A broker that is down loses nothing: the message is sent again (`jobs.lease`)."""
-    send_task(task, [key], task_id=new_task_id(kind, key), delay_seconds=delay_seconds)
+    send_task(task, [key], task_id=make_task_id(kind, key), delay_seconds=delay_seconds)
 
 
 MIN_SHARE, MIN_SECONDS = 0.02, 1.0

@@ -5,7 +5,7 @@ from celery import shared_task
 from documents import ingest
 from documents.reindex import change
 from documents.sources import runs
-from jobs.lease import is_due
+from jobs.lease import claim_turn
 
 INGEST_SOFT_LIMIT_SECONDS = 3600
 INGEST_HARD_LIMIT_SECONDS = 3660
@@ -23,7 +23,7 @@ def ingest_document(_sent_for: str) -> None:
     """Process the next document in turn; the message only says that one is waiting."""
     if ingest.ingest_next_document():
         ingest.announce_next_ingest()
-    if is_due("documents", BEAT_PATIENCE_SECONDS):
+    if claim_turn("documents", BEAT_PATIENCE_SECONDS):
         _reap()
 
 
@@ -49,7 +49,7 @@ def sweep_sources() -> None:
 @shared_task(time_limit=REAP_LIMIT_SECONDS)
 def sweep_ingests() -> None:
     """Pick up what was lost; sent by beat."""
-    is_due("documents", BEAT_PATIENCE_SECONDS)  # the workers need not do it as well
+    claim_turn("documents", BEAT_PATIENCE_SECONDS)  # the workers need not do it as well
     _reap()
 
 

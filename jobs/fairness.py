@@ -1,6 +1,6 @@
 """Whom this process works for, so that nobody's work keeps somebody else's waiting.
 
-    with working_for(f"user:{user.pk}"):
+    with work_for(f"user:{user.pk}"):
         await asyncio.to_thread(...)             # takes a thread when it is this owner's turn
 
 Turns are taken wherever work of many people meets: at the threads of an event loop
@@ -33,7 +33,7 @@ def get_owner() -> str:
 
 
 @contextmanager
-def working_for(owner: str) -> Iterator[None]:
+def work_for(owner: str) -> Iterator[None]:
     """What is begun in the block is the owner's work."""
     token = _owner.set(owner)
     try:
@@ -43,37 +43,37 @@ def working_for(owner: str) -> Iterator[None]:
 
 
 @contextmanager
-def holding_place(leave: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Within the block a place is held; what leaves it, once, from any thread, is given.
+def hold_place(leave: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Within the block a place is held; what is yielded frees it, once, from any thread.
 
-    It is left at the end of the block at the latest; work that only waits from some moment on
-    leaves it before (`leave_place`).
+    It is freed at the end of the block at the latest; work that only waits from some moment on
+    frees it before (`release_place`).
     """
     loop = asyncio.get_running_loop()
     left = False
 
-    def leave_once() -> None:
+    def release_once() -> None:
         nonlocal left
         if not left:
             left = True
             leave()
 
-    def leave_from_anywhere() -> None:
+    def release_from_anywhere() -> None:
         if threading.get_ident() == home:
-            leave_once()
+            release_once()
         else:
-            loop.call_soon_threadsafe(leave_once)
+            loop.call_soon_threadsafe(release_once)
 
     home = threading.get_ident()
-    token = _leave.set(leave_from_anywhere)
+    token = _leave.set(release_from_anywhere)
     try:
-        yield leave_once
+        yield release_once
     finally:
         _leave.reset(token)
-        leave_once()
+        release_once()
 
 
-def leave_place() -> None:
+def release_place() -> None:
     """From now on the running request only waits for others: its place is free for the next one."""
     if (leave := _leave.get()) is not None:
         leave()
@@ -164,13 +164,13 @@ class FairThreads(ThreadPoolExecutor):
             self._turns.add(get_owner(), (future, lambda: fn(*args, **kwargs)))
             begun = self._turns.begin_next()
         if begun is not None:
-            super().submit(self._work, *begun)
+            super().submit(self._run_calls, *begun)
         return future
 
-    def _work(self, owner: str, call: _Call) -> None:
+    def _run_calls(self, owner: str, call: _Call) -> None:
         """Do this, and then what comes next."""
         while True:
-            _run(*call)
+            _complete_future(*call)
             del call  # else its result is kept until there is more to do
             with self._changing:
                 self._turns.end(owner)
@@ -180,7 +180,7 @@ class FairThreads(ThreadPoolExecutor):
             owner, call = begun
 
 
-def _run(future: "Future[Any]", function: Callable[[], Any]) -> None:
+def _complete_future(future: "Future[Any]", function: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -191,7 +191,7 @@ def _run(future: "Future[Any]", function: Callable[[], Any]) -> None:
         future.set_result(result)
 
 
-class TooManyWait(Exception):
+class TooManyWaitingError(Exception):
     """So much of this owner's waits already that more will not be begun in good time."""
 
 
@@ -205,38 +205,38 @@ class FairPlaces:
 
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncIterator[None]:
-        """Hold a place within the block. Raises `TooManyWait`."""
-        await self.take(owner)
+        """Hold a place within the block. Raises `TooManyWaitingError`."""
+        await self.acquire(owner)
         try:
             yield
         finally:
-            self.leave(owner)
+            self.release(owner)
 
-    async def take(self, owner: str) -> None:
-        """Wait for a place, which `leave` gives back. Raises `TooManyWait`."""
+    async def acquire(self, owner: str) -> None:
+        """Wait for a place, which `release` gives back. Raises `TooManyWaitingError`."""
         if self._waiting[owner] >= self._max_waiting:
-            raise TooManyWait
+            raise TooManyWaitingError
         turn = asyncio.get_running_loop().create_future()
         self._waiting[owner] += 1
         self._turns.add(owner, turn)
-        self._begin()
+        self._begin_waiting()
         try:
             await turn
         except asyncio.CancelledError:
             if not self._turns.drop(owner, turn):
-                self.leave(owner)  # its turn came at the same moment
+                self.release(owner)  # its turn came at the same moment
             raise
         finally:
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]
 
-    def leave(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Give a place back."""
         self._turns.end(owner)
-        self._begin()
+        self._begin_waiting()
 
-    def _begin(self) -> None:
+    def _begin_waiting(self) -> None:
         while (begun := self._turns.begin_next()) is not None:
             if not begun[1].done():
                 begun[1].set_result(None)

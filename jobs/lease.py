@@ -2,7 +2,7 @@
 
 A worker that lives renews its lease; one that died lets it run out, and the reaper hands the job on
 or gives it up. Reaping is harmless when done twice or by several at once: each step is a claim or a
-conditional update. Beat does it, and any worker may (`is_due`). How to use it:
+conditional update. Beat does it, and any worker may (`claim_turn`). How to use it:
 
     class Upload(OwnedJob):                      # or Job, where owners do not take turns
         OPEN = Q(status="PROCESSING")            # columns of the row itself, never of a join
@@ -119,38 +119,40 @@ class Lease(Generic[JobT]):
 
     def rows(self) -> QuerySet[JobT]:
         """The row while the lease holds; empty once it is lost or the job has ended."""
-        return open_jobs(self.model).filter(pk=self.job_id, claim=self.token)
+        return select_open_jobs(self.model).filter(pk=self.job_id, claim=self.token)
 
 
-def open_jobs(model: type[JobT]) -> QuerySet[JobT]:
+def select_open_jobs(model: type[JobT]) -> QuerySet[JobT]:
     """Jobs with work left, held or not."""
     return model._default_manager.filter(model.OPEN)  # noqa: SLF001 - Django's own way
 
 
-def waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
+def select_waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
     """Jobs that a worker may claim now."""
-    return of_active_owners(open_jobs(model)).filter(_free(), attempts__lt=model.MAX_ATTEMPTS)
+    return filter_active_owners(select_open_jobs(model)).filter(
+        _build_free_condition(), attempts__lt=model.MAX_ATTEMPTS
+    )
 
 
-def of_active_owners(rows: QuerySet[JobT]) -> QuerySet[JobT]:
+def filter_active_owners(rows: QuerySet[JobT]) -> QuerySet[JobT]:
     """Those of the jobs that have no owner, or one whose account is active."""
-    people = _find_people(rows.model)
+    people = _find_account_model(rows.model)
     if people is None:
         return rows
     active = people._default_manager.filter(is_active=True)  # noqa: SLF001 - Django's own way
     return rows.filter(Exists(active.filter(pk=OuterRef("owner_id"))))
 
 
-def _find_people(model: Any) -> Any:
+def _find_account_model(model: Any) -> Any:
     """The model of accounts that owns the jobs; None where an owner is no account."""
     if not issubclass(model, OwnedJob):
         return None
     return model._meta.get_field("owner").related_model  # noqa: SLF001 - public in all but its name
 
 
-def jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
+def select_jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
     """Jobs held by a living worker."""
-    return open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
+    return select_open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
 
 
 def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[JobT] | None:
@@ -159,7 +161,7 @@ def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[
     `counted` False does not count as an attempt, and takes a job that had all of its attempts.
     """
     token = uuid4()
-    query, parameters = _claim_one_statement(model, counted)
+    query, parameters = _build_claim_one_statement(model, counted)
     key = model._meta.pk.get_db_prep_value(job_id, connection)  # noqa: SLF001 - Django's own way
     with connection.cursor() as cursor:
         cursor.execute(query, {**parameters, "key": key, "claim": token})
@@ -182,7 +184,7 @@ def claim_next_jobs(
     however much room there is; 0 is no limit. `among`, in columns of the row itself, says which
     jobs may be taken. `values` are plain values to write with the claim.
     """
-    query, parameters = _claim_statement(model, limit, limit_of_one, among or Q(), values)
+    query, parameters = _build_claim_statement(model, limit, limit_of_one, among or Q(), values)
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return [Lease(model, key, token) for key, token in cursor.fetchall()]
@@ -190,7 +192,9 @@ def claim_next_jobs(
 
 def renew_lease(lease: Lease[JobT], **values: Any) -> None:
     """Renew a lease and store changes. Raises `LeaseLostError`."""
-    if not of_active_owners(lease.rows()).update(lease_until=Now() + lease.model.LEASE, **values):
+    if not filter_active_owners(lease.rows()).update(
+        lease_until=Now() + lease.model.LEASE, **values
+    ):
         raise LeaseLostError
 
 
@@ -200,8 +204,10 @@ def renew_leases(leases: Collection[Lease[JobT]]) -> set[Lease[JobT]]:
         return set()
     model = next(iter(leases)).model
     tokens = [lease.token for lease in leases]
-    mine = open_jobs(model).filter(pk__in=[lease.job_id for lease in leases], claim__in=tokens)
-    held = of_active_owners(mine)
+    mine = select_open_jobs(model).filter(
+        pk__in=[lease.job_id for lease in leases], claim__in=tokens
+    )
+    held = filter_active_owners(mine)
     if held.update(lease_until=Now() + model.LEASE) == len(leases):
         return set(leases)
     standing = set(held.values_list("claim", flat=True))
@@ -221,7 +227,7 @@ def release_lease(
     return bool(rows.update(**freed | values))
 
 
-def _free() -> Q:
+def _build_free_condition() -> Q:
     return Q(lease_until=None) | Q(lease_until__lt=Now())
 
 
@@ -269,7 +275,7 @@ TAKE = """
 
 
 FREE = "({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
-"""That nobody holds a job, as `_free` says it."""
+"""That nobody holds a job, as `_build_free_condition` says it."""
 TAKE_ONE = """
     UPDATE {table} SET claim = %(claim)s, lease_until = statement_timestamp() + %(lease)s{begun}
      WHERE {key} = %(key)s AND {waits}
@@ -277,26 +283,26 @@ TAKE_ONE = """
 
 
 @functools.cache
-def _claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[str, Any]]:
+def _build_claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[str, Any]]:
     """The SQL of `claim_job` with its named parameters, but for the key and the claim."""
     quote = connection.ops.quote_name
     meta: Any = model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
-    is_open = _condition(open_jobs(model), "open", parameters)
+    is_open = _compile_condition(select_open_jobs(model), "open", parameters)
     waits, begun = f"{is_open} AND {FREE.format(table=table)}", ""
     if counted:
         waits += f" AND {table}.attempts < %(most)s"
         begun = ", attempts = attempts + 1"
     if counted and issubclass(model, OwnedJob):
         owner = quote(meta.get_field("owner").column)
-        waits += f" AND {_active_condition(model, f'{table}.{owner}')}"
+        waits += f" AND {_build_active_condition(model, f'{table}.{owner}')}"
         begun += ", started_at = statement_timestamp()"
     key = quote(str(meta.pk.column))
     return TAKE_ONE.format(table=table, key=key, waits=waits, begun=begun), parameters
 
 
-def _claim_statement(
+def _build_claim_statement(
     model: type[OwnedJobT], limit: int, limit_of_one: int, among: Q, values: Mapping[str, Any]
 ) -> tuple[str, Any]:
     """The SQL of `claim_next_jobs` with its named parameters."""
@@ -304,8 +310,8 @@ def _claim_statement(
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
     owner: Any = meta.get_field("owner")
-    is_open = _condition(open_jobs(model), "open", parameters)
-    is_meant = _condition(model._default_manager.filter(among), "among", parameters)  # noqa: SLF001
+    is_open = _compile_condition(select_open_jobs(model), "open", parameters)
+    is_meant = _compile_condition(model._default_manager.filter(among), "among", parameters)  # noqa: SLF001
     free = FREE.format(table=table)
     changes = ""
     for name, value in values.items():
@@ -316,7 +322,7 @@ def _claim_statement(
         table=table,
         key=quote(str(meta.pk.column)),
         owner=quote(owner.column),
-        active=_active_condition(model, "one.owner"),
+        active=_build_active_condition(model, "one.owner"),
         open=is_open,
         waits=f"{is_open} AND {is_meant} AND {table}.attempts < %(most)s AND {free}",
         bound=f"turn <= {int(limit_of_one)}" if limit_of_one else "TRUE",
@@ -329,9 +335,9 @@ def _claim_statement(
     return query, parameters
 
 
-def _active_condition(model: type[OwnedJob], owner: str) -> str:
+def _build_active_condition(model: type[OwnedJob], owner: str) -> str:
     """That the account with this key, a column, is active, as SQL."""
-    people = _find_people(model)
+    people = _find_account_model(model)
     if people is None:
         return "TRUE"
     meta, quote = people._meta, connection.ops.quote_name  # noqa: SLF001 - as above
@@ -339,7 +345,7 @@ def _active_condition(model: type[OwnedJob], owner: str) -> str:
     return f"EXISTS (SELECT 1 FROM {table} WHERE {key} = {owner} AND is_active)"  # noqa: S608
 
 
-def _condition(rows: QuerySet[Any], name: str, parameters: dict[str, Any]) -> str:
+def _compile_condition(rows: QuerySet[Any], name: str, parameters: dict[str, Any]) -> str:
     """What the rows are filtered by, as SQL; its parameters are added to those given, by `name`."""
     query = rows.query
     if not query.where:
@@ -369,7 +375,7 @@ def reap_lost_jobs(
     `settle`, where given, decides instead: True where it has ended the job, False to hand it on.
     `announce` tells the workers of one job, by its key.
     """
-    lost = open_jobs(model).filter(claim__isnull=False, lease_until__lt=Now())
+    lost = select_open_jobs(model).filter(claim__isnull=False, lease_until__lt=Now())
     touched = []
     for key in lost.order_by("lease_until").values_list("pk", flat=True)[:limit]:
         lease = claim_job(model, key, counted=False)  # only one of several reapers gets on
@@ -397,7 +403,7 @@ def announce_unclaimed_jobs(
     limit: int = MAX_JOBS_A_REAPING,
 ) -> list[Any]:
     """Tell the workers again of jobs that nobody took for `patience`; the keys of those."""
-    overdue = _overdue(model, patience)
+    overdue = _select_overdue(model, patience)
     keys: Sequence[Any] = list(overdue.order_by("enqueued_at").values_list("pk", flat=True)[:limit])
     told = [key for key in keys if overdue.filter(pk=key).update(enqueued_at=Now())]
     for key in told:
@@ -405,8 +411,8 @@ def announce_unclaimed_jobs(
     return told
 
 
-def is_due(name: str, seconds: float) -> bool:
-    """Whether it is this process's turn to do what one process does every `seconds`.
+def claim_turn(name: str, seconds: float) -> bool:
+    """Claim the turn to do what one process does every `seconds`; False where another has it.
 
     True as well while Redis is away: what is done twice must be harmless.
     """
@@ -417,10 +423,11 @@ def is_due(name: str, seconds: float) -> bool:
         return True
 
 
-def _overdue(model: type[JobT], patience: timedelta) -> Any:
-    free = Q(lease_until=None) | Q(lease_until__lt=Now())
+def _select_overdue(model: type[JobT], patience: timedelta) -> Any:
     late = Q(enqueued_at=None) | Q(enqueued_at__lt=Now() - patience)
-    waiting: Any = of_active_owners(open_jobs(model)).filter(free, late, claim=None)
+    waiting: Any = filter_active_owners(select_open_jobs(model)).filter(
+        _build_free_condition(), late, claim=None
+    )
     return waiting.filter(attempts__lt=model.MAX_ATTEMPTS)
 
 
@@ -492,7 +499,7 @@ class Heartbeat(Generic[JobT]):
         self._beating = threading.Lock()
         self._leaving: mmap.mmap | None = None
 
-    def share_leaving(self) -> Callable[[], None]:
+    def share_leave_signal(self) -> Callable[[], None]:
         """What lets this process and all that it forks from now on give back what they hold.
 
         A byte that they share; unlike an event between processes it has no lock, which a process
@@ -518,7 +525,9 @@ class Heartbeat(Generic[JobT]):
         with self._changing:
             self._held[lease] = held
             if self._thread is None or not self._thread.is_alive():  # also after a fork
-                self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run_beats, name="heartbeat", daemon=True
+                )
                 self._thread.start()
         try:
             yield held
@@ -531,7 +540,7 @@ class Heartbeat(Generic[JobT]):
         with self._beating:
             pass
 
-    def _run(self) -> None:
+    def _run_beats(self) -> None:
         """Beat while something is held; a thread is dear, so that it outlives short work."""
         idle = 0
         while True:

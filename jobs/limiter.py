@@ -119,7 +119,7 @@ class _KnownLimits:
         self.away_until = 0.0
         self.is_away = False
 
-    def find(self, buckets: Sequence[Bucket]) -> LimitVerdict | None:
+    def find_refusal(self, buckets: Sequence[Bucket]) -> LimitVerdict | None:
         now = time.monotonic()
         for bucket in buckets:
             if (known := self.refusals.get(bucket.key)) is None:
@@ -132,7 +132,7 @@ class _KnownLimits:
             del self.refusals[bucket.key]
         return None
 
-    def keep(self, verdict: LimitVerdict) -> None:
+    def keep_refusal(self, verdict: LimitVerdict) -> None:
         if len(self.refusals) >= MAX_REMEMBERED:
             self.refusals.clear()
         self.refusals[verdict.bucket.key] = time.monotonic() + verdict.wait, verdict
@@ -148,7 +148,7 @@ class Pace:
         self._full: dict[str, float] = {}
         """When each caller's row has passed."""
 
-    def count_seconds(self, caller: str, apart: float, at_once: float = 1) -> float:
+    def reserve_seconds(self, caller: str, apart: float, at_once: float = 1) -> float:
         """How long the next of a caller waits: `at_once` begin together, more `apart` seconds."""
         now = time.monotonic()
         if len(self._full) >= MAX_REMEMBERED:
@@ -165,7 +165,7 @@ class Pace:
 _pace = Pace()
 
 
-async def take_by_rule(
+async def consume_by_rule(
     rule: str, whose: str, *, key: str = "", cost: int = 1
 ) -> LimitVerdict | None:
     """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it.
@@ -177,15 +177,15 @@ async def take_by_rule(
     if key and amount:
         share = max(1, int(amount * KEY_SHARE))
         buckets.append(Bucket(f"{rule}-key", f"{rule}:key:{key[:32]}", share))
-    verdict = await take(buckets, cost)
+    verdict = await consume(buckets, cost)
     if verdict is not None and verdict.allowed:
         burst = max(MIN_BURST, amount // BURST_SHARE)
         apart = cost * buckets[0].seconds / amount
-        await asyncio.sleep(_pace.count_seconds(buckets[0].key, apart, max(1.0, burst / cost)))
+        await asyncio.sleep(_pace.reserve_seconds(buckets[0].key, apart, max(1.0, burst / cost)))
     return verdict
 
 
-async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
+async def consume(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
     """Take `cost` tokens out of each bucket, or of none where one has too few.
 
     Buckets of amount 0 are no limit. None where there is none, and while Redis is away.
@@ -193,10 +193,10 @@ async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
     limited = [bucket for bucket in buckets if bucket.amount]
     if not limited or time.monotonic() < _memory.away_until:
         return None
-    if cost == 1 and (known := _memory.find(limited)):
+    if cost == 1 and (known := _memory.find_refusal(limited)):
         return known
     try:
-        told = await _Counter.of_running_loop().ask(limited, cost)
+        told = await _Counter.of_running_loop().consume(limited, cost)
     except (RedisError, OSError) as error:  # a time-out is an OSError too
         _memory.away_until = time.monotonic() + AWAY_SECONDS
         if not _memory.is_away:  # once an outage
@@ -204,9 +204,9 @@ async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
         _memory.is_away = True
         return None
     _memory.is_away = False
-    verdict = _read(limited, told)
+    verdict = _to_verdict(limited, told)
     if not verdict.allowed and cost == 1:
-        _memory.keep(verdict)
+        _memory.keep_refusal(verdict)
     return verdict
 
 
@@ -235,17 +235,17 @@ class _Counter:
             _counters[loop] = cls()
         return _counters[loop]
 
-    async def ask(self, buckets: Sequence[Bucket], cost: int) -> list[Any]:
+    async def consume(self, buckets: Sequence[Bucket], cost: int) -> list[Any]:
         """The script's answer. Raises `RedisError`, `OSError`."""
         limits = [part for one in buckets for part in (one.amount, int(one.seconds * 1000))]
         keys = [f"nura:limit:{bucket.key}" for bucket in buckets]
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._asked.append(((len(keys), *keys, cost, *limits), answer))
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask_all(), context=Context())
+            self._asking = asyncio.create_task(self._send_all(), context=Context())
         return await answer
 
-    async def _ask_all(self) -> None:
+    async def _send_all(self) -> None:
         while asked := self._asked:
             self._asked = []
             try:
@@ -269,7 +269,7 @@ class _Counter:
 _counters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Counter] = WeakKeyDictionary()
 
 
-def _read(buckets: Sequence[Bucket], told: Sequence[Any]) -> LimitVerdict:
+def _to_verdict(buckets: Sequence[Bucket], told: Sequence[Any]) -> LimitVerdict:
     allowed = not int(told[0])
     verdicts = []
     for bucket, wait, refill in zip(buckets, told[1::2], told[2::2], strict=True):

@@ -58,7 +58,7 @@ def send_task(
     return True
 
 
-def new_task_id(kind: str, key: object) -> str:
+def make_task_id(kind: str, key: object) -> str:
     """A task id that says what it is for: `ingest:<key>:<4 random bytes>`."""
     return f"{kind}:{key}:{uuid4().hex[:8]}"
 
@@ -86,8 +86,8 @@ class WorkMessage:
 class WorkStream:
     """A Redis stream whose entries are each delivered to one of a group of readers.
 
-    A reader takes entries with `read` and calls `settle` once another process need not see them.
-    Entries of a reader that died before that are given to another one.
+    A reader takes entries with `read` and calls `acknowledge` once another process need not see
+    them. Entries of a reader that died before that are given to another one.
     """
 
     def __init__(self, key: str, group: str = "workers") -> None:
@@ -98,13 +98,13 @@ class WorkStream:
     def send(self, fields: Mapping[str, str]) -> bool:
         """Add an entry; False, with a line in the log, where Redis is away."""
         try:
-            self.put(connections.sync(), fields)
+            self.add_entry(connections.sync(), fields)
         except (RedisError, OSError) as error:
             logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
             return False
         return True
 
-    def put(self, client: Any, fields: Mapping[str, str]) -> None:
+    def add_entry(self, client: Any, fields: Mapping[str, str]) -> None:
         """The same by a client, or a pipeline that the caller sends. Raises `RedisError`.
 
         The entry carries the id of the request that it is sent for, so that its reader can log it.
@@ -118,11 +118,11 @@ class WorkStream:
     ) -> list[WorkMessage]:
         """New entries, at most `limit`; empty when none came for `patience` seconds.
 
-        Settles others in the same call. Raises `RedisError`, `OSError`.
+        Acknowledges others in the same call. Raises `RedisError`, `OSError`.
         """
         wait = max(1, int(patience * 1000))
         pipe = connections.asynchronous().pipeline(transaction=False)
-        self._strike_off(pipe, settled)
+        self._add_acknowledgement(pipe, settled)
         pipe.xreadgroup(self._group, self._reader, {self.key: ">"}, count=limit, block=wait)
         try:
             async with asyncio.timeout(patience + connections.HANGING_SECONDS), pipe:
@@ -130,11 +130,11 @@ class WorkStream:
         except ResponseError as error:
             if "NOGROUP" not in str(error) and "UNBLOCKED" not in str(error):
                 raise  # the group is missing: it was before, or went while we waited
-            await self.open()
+            await self.create_group()
             return []
-        return _messages(answer[0][1]) if answer else []
+        return _to_messages(answer[0][1]) if answer else []
 
-    async def open(self) -> None:
+    async def create_group(self) -> None:
         """Create the group if it is missing; it gets all existing entries.
 
         Raises `RedisError`, `OSError`, as the others do.
@@ -147,20 +147,20 @@ class WorkStream:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
-    async def settle(self, messages: Sequence[WorkMessage]) -> None:
+    async def acknowledge(self, messages: Sequence[WorkMessage]) -> None:
         """Acknowledge entries, so that nobody sees them again."""
         if messages:
             pipe = connections.asynchronous().pipeline(transaction=False)
-            self._strike_off(pipe, messages)
+            self._add_acknowledgement(pipe, messages)
             async with asyncio.timeout(connections.HANGING_SECONDS), pipe:
                 await pipe.execute()
 
-    def _strike_off(self, pipe: Any, messages: Sequence[WorkMessage]) -> None:
+    def _add_acknowledgement(self, pipe: Any, messages: Sequence[WorkMessage]) -> None:
         if keys := [message.entry_id for message in messages]:
             pipe.xack(self.key, self._group, *keys)
             pipe.xdel(self.key, *keys)
 
-    async def take_over(self, *, limit: int) -> list[WorkMessage]:
+    async def claim_abandoned(self, *, limit: int) -> list[WorkMessage]:
         """Take over entries that another reader took and never acknowledged."""
         client = connections.asynchronous()
         idle = int(ABANDONED_SECONDS * 1000)
@@ -168,13 +168,13 @@ class WorkStream:
             answer = await client.xautoclaim(
                 self.key, self._group, self._reader, min_idle_time=idle, count=limit
             )
-        return _messages(answer[1])
+        return _to_messages(answer[1])
 
     async def count_waiting(self) -> int:
         """Number of entries nobody has acknowledged."""
         return int(await connections.asynchronous().xlen(self.key))
 
-    async def leave(self) -> None:
+    async def remove_idle_readers(self) -> None:
         """Strike this reader from the group, and those that were not heard of for an hour.
 
         A reader that still has entries stays: they would go with it.
@@ -193,5 +193,5 @@ class WorkStream:
             )
 
 
-def _messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[WorkMessage]:
+def _to_messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[WorkMessage]:
     return [WorkMessage(entry_id, fields) for entry_id, fields in entries if fields]

@@ -76,7 +76,7 @@ class PrimaryRouter:
         return PRIMARY
 
     def db_for_write(self, _model: type[models.Model], **_hints: Any) -> str:
-        """The primary; `watching_writes` is told."""
+        """The primary; `watch_writes` sees it."""
         if (wrote := _wrote.get()) is not None:
             wrote.set()
         return PRIMARY
@@ -95,7 +95,7 @@ def has_replica() -> bool:
     return REPLICA in connections.settings
 
 
-class _Memory:
+class _ReplicaMemory:
     """What this process remembers of the replica.
 
     `resting_until` is how long one that failed is left alone. `owed` is a position that Redis was
@@ -108,12 +108,12 @@ class _Memory:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
-    def rest(self, error: Error) -> None:
+    def suspend_replica(self, error: Error) -> None:
         """Leave it alone for a while."""
         self.resting_until = time.monotonic() + REST_SECONDS
         logger.warning("replica_failed", error=type(error).__name__)
 
-    def count(self, kind: str) -> None:
+    def count_read(self, kind: str) -> None:
         """Count a read."""
         with self._lock:
             self._counts[kind] += 1
@@ -125,14 +125,14 @@ class _Memory:
         return counts
 
 
-_memory = _Memory()
+_memory = _ReplicaMemory()
 
 
 # What has been written
 
 
 @contextmanager
-def watching_writes() -> Iterator[threading.Event]:
+def watch_writes() -> Iterator[threading.Event]:
     """Set as soon as models are written in the block, in whatever thread or task of it."""
     wrote = threading.Event()
     token = _wrote.set(wrote)
@@ -145,10 +145,10 @@ def watching_writes() -> Iterator[threading.Event]:
 def note_write(owner: str) -> None:
     """Let the owner's reads see what has been written so far, once that is committed."""
     if has_replica() and owner.startswith("user:"):
-        transaction.on_commit(partial(_keep_position, owner))
+        transaction.on_commit(partial(_store_position, owner))
 
 
-def _keep_position(owner: str) -> int:
+def _store_position(owner: str) -> int:
     position = read_primary_position()
     try:
         services.sync().zadd(POSITIONS, {owner: position}, gt=True)
@@ -178,7 +178,7 @@ def _read_wanted_position(owner: str) -> int:
         *_, everybody, own = pipe.execute()
     if _memory.owed == owed:
         _memory.owed = 0
-    return max(int(everybody or 0), _keep_position(owner) if own is None else int(own))
+    return max(int(everybody or 0), _store_position(owner) if own is None else int(own))
 
 
 # Where to read
@@ -192,7 +192,7 @@ class ReplicaState:
     position: int
 
 
-def look_at_replica() -> ReplicaState:
+def read_replica_state() -> ReplicaState:
     """Ask it. Raises `django.db.Error`."""
     try:
         with connections[REPLICA].cursor() as cursor:
@@ -209,7 +209,7 @@ def choose_server() -> str:
     if not has_replica() or not owner.startswith("user:") or connections[PRIMARY].in_atomic_block:
         return PRIMARY
     against = _find_reason_against(owner)
-    _memory.count(against or REPLICA)
+    _memory.count_read(against or REPLICA)
     return PRIMARY if against else REPLICA
 
 
@@ -221,16 +221,16 @@ def _find_reason_against(owner: str) -> str:
     except (RedisError, OSError):
         return AWAY  # nobody knows what he wrote
     try:
-        state = look_at_replica()
+        state = read_replica_state()
     except Error as error:
-        _memory.rest(error)
+        _memory.suspend_replica(error)
         return AWAY
     if not state.is_replica:
         return PROMOTED
     return "" if state.position >= wanted else BEHIND
 
 
-def read(work: Callable[[str], T]) -> T:
+def read_from_replica(work: Callable[[str], T]) -> T:
     """What `work` makes of the name of the server to read from.
 
     Where the replica fails meanwhile, it is called again with the primary.
@@ -242,7 +242,7 @@ def read(work: Callable[[str], T]) -> T:
             if isinstance(error.__cause__, QueryCanceled):
                 raise  # it took too long, and would there as well
             if not isinstance(error.__cause__, SerializationFailure):  # rows were cleared meanwhile
-                _memory.rest(error)
+                _memory.suspend_replica(error)
         finally:
             connections[REPLICA].close()
     return work(PRIMARY)
@@ -261,7 +261,7 @@ def fetch_rows(rows: QuerySet[Row], first: int, last: int) -> list[Row]:
         found = {row.pk: row for row in rows.filter(pk__in=ids)}
         return [found[pk] for pk in ids if pk in found]
 
-    return read(fetch)
+    return read_from_replica(fetch)
 
 
 class ReplicaPaginator(Paginator[Any]):
@@ -273,7 +273,7 @@ class ReplicaPaginator(Paginator[Any]):
         rows = self.object_list
         if not isinstance(rows, QuerySet):
             return len(rows)
-        return read(lambda server: rows.using(server).count())
+        return read_from_replica(lambda server: rows.using(server).count())
 
     def page(self, number: int | str) -> Page[Any]:
         """One page. Raises `InvalidPage`."""

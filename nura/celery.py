@@ -135,7 +135,7 @@ def _share_leave_signal(**_: Any) -> None:
     """Before the pool is forked: by it its processes learn that they are to give work back."""
     from documents.ingest import HEARTBEAT
 
-    _LEAVE.append(HEARTBEAT.share_leaving())
+    _LEAVE.append(HEARTBEAT.share_leave_signal())
 
 
 _LEAVE: list[Callable[[], None]] = []

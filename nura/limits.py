@@ -41,7 +41,7 @@ from documents.api.transfers import is_upload
 from documents.files import check_free_disk
 from jobs import fairness, limiter
 from jobs.connections import in_database
-from jobs.fairness import FairPlaces, TooManyWait
+from jobs.fairness import FairPlaces, TooManyWaitingError
 from jobs.limiter import LimitVerdict, Pace
 from nura.errors import to_problem
 from nura.middleware import (
@@ -123,7 +123,7 @@ class RequestGate:
         except DatabaseError as error:
             await _refuse(scope, receive, send, error)
             return
-        with fairness.working_for(caller.name):
+        with fairness.work_for(caller.name):
             try:
                 if scope["type"] == "websocket":
                     await self._let_socket_in(caller, scope, receive, send)
@@ -154,7 +154,7 @@ class RequestGate:
 
     async def _find_account(self, credential: Credential, address: str) -> int | None:
         """The account of a credential, remembered for a while; None where it does not hold."""
-        with fairness.working_for(f"address:{address}"):
+        with fairness.work_for(f"address:{address}"):
             (holder,) = await in_database(access.find_holders, [credential])
         if holder is None:
             self._accounts.pop(credential, None)
@@ -213,7 +213,7 @@ class RequestGate:
             rule, whose = part, caller.name
         else:
             return None
-        verdict = await limiter.take_by_rule(rule, whose, key=caller.key)
+        verdict = await limiter.consume_by_rule(rule, whose, key=caller.key)
         if verdict is not None and not verdict.allowed:
             raise _Refused(RateLimited.from_verdict(verdict))
         return verdict
@@ -230,10 +230,10 @@ class RequestGate:
             places = FairPlaces(MAX_REMEMBERED, at_once, MAX_WAITING)
             self._places[part, at_once] = places
         try:
-            await places.take(caller.name)
-        except TooManyWait:
+            await places.acquire(caller.name)
+        except TooManyWaitingError:
             raise _Refused(RateLimited(retry_after=CROWDED_SECONDS)) from None
-        with fairness.holding_place(partial(places.leave, caller.name)) as leave:
+        with fairness.hold_place(partial(places.release, caller.name)) as leave:
             yield leave
 
     async def _delay_refusal(self, caller: Caller) -> bool:
@@ -242,7 +242,7 @@ class RequestGate:
             return False
         self._held[caller.name] += 1
         try:
-            await asyncio.sleep(self._refusals.count_seconds(caller.name, PACE_SECONDS))
+            await asyncio.sleep(self._refusals.reserve_seconds(caller.name, PACE_SECONDS))
         finally:
             self._held[caller.name] -= 1
             if not self._held[caller.name]:

@@ -39,7 +39,7 @@ from chats.services import answer_cache
 from documents.models import Document
 from documents.sources.services import count_sources
 from jobs import replica
-from jobs.lease import OwnedJob, open_jobs, waiting_jobs
+from jobs.lease import OwnedJob, select_open_jobs, select_waiting_jobs
 from nura.health import BEAT, WORKERS, list_processes
 from nura.housekeeping import measure_storage
 
@@ -133,9 +133,9 @@ class QueueCollector(Collector):
         )
         now = timezone.now()
         for kind, model in self.KINDS.items():
-            rows = waiting_jobs(model)
+            rows = select_waiting_jobs(model)
             waiting.add_metric([kind], rows.count())
-            held.add_metric([kind], open_jobs(model).filter(claim__isnull=False).count())
+            held.add_metric([kind], select_open_jobs(model).filter(claim__isnull=False).count())
             new = rows.filter(started_at=None).aggregate(since=Min("created_at"))["since"]
             oldest.add_metric([kind], (now - new).total_seconds() if new else 0.0)
         return waiting, held, oldest
@@ -181,7 +181,7 @@ class ReplicaCollector(Collector):
         if not replica.has_replica():
             return
         try:
-            state = replica.look_at_replica()
+            state = replica.read_replica_state()
         except DatabaseError:
             follows = 0
         else:

@@ -247,7 +247,7 @@ def note_own_writes(get_response: GetResponse) -> GetResponse:
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            with replica.watching_writes() as wrote:
+            with replica.watch_writes() as wrote:
                 response: HttpResponseBase = await get_response(request)
             if wrote.is_set() and replica.has_replica():
                 await sync_to_async(replica.note_write)(get_owner())
@@ -256,7 +256,7 @@ def note_own_writes(get_response: GetResponse) -> GetResponse:
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        with replica.watching_writes() as wrote:
+        with replica.watch_writes() as wrote:
             response: HttpResponseBase = get_response(request)
         if wrote.is_set():
             replica.note_write(get_owner())

@@ -48,7 +48,7 @@ from chats.services.erasure import hide_closed, hide_closed_in_trace
 from chats.services.memory import describe_used_memory
 from chats.services.search import find_everything
 from documents.connected.choice import list_allowed_models
-from jobs.fairness import leave_place
+from jobs.fairness import release_place
 
 TURN = inline_serializer(
     "OpenedTurn",
@@ -186,7 +186,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         complete = False
         if waits:
             connection.close()  # an answer may take minutes: hold no connection meanwhile
-            leave_place()
+            release_place()
             complete = async_to_sync(reader.wait_for_end)(turn.run.pk)
         code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
         return Response(self._to_turn_json(turn), status=code)

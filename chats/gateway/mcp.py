@@ -282,7 +282,7 @@ def _require(ctx: Context, scope: KeyScope) -> User:
 
 async def _count(ctx: Context, rule: str) -> None:
     key = _key_of(ctx)
-    verdict = await limiter.take_by_rule(rule, f"user:{key.user_id}", key=key.digest)
+    verdict = await limiter.consume_by_rule(rule, f"user:{key.user_id}", key=key.digest)
     if verdict is not None and not verdict.allowed:
         raise _to_tool_error(RateLimited.from_verdict(verdict))
 

@@ -19,7 +19,7 @@ from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, 
 from chats.runs import dispatch, log
 from jobs import limiter
 from jobs.connections import in_database
-from jobs.fairness import leave_place
+from jobs.fairness import release_place
 
 router = Router()
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -49,7 +49,7 @@ async def chat_completions(request: HttpRequest, body: CompletionRequest) -> Htt
     except asyncio.CancelledError:  # hung up while the question is being stored
         opening.add_done_callback(_stop_opened)
         raise
-    leave_place()
+    release_place()
     return await (
         _streamed(opened, credential, body) if body.stream else _whole(opened, credential)
     )
@@ -62,7 +62,7 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
     owner = f"user:{_asker(request).pk}"
     name = await in_database(vectors.checked_model, body.model)
     tokens = await asyncio.to_thread(vectors.count_tokens, name, texts)
-    verdict = await limiter.take_by_rule(
+    verdict = await limiter.consume_by_rule(
         "embedding-tokens", owner, key=_key(request).digest, cost=tokens
     )
     if verdict is not None and not verdict.allowed:

@@ -59,7 +59,7 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
     try:
         with connections.sync().pipeline(transaction=True) as pipe:
             log.put_events(pipe, run.pk, [started])
-            STREAM.put(pipe, {**told, "started": started.encoded})
+            STREAM.add_entry(pipe, {**told, "started": started.encoded})
             # the log of a run that is dispatched again has begun, and takes no first event
             *_, sent = pipe.execute(raise_on_error=False)
         if isinstance(sent, RedisError):

@@ -37,8 +37,8 @@ from chats.runs.dispatch import (
 from documents.tasks import sweep_ingests
 from jobs.background import LoopTask, stop_loop_tasks
 from jobs.connections import in_database
-from jobs.fairness import NOBODY, FairThreads, working_for
-from jobs.lease import announce_unclaimed_jobs, is_due, reap_lost_jobs
+from jobs.fairness import NOBODY, FairThreads, work_for
+from jobs.lease import announce_unclaimed_jobs, claim_turn, reap_lost_jobs
 from jobs.queue import WorkMessage
 
 logger = structlog.get_logger()
@@ -137,11 +137,11 @@ class AnswersWorker:
             messages = list[WorkMessage]()
             try:
                 if deaf:
-                    await STREAM.open()
+                    await STREAM.create_group()
                     await self._claim_all_waiting()
                 deaf = told = False
                 if len(self._tasks) >= MAX_AT_ONCE:
-                    await STREAM.settle(taken)
+                    await STREAM.acknowledge(taken)
                     taken = []
                     await self._wait_for_room()
                 limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
@@ -149,7 +149,7 @@ class AnswersWorker:
                 taken = []
                 if time.monotonic() - looked > TAKING_OVER_SECONDS:
                     looked = time.monotonic()
-                    messages += await STREAM.take_over(limit=limit)
+                    messages += await STREAM.claim_abandoned(limit=limit)
                 await self._take(messages, is_crowded=len(messages) >= limit)
                 taken = messages
             except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
@@ -246,7 +246,7 @@ class AnswersWorker:
     ) -> None:
         """Begin an owner's task, which logs under the id of the request behind its message."""
         asked = message.fields.get("request_id") if message else None
-        with bound_contextvars(**({"request_id": asked} if asked else {})), working_for(owner):
+        with bound_contextvars(**({"request_id": asked} if asked else {})), work_for(owner):
             task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
@@ -264,7 +264,7 @@ class AnswersWorker:
 
     async def _leave_stream(self) -> None:
         try:
-            await STREAM.leave()
+            await STREAM.remove_idle_readers()
         except (RedisError, OSError) as error:
             logger.info("stream_not_left", error=f"{type(error).__name__}: {error}"[:200])
 
@@ -318,5 +318,5 @@ REAPERS: dict[str, Callable[[], object]] = {
 
 
 def _reap_if_due(name: str, reap: Callable[[], object]) -> None:
-    if is_due(name, REAPING_SECONDS[name]):
+    if claim_turn(name, REAPING_SECONDS[name]):
         reap()

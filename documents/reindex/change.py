@@ -38,10 +38,10 @@ from jobs.lease import (
     LeaseLostError,
     announce_unclaimed_jobs,
     claim_job,
-    jobs_at_work,
     reap_lost_jobs,
     release_lease,
     renew_lease,
+    select_jobs_at_work,
 )
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import Engine, get_embedding_model_name, get_engine, make_embedder
@@ -307,7 +307,7 @@ def end_change(lease: Lease[Reindexing], state: ReindexState, **changes: Any) ->
 
 def is_change_at_work(run: Reindexing) -> bool:
     """Whether a process renews its lease."""
-    return jobs_at_work(Reindexing).filter(pk=run.pk).exists()
+    return select_jobs_at_work(Reindexing).filter(pk=run.pk).exists()
 
 
 @contextmanager

@@ -279,7 +279,7 @@ def run_search(scope: SearchScope, work: Callable[[SearchTransaction], T]) -> T:
             return work(search)
 
     try:
-        return replica.read(run)
+        return replica.read_from_replica(run)
     except Error as error:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()

@@ -33,11 +33,11 @@ from jobs.lease import (
     LeavingError,
     announce_unclaimed_jobs,
     claim_next_jobs,
-    jobs_at_work,
     reap_lost_jobs,
     release_lease,
+    select_jobs_at_work,
 )
-from jobs.queue import new_task_id, send_task
+from jobs.queue import make_task_id, send_task
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
@@ -82,7 +82,7 @@ def request_run(
 
 def announce_run(run_id: UUID, *, delay_seconds: float = 0.0) -> None:
     """Tell a worker that a run waits."""
-    task_id = new_task_id("source", run_id)
+    task_id = make_task_id("source", run_id)
     send_task(TASK, [str(run_id)], task_id=task_id, delay_seconds=delay_seconds)
 
 
@@ -103,7 +103,7 @@ def start_due_runs() -> int:
 
 def run_next_source() -> bool:
     """Carry out a slice of the next run in turn; False where none waits or enough are at work."""
-    if jobs_at_work(SourceRun).count() >= settings.SOURCES_AT_ONCE:
+    if select_jobs_at_work(SourceRun).count() >= settings.SOURCES_AT_ONCE:
         return False
     leases = claim_next_jobs(SourceRun, limit=1)
     for lease in leases:

@@ -49,7 +49,7 @@ from documents.sources.base import (
     get_kind,
 )
 from documents.sources.models import RunStage, RunStatus, Source, SourceEntry, SourceRun
-from jobs.lease import RELEASED, HeldLease, LeaseLostError, waiting_jobs
+from jobs.lease import RELEASED, HeldLease, LeaseLostError, select_waiting_jobs
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
@@ -370,7 +370,7 @@ class SourceSync:
         if now < self._until:
             return
         self._save()
-        if now > self._at_last or waiting_jobs(Document).exists():
+        if now > self._at_last or select_waiting_jobs(Document).exists():
             raise GivesWayError
         self._until = now + SLICE.total_seconds()
 

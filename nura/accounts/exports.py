@@ -41,7 +41,7 @@ from jobs.lease import (
     claim_job,
     reap_lost_jobs,
 )
-from jobs.queue import new_task_id, send_task
+from jobs.queue import make_task_id, send_task
 from nura.accounts.models import DataExport
 from nura.accounts.preferences import get_preferences
 
@@ -73,7 +73,7 @@ def request_export(*, user: User) -> DataExport:
 
 def queue_export(export_id: UUID) -> None:
     """Tell a worker."""
-    send_task(TASK, [str(export_id)], task_id=new_task_id("export", export_id))
+    send_task(TASK, [str(export_id)], task_id=make_task_id("export", export_id))
 
 
 def make_export(export_id: UUID) -> None:

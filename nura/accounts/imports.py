@@ -40,7 +40,7 @@ from jobs.lease import (
     claim_job,
     reap_lost_jobs,
 )
-from jobs.queue import new_task_id, send_task
+from jobs.queue import make_task_id, send_task
 from nura.accounts import exports
 from nura.accounts.models import DataImport
 from nura.accounts.preferences import get_preferences
@@ -113,7 +113,7 @@ def request_import(*, user: User, name: str, content: "File[Any]") -> DataImport
 
 def queue_import(import_id: UUID) -> None:
     """Tell a worker."""
-    send_task(TASK, [str(import_id)], task_id=new_task_id("import", import_id))
+    send_task(TASK, [str(import_id)], task_id=make_task_id("import", import_id))
 
 
 def make_import(import_id: UUID) -> None:

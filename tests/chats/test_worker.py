@@ -142,7 +142,7 @@ def test_a_message_that_a_dead_process_had_read_is_taken_over(owner, quick, monk
     dead = WorkStream(dispatch.STREAM.key)
 
     async def read():
-        await dead.open()
+        await dead.create_group()
         return await dead.read(limit=9, patience=0.1)
 
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})

@@ -293,12 +293,12 @@ def test_a_worker_that_is_to_end_gives_both_back(
 ):
     vision.default = Hang()
     documents = [uploaded(owner, report(tmp_path, chart())), upload(owner)]
-    leave = ingest.HEARTBEAT.share_leaving()
+    leave = ingest.HEARTBEAT.share_leave_signal()
     monkeypatch.setattr(ingest.files, "open_local_path", _leave_at_second(leave))
     try:
         run(documents[0])
     finally:
-        ingest.HEARTBEAT.share_leaving()
+        ingest.HEARTBEAT.share_leave_signal()
     documents[1].refresh_from_db()
     assert [(one.stage, one.attempts, one.claim) for one in documents] == [("queued", 0, None)] * 2
 

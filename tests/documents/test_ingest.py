@@ -273,7 +273,7 @@ def test_e71_a_worker_that_has_to_go_hands_its_document_back_and_no_attempt_is_c
     document, tiny_engine, reads, sent
 ):
     sent.clear()
-    leave = ingest.HEARTBEAT.share_leaving()
+    leave = ingest.HEARTBEAT.share_leave_signal()
     try:
 
         def left():
@@ -287,7 +287,7 @@ def test_e71_a_worker_that_has_to_go_hands_its_document_back_and_no_attempt_is_c
         assert (document.claim, document.lease_until) == (None, None)
         assert str(document.pk) in str(sent)
     finally:
-        ingest.HEARTBEAT.share_leaving()
+        ingest.HEARTBEAT.share_leave_signal()
     reads(Page(1, "eins"), Page(2, "zwei"))
     run(document)
     assert (document.status, document.attempts) == ("COMPLETED", 1)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from jobs import fairness
-from jobs.fairness import FairPlaces, FairThreads, TooManyWait, working_for
+from jobs.fairness import FairPlaces, FairThreads, TooManyWaitingError, work_for
 from tests.support import wait_until
 
 
@@ -25,7 +25,7 @@ class Work:
         self._go = threading.Semaphore(0)
 
     def add(self, owner, count=1):
-        with working_for(owner):
+        with work_for(owner):
             return [self._executor.submit(self._do, owner) for _ in range(count)]
 
     def let_go(self, count):
@@ -73,7 +73,7 @@ def test_a_call_hands_on_its_result_and_its_error(threads):
 
 async def test_a_loop_takes_its_threads_by_the_owner_of_the_task(threads):
     asyncio.get_running_loop().set_default_executor(threads)
-    with working_for("somebody"):
+    with work_for("somebody"):
         assert await asyncio.to_thread(fairness.get_owner) == "somebody"
 
 
@@ -98,33 +98,33 @@ async def test_who_waits_for_a_place_waits_in_the_loop_and_in_turn():
 
 async def test_a_place_that_nobody_waits_for_any_more_goes_to_the_next():
     places = FairPlaces(1, 1)
-    await places.take("one")
-    leaver = asyncio.create_task(places.take("one"))
-    stayer = asyncio.create_task(places.take("two"))
+    await places.acquire("one")
+    leaver = asyncio.create_task(places.acquire("one"))
+    stayer = asyncio.create_task(places.acquire("two"))
     await asyncio.sleep(0)
     leaver.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await leaver
-    places.leave("one")
+    places.release("one")
     await asyncio.wait_for(stayer, 1)
 
 
 async def test_a_queue_that_is_full_says_so():
     places = FairPlaces(1, 1, max_waiting_of_one=1)
-    await places.take("one")
-    waiting = asyncio.create_task(places.take("one"))
+    await places.acquire("one")
+    waiting = asyncio.create_task(places.acquire("one"))
     await asyncio.sleep(0)
-    with pytest.raises(TooManyWait):
-        await places.take("one")
-    places.leave("one")
+    with pytest.raises(TooManyWaitingError):
+        await places.acquire("one")
+    places.release("one")
     await waiting
-    places.leave("one")
+    places.release("one")
 
 
 async def test_a_place_is_left_from_a_thread_as_soon_as_only_waiting_is_left():
     places = FairPlaces(1, 1)
-    await places.take("one")
-    with fairness.holding_place(lambda: places.leave("one")):
-        await asyncio.to_thread(fairness.leave_place)
-        await asyncio.wait_for(places.take("two"), 1)
-    places.leave("two")
+    await places.acquire("one")
+    with fairness.hold_place(lambda: places.release("one")):
+        await asyncio.to_thread(fairness.release_place)
+        await asyncio.wait_for(places.acquire("two"), 1)
+    places.release("two")

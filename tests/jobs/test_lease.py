@@ -15,11 +15,11 @@ from jobs.lease import (
     LeaseLostError,
     claim_job,
     claim_next_jobs,
-    jobs_at_work,
     release_lease,
     renew_lease,
     renew_leases,
-    waiting_jobs,
+    select_jobs_at_work,
+    select_waiting_jobs,
 )
 from tests.jobs.conftest import Errand
 
@@ -40,7 +40,7 @@ def test_a_job_is_claimed_once(errands):
     row.refresh_from_db()
     assert (row.claim, row.attempts) == (lease.token, 1)
     assert row.started_at is not None
-    assert list(jobs_at_work(Errand)) == [row]
+    assert list(select_jobs_at_work(Errand)) == [row]
 
 
 def test_a_job_whose_lease_ran_out_is_anybodys_and_the_late_worker_changes_nothing(errands):
@@ -89,7 +89,7 @@ def test_a_job_that_rests_is_nobodys_for_a_while(errands):
     assert release_lease(lease, rest=timedelta(seconds=5))
     assert claim_job(Errand, row.pk) is None
     assert claim_next_jobs(Errand) == []
-    assert not waiting_jobs(Errand).exists()
+    assert not select_waiting_jobs(Errand).exists()
     expire(row)
     assert claim_job(Errand, row.pk) is not None
 
@@ -187,7 +187,7 @@ def test_of_some_jobs_alone_the_owners_take_turns_by_all_that_they_have_at_work(
     assert owners_of(claim_next_jobs(Errand, among=near)) == [2]
     assert owners_of(claim_next_jobs(Errand, among=near)) == [1]
     assert claim_next_jobs(Errand, among=near) == []
-    assert [one.place for one in waiting_jobs(Errand)] == ["far"]
+    assert [one.place for one in select_waiting_jobs(Errand)] == ["far"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -203,6 +203,6 @@ def test_the_jobs_of_an_owner_who_is_not_active_neither_begin_nor_go_on():
     assert release_lease(held)
     assert claim_job(Document, document.pk) is None
     assert claim_next_jobs(Document) == []
-    assert not waiting_jobs(Document).exists()
+    assert not select_waiting_jobs(Document).exists()
     User.objects.update(is_active=True)
     assert len(claim_next_jobs(Document)) == 1

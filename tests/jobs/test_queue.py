@@ -28,7 +28,7 @@ def test_a_message_goes_to_one_of_several_readers():
     async def read():
         found = [await one.read(limit=9, patience=0.01)]  # makes the group
         found += [await one.read(limit=2, patience=0.01), await other.read(limit=9, patience=0.01)]
-        await one.settle(found[1])
+        await one.acknowledge(found[1])
         return [texts(part) for part in found], await one.count_waiting()
 
     assert asyncio.run(read()) == ([[], ["a", "b"], ["c"]], 1)
@@ -39,14 +39,14 @@ def test_what_a_dead_reader_left_is_taken_over(monkeypatch):
     dead.send({"text": "left"})
 
     async def read():
-        await dead.open()
+        await dead.create_group()
         await dead.read(limit=1, patience=0.01)
-        early = await living.take_over(limit=9)
+        early = await living.claim_abandoned(limit=9)
         monkeypatch.setattr(queue, "ABANDONED_SECONDS", 0.0)
-        late = await living.take_over(limit=9)
-        await living.settle(late)
-        await living.leave()
-        await dead.leave()
+        late = await living.claim_abandoned(limit=9)
+        await living.acknowledge(late)
+        await living.remove_idle_readers()
+        await dead.remove_idle_readers()
         readers = await connections.asynchronous().xinfo_consumers("errands", "workers")
         return texts(early), texts(late), readers
 
@@ -57,7 +57,7 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
     stream = WorkStream("errands")
 
     async def read():
-        await stream.open()
+        await stream.create_group()
         waiting = asyncio.create_task(stream.read(limit=1, patience=5))
         while not (await connections.asynchronous().info("clients"))["blocked_clients"]:
             await asyncio.sleep(0)
@@ -75,13 +75,13 @@ MESSAGE = WorkMessage("1-0", {})
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda stream: stream.open(),
+        lambda stream: stream.create_group(),
         lambda stream: stream.read(limit=1, patience=0.01),
-        lambda stream: stream.settle([MESSAGE]),
-        lambda stream: stream.take_over(limit=1),
-        lambda stream: stream.leave(),
+        lambda stream: stream.acknowledge([MESSAGE]),
+        lambda stream: stream.claim_abandoned(limit=1),
+        lambda stream: stream.remove_idle_readers(),
     ],
-    ids=["open", "read", "settle", "take_over", "leave"],
+    ids=["create_group", "read", "acknowledge", "claim_abandoned", "remove_idle_readers"],
 )
 def test_a_redis_that_hangs_is_not_waited_for_for_ever(ask, monkeypatch):
     monkeypatch.setattr(connections, "HANGING_SECONDS", 0.0)
@@ -110,7 +110,7 @@ def test_a_redis_that_is_away_fails_no_sender(monkeypatch):
 
 
 def test_the_id_of_a_task_says_what_it_is_for():
-    first, second = (queue.new_task_id("ingest", 7) for _ in range(2))
+    first, second = (queue.make_task_id("ingest", 7) for _ in range(2))
     assert first.startswith("ingest:7:")
     assert first != second
 

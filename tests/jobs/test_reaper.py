@@ -84,8 +84,8 @@ def test_workers_are_told_again_of_what_nobody_took(errands, told):
 
 def test_one_of_several_processes_does_what_is_due(db):
     connections.sync().flushdb()
-    assert lease.is_due("errands", 60)
-    assert not lease.is_due("errands", 60)
+    assert lease.claim_turn("errands", 60)
+    assert not lease.claim_turn("errands", 60)
 
 
 def test_what_is_due_is_done_by_each_while_redis_is_away(monkeypatch):
@@ -94,8 +94,8 @@ def test_what_is_due_is_done_by_each_while_redis_is_away(monkeypatch):
             raise RedisGone
 
     monkeypatch.setattr(connections, "sync", Away)
-    assert lease.is_due("errands", 60)
-    assert lease.is_due("errands", 60)
+    assert lease.claim_turn("errands", 60)
+    assert lease.claim_turn("errands", 60)
 
 
 def test_a_heartbeat_renews_all_leases_and_tells_of_a_lost_one(errands):

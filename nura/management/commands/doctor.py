@@ -253,7 +253,7 @@ def check_replica() -> Iterator[Finding]:
     if not replica.has_replica():
         return
     try:
-        state = replica.look_at_replica()
+        state = replica.read_replica_state()
         behind = max(0, replica.read_primary_position() - state.position)
     except DatabaseError as error:
         detail = (
