@@ -23,13 +23,14 @@ from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.common import CommonMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
+from django.shortcuts import resolve_url
 from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
@@ -349,6 +350,23 @@ class SeenSessions(AsyncMiddlewareMixin, MiddlewareMixin):
         key = request.session.session_key
         signed_in = user is not None and user.is_authenticated and SESSION_KEY in request.session
         return bool(signed_in and key and services.is_seen_due(key))
+
+
+class SignedOutParts(AsyncMiddlewareMixin, MiddlewareMixin):
+    """A part of a page is refused where nobody is signed in any more.
+
+    htmx would follow the way to the sign-in page and draw that in place of the part.
+    """
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """Answer 401 instead of leading to the sign-in page."""
+        is_part = request.headers.get("HX-Request") == "true"
+        target = response.headers.get("Location", "").partition("?")[0]
+        if is_part and target == resolve_url(settings.LOGIN_URL):
+            return HttpResponse(status=401)
+        return response
 
 
 class FlashMessages(AsyncMiddlewareMixin, MessageMiddleware):

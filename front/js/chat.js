@@ -13,7 +13,7 @@ import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { refreshMemoryCards } from "./memory_cards.js";
-import { showToast } from "./notify.js";
+import { noteSignedOut, showToast } from "./notify.js";
 import { ModelPicker, ToolPicker } from "./models.js";
 import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
@@ -259,13 +259,7 @@ socket.addEventListener("open", () => {
   hideClosed(); // what was said while the line was down is lost
   menu.forgetLists();
 });
-socket.addEventListener("signedout", () => {
-  showToast(t("signed_out"), {
-    kind: "toast-error",
-    stay: 600000,
-    action: { label: t("sign_in"), run: () => location.assign(toAddress(`/accounts/login/?next=${encodeURIComponent(location.pathname)}`)) },
-  });
-});
+socket.addEventListener("signedout", noteSignedOut);
 
 document.addEventListener("chat-renamed", ({ detail }) => detail.id === chatId && showTitle(detail.title));
 document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId && location.assign(toAddress("/")));

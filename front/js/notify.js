@@ -1,5 +1,6 @@
 // Notes at the foot of the page, questions before something final, and the clipboard.
 
+import { toAddress } from "./address.js";
 import { byId, createIconButton, el } from "./dom.js";
 import { t } from "./strings.js";
 
@@ -42,6 +43,17 @@ export function noteRelease(release) {
   isReloadOffered = true;
   const action = { label: t("release.reload"), run: () => location.reload() };
   showToast(t("release.new"), { action, stay: Infinity });
+}
+
+let isSignInOffered = false;
+
+/** Whoever is signed out can sign in and come back here; it is said once. */
+export function noteSignedOut() {
+  if (isSignInOffered) return;
+  isSignInOffered = true;
+  const next = encodeURIComponent(location.pathname + location.search);
+  const action = { label: t("sign_in"), run: () => location.assign(toAddress(`/accounts/login/?next=${next}`)) };
+  showToast(t("signed_out"), { kind: "toast-error", action, stay: Infinity, onClose: () => (isSignInOffered = false) });
 }
 
 /**

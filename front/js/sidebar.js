@@ -2,10 +2,10 @@
 // (templates/panels/sidebar_chats.html); what is done here is told to it, and it is asked to draw anew.
 
 import { toAddress } from "./address.js";
-import { getJson, patchJson, postJson, sendDelete } from "./api.js";
+import { getJson, isSignedOut, patchJson, postJson, sendDelete } from "./api.js";
 import { editHistoryPairs, exportChat } from "./chat_actions.js";
 import { byId, el, placeBeside } from "./dom.js";
-import { askConfirmation, showToast } from "./notify.js";
+import { askConfirmation, noteSignedOut, showToast } from "./notify.js";
 import { openShareDialog } from "./sharing.js";
 import { t, tn } from "./strings.js";
 
@@ -458,6 +458,8 @@ for (const menu of [chatMenu, folderMenu]) {
 }
 
 // Drawn anew by the server
+
+document.body.addEventListener("htmx:responseError", ({ detail }) => isSignedOut(detail.xhr.status) && noteSignedOut());
 
 let focused = null;
 

@@ -102,6 +102,7 @@ MIDDLEWARE = [
     "nura.middleware.CsrfProtection",
     "nura.middleware.LazyUser",
     "nura.middleware.SeenSessions",
+    "nura.middleware.SignedOutParts",
     "nura.middleware.FlashMessages",
     "nura.middleware.FrameOptions",
     "allauth.account.middleware.AccountMiddleware",

@@ -119,6 +119,18 @@ def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page,
     assert not page.locator(".toast-error").count()  # at once: a toast goes by itself
 
 
+def test_who_was_signed_out_meanwhile_keeps_the_page_and_is_led_back_to_it(page, chat):
+    page.context.clear_cookies(name="sessionid")
+    for _ in range(2):
+        with page.expect_response("**/panels/chats*"):
+            page.evaluate("document.body.dispatchEvent(new Event('chats-changed'))")
+    expect(row(page, chat)).to_be_visible()
+    expect(page.locator("#sidebar [type=password]")).to_have_count(0)
+    expect(page.locator(".toast")).to_have_count(1)
+    page.locator(".toast").get_by_role("button", name="로그인").click()
+    page.wait_for_url(f"**/accounts/login/?next=*{chat}*")
+
+
 def test_who_asks_in_a_chat_that_was_deleted_elsewhere_is_told_so_and_keeps_the_question(
     page, reader
 ):

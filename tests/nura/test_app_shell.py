@@ -53,3 +53,9 @@ def test_the_frame_of_a_diagram_has_no_origin_and_reaches_nothing(client):
     assert policy["frame-ancestors"] == "'self'"
     assert response["X-Frame-Options"] == "SAMEORIGIN"
     assert client.get("/offline")["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize("path", ["/panels/chats", "/documents"])
+def test_a_part_of_a_page_is_refused_to_who_is_signed_out(client, path):
+    assert client.get(path, headers={"HX-Request": "true"}).status_code == 401
+    assert client.get(path).headers["Location"].startswith("/accounts/login/")
