@@ -23,8 +23,8 @@ from rag.generate.llm import Reviser, Writer, suggest_follow_ups
 from rag.memory import summary
 from rag.memory.extract import read_by_model
 from rag.memory.profile import Statement, load_packs
-from rag.memory.recall import LookBack
-from rag.memory.summary import Noted
+from rag.memory.recall import Recaller
+from rag.memory.summary import TurnNote
 from rag.pipeline import Pipeline
 from rag.ports import (
     LLM,
@@ -78,7 +78,7 @@ class Engine:
         )
         writer = Writer(model, options) if model else None
         self.light = light or get_light_model(config.light_llm)
-        look_back = LookBack(
+        recaller = Recaller(
             self.searcher,
             config.context,
             self.light,
@@ -90,7 +90,7 @@ class Engine:
         reading = self.light or (Light(model) if model else None)
         verifier = make_verifier(config)
         self.pipeline = Pipeline(
-            config, self.searcher, writer, look_back, reading, reviser, verifier
+            config, self.searcher, writer, recaller, reading, reviser, verifier
         )
 
     def warm(self) -> None:
@@ -170,7 +170,7 @@ class Engine:
 
     async def note_turn(
         self, turn: PastTurn, folding: Sequence[PastTurn], running: RunningSummary | None
-    ) -> Noted:
+    ) -> TurnNote:
         """What later turns need of a turn; see `rag.memory.summary`."""
         return await summary.note_turn(
             turn,

@@ -45,9 +45,9 @@ from rag.generate.citations import CitationFilter
 from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
 from rag.generate.offline import (
     FixedAnswer,
-    answer_fixed,
+    answer_memory_wish,
     answer_offline,
-    answer_wish,
+    find_fixed_answer,
     write_emergency_note,
 )
 from rag.memory.profile import (
@@ -60,7 +60,7 @@ from rag.memory.profile import (
     rank_slots,
     write_caution,
 )
-from rag.memory.recall import LookBack, LookedBack, is_recalling
+from rag.memory.recall import Recaller, RecallResult, is_recalling
 from rag.memory.summary import Window, open_window, show_last_turn_whole
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
 from rag.retrieve.evidence import (
@@ -211,7 +211,7 @@ class Pipeline:
     config: RagConfig
     searcher: Searcher
     writer: Writer | None
-    look_back: LookBack
+    recaller: Recaller
     light: Light | None = None
     reviser: Reviser | None = None
     verifier: Verifier | None = None
@@ -307,10 +307,12 @@ class Pipeline:
         trace.add(describe_analysis(question, analysis))
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
         language = choose_reply_language(question.text)
-        if wished := answer_wish(question, self.packs, language):
+        if wished := answer_memory_wish(question, self.packs, language):
             return AnalysedQuestion(question, store, history, trace, analysis, language), wished
         reads = analysis.reference is not None and analysis.reference.whole
-        given = await _run_in_thread_if(reads, answer_fixed, question, analysis, store, language)
+        given = await _run_in_thread_if(
+            reads, find_fixed_answer, question, analysis, store, language
+        )
         return AnalysedQuestion(question, store, history, trace, analysis, language), given
 
     async def _retrieve(self, asked: AnalysedQuestion) -> AnalysedQuestion:
@@ -390,7 +392,7 @@ class Pipeline:
             context,
             recalled=tuple(turn for turn in looked_back.turns if turn.number < first),
             findings=looked_back.findings,
-            summary=opened.summary({turn.number for turn in looked_back.turns}),
+            summary=opened.render_summary({turn.number for turn in looked_back.turns}),
         )
         context, budget = fit_earlier(context, budget)
         with asked.trace.time_step("select"):
@@ -435,12 +437,12 @@ class Pipeline:
 
     async def _recall_turns(
         self, asked: AnalysedQuestion, shown: Sequence[HistoryMessage] = ()
-    ) -> LookedBack:
+    ) -> RecallResult:
         """What older turns say on the question; nothing where their store fails.
 
         `shown` are the messages that the model reads anyway.
         """
-        found = LookedBack()
+        found = RecallResult()
         conversation, hits = asked.question.conversation, asked.found.hits if asked.found else ()
         history: dict[str, object] = {
             "turns": conversation.total,
@@ -454,7 +456,7 @@ class Pipeline:
             was_read = asked.analysis.by == "light_llm" or bool(asked.analysis.failed)
             try:
                 with asked.trace.time_step("recall"):
-                    found = await self.look_back.look(
+                    found = await self.recaller.recall_turns(
                         asked.analysis.text,
                         conversation.total,
                         _count_turns(shown),

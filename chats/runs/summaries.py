@@ -38,7 +38,7 @@ from rag.config import RagConfig
 from rag.conversation import PastTurn, RunningSummary
 from rag.errors import LLMError
 from rag.factory import Engine, get_engine
-from rag.memory.summary import Noted, list_turns_to_fold
+from rag.memory.summary import TurnNote, list_turns_to_fold
 
 logger = structlog.get_logger()
 
@@ -202,7 +202,7 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
 
 
 @transaction.atomic
-def _store_summary(lease: Lease[Row], noted: Noted, work: _TurnToSummarise) -> None:
+def _store_summary(lease: Lease[Row], noted: TurnNote, work: _TurnToSummarise) -> None:
     """End the job; who has lost it changes nothing.
 
     What was folded on a summary that somebody has put into other words since is left to the next

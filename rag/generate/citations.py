@@ -83,35 +83,35 @@ class CitationFilter:
     def feed(self, text: str) -> str:
         """What of the text so far may go out; the start of a possible marker waits for more."""
         if not (self._held or self._fence or self._marked or _SPECIAL.search(text)):
-            self._note(text)
+            self._record_output(text)
             return text  # most tokens of an answer
         self._held += text
-        return "".join(self._ready(final=False))
+        return "".join(self._release_ready(final=False))
 
     def flush(self) -> str:
         """The rest, at the end of the stream."""
-        return "".join(self._ready(final=True))
+        return "".join(self._release_ready(final=True))
 
-    def _ready(self, *, final: bool) -> Iterator[str]:
+    def _release_ready(self, *, final: bool) -> Iterator[str]:
         text, position = self._held, 0
         while position < len(text):
-            taken = self._take(text, position, final=final)
+            taken = self._consume_next(text, position, final=final)
             if taken is None:
                 break
             position, out = taken
             if out:
-                self._note(out)
+                self._record_output(out)
                 yield out
         self._held = text[position:]
 
-    def _note(self, out: str) -> None:
+    def _record_output(self, out: str) -> None:
         self._before = (self._before + out)[-_MAX_BEFORE_CHARACTERS:]
         self._length += len(out)
 
-    def _take(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+    def _consume_next(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
         """The end of the next stretch and what comes out for it; None where more must come."""
         if self._fence:
-            return self._in_fence(text, position, final=final)
+            return self._consume_fence_line(text, position, final=final)
         starts = self._before.endswith("\n")
         if starts and (match := _FENCE.match(text, position)):
             self._fence = match[2]
@@ -122,12 +122,12 @@ class CitationFilter:
         if begun and not final:
             return None
         if text[position] == "`":
-            return self._code(text, position, final=final)
+            return self._consume_code(text, position, final=final)
         if match := _MARKER.match(text, behind):
-            return match.end(), self._marker(match, joint[0] if joint else "")
-        return self._plain(text, position)
+            return match.end(), self._rewrite_marker(match, joint[0] if joint else "")
+        return self._consume_plain(text, position)
 
-    def _plain(self, text: str, position: int) -> tuple[int, str]:
+    def _consume_plain(self, text: str, position: int) -> tuple[int, str]:
         match = _BLANKS.match(text, position) or _PLAIN.match(text, position)
         out = match[0] if match else text[position]
         end = position + len(out)
@@ -136,7 +136,9 @@ class CitationFilter:
         self._marked = {}
         return end, out
 
-    def _in_fence(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+    def _consume_fence_line(
+        self, text: str, position: int, *, final: bool
+    ) -> tuple[int, str] | None:
         """Lines as they are, up to the one that closes the fence."""
         end = text.find("\n", position) + 1
         line = text[position : end or len(text)]
@@ -149,7 +151,7 @@ class CitationFilter:
         self._marked = {}
         return position + len(line), line
 
-    def _code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+    def _consume_code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
         """Code up to as many backticks as it began with; without them they stand for themselves."""
         ticks = _TICKS.match(text, position)
         opened = min(ticks.end() if ticks else position + 1, position + MAX_CODE_CHARACTERS)
@@ -170,8 +172,8 @@ class CitationFilter:
         self._marked = {}
         return opened, text[position:opened]
 
-    def _marker(self, match: re.Match[str], joint: str) -> str:
-        numbers = list(dict.fromkeys(_numbers(match["numbers"])))
+    def _rewrite_marker(self, match: re.Match[str], joint: str) -> str:
+        numbers = list(dict.fromkeys(_parse_numbers(match["numbers"])))
         if not joint and self._is_subscript(match, numbers):
             return match[0]
         out = ""
@@ -196,7 +198,7 @@ class CitationFilter:
         return attached and numbers == [0]
 
 
-def _numbers(text: str) -> Iterator[int]:
+def _parse_numbers(text: str) -> Iterator[int]:
     """The numbers of a marker, ranges written out."""
     for match in _PART.finditer(text):
         first, last = int(match[1]), int(match[2] or match[1])

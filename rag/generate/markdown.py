@@ -2,7 +2,7 @@
 
 import re
 
-from rag.tokenize.text import find_code, neutralise_text
+from rag.tokenize.text import neutralise_text, track_code_fences
 
 _MARKS = re.compile(r"([\\`*_\[\]<>~&#|$])")
 _LIST = re.compile(r"^([-+=:]|\d{1,9}(?=[.)]))")
@@ -34,10 +34,10 @@ def escape_lines(text: str) -> str:
 
     Rows of tables stay, since a table hides nothing.
     """
-    return "\n".join(_escape(line) for line in neutralise_text(text).splitlines())
+    return "\n".join(_escape_all_marks(line) for line in neutralise_text(text).splitlines())
 
 
-def tame_markdown(text: str) -> str:
+def sanitise_markdown(text: str) -> str:
     """A document that is Markdown itself, without links, pictures, HTML and markers of a source.
 
     What stands before its text ("---") is shown line by line, code as it is.
@@ -45,10 +45,10 @@ def tame_markdown(text: str) -> str:
     front = _FRONT.match(text)
     head, body = (front[0], text[front.end() :]) if front else ("", text)
     lines, is_open, fence = [], False, ""
-    for line, fence, bounds in find_code(neutralise_text(body).splitlines()):
+    for line, fence, bounds in track_code_fences(neutralise_text(body).splitlines()):
         is_open ^= bounds
         # a fence is not indented: its code would end with the list that it stands in
-        lines.append(line.strip() if bounds else line if fence else _tamed(line))
+        lines.append(line.strip() if bounds else line if fence else _sanitise_line(line))
     shown = "\n".join([*lines, fence] if is_open else lines)  # a part may end within code
     return f"{escape_lines(head)}\n\n{shown}" if head else shown
 
@@ -59,7 +59,7 @@ def escape_line(text: str) -> str:
     return _BEGINS.sub(lambda found: f"{found[1] or ''}\\{found[2]}", text)
 
 
-def _tamed(line: str) -> str:
+def _sanitise_line(line: str) -> str:
     """A line of Markdown in which nothing leads elsewhere."""
     line = _CITATION.sub(r"(\1)", line)
     return _LIVE.sub(lambda found: found[1] + "\\" * (1 - len(found[1]) % 2) + found[2], line)
@@ -73,7 +73,7 @@ def to_title(said: str) -> str:
     )
 
 
-def _escape(line: str) -> str:
+def _escape_all_marks(line: str) -> str:
     line = _CITATION.sub(r"(\1)", line.rstrip())
     row = line.lstrip().startswith("|")
     marked = _MARKS.sub(

@@ -25,7 +25,7 @@ from rag.memory.profile import (
     find_forgotten,
     is_protected,
 )
-from rag.memory.recall import find_turn_number, is_recalling, strip_frame
+from rag.memory.recall import find_turn_number, is_recalling, strip_recall_frame
 from rag.memory.summary import shorten_text, strip_own_sentences
 from rag.ports import PassageStore
 from rag.prompts import get_reply
@@ -78,7 +78,7 @@ class FixedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownPart:
     """A part of a document as Markdown; `ref` is the document in the version shown."""
 
     text: str
@@ -86,7 +86,7 @@ class Shown:
     ref: DocRef
 
 
-def answer_fixed(
+def find_fixed_answer(
     question: Question, analysis: QuestionAnalysis, store: PassageStore, language: str
 ) -> FixedAnswer | None:
     """The fixed answer that a question asks for; None where it must be searched."""
@@ -98,21 +98,25 @@ def answer_fixed(
             )
         return None
     if reference.unclear:
-        text = ask_back(reference, language)
+        text = render_clarification(reference, language)
         return FixedAnswer(text, AnswerMode.CLARIFY, candidates=reference.documents)
     return _answer_with_document(question, reference, store, language) if reference.whole else None
 
 
-def answer_wish(question: Question, packs: Packs, language: str) -> FixedAnswer | None:
+def answer_memory_wish(question: Question, packs: Packs, language: str) -> FixedAnswer | None:
     """The answer to a message that only wishes something to be remembered or forgotten."""
     read = find_wish(question.text, packs) if packs.kinds else None
     if read is None:
         return None
-    name = "memory_off" if question.profile is None else _judge_wish(read, question.profile, packs)
+    name = (
+        "memory_off"
+        if question.profile is None
+        else _choose_wish_reply(read, question.profile, packs)
+    )
     return FixedAnswer(get_reply(name, language), AnswerMode.GENERAL, AnswerLabel.CONVERSATION)
 
 
-def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
+def _choose_wish_reply(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
     """The name of the reply that says what becomes of a wish."""
     held = [slot for slot in known if slot.status is not SlotStatus.PROPOSED]
     if read.everything:
@@ -127,12 +131,12 @@ def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
     return "memory_asks" if asks else "memory_kept"
 
 
-def ask_back(reference: Reference, language: str) -> str:
+def render_clarification(reference: Reference, language: str) -> str:
     """What to ask back, in "ko" or "en", with numbered candidates. Raises `ValueError`."""
     if reference.unclear is None:
         raise ValueError("the reference is clear")
     shown = reference.documents[:MAX_CANDIDATES]
-    listed = [f"{ref.slot}. {_title(ref)}" for ref in shown]
+    listed = [f"{ref.slot}. {_get_title(ref)}" for ref in shown]
     if more := len(reference.documents) - len(shown):
         listed.append(f"\n… +{more}")
     forgotten = reference.unclear is Unclear.NOTHING and reference.documents
@@ -174,7 +178,7 @@ def show_document(  # noqa: PLR0913 - one request, by name
     *,
     present: bool = False,
     others: Sequence[DocRef] = (),
-) -> Shown:
+) -> ShownPart:
     """Part `part` of a document, the last one where there are fewer.
 
     `readable` tells the present version of every document that may be read. `present`: as it is
@@ -187,22 +191,22 @@ def show_document(  # noqa: PLR0913 - one request, by name
     if version is not None:
         found = _cut_part(lambda start, length: store.read(ref.document_id, start, length), part)
     if version is None or found is None:
-        found, note = _cut_kept(kept, part), "whole_gone" if kept else "whole_lost"
+        found, note = _cut_kept_part(kept, part), "whole_gone" if kept else "whole_lost"
     elif not present and version != ref.version and kept:
-        found, note = _cut_kept(kept, part), "whole_newer"
+        found, note = _cut_kept_part(kept, part), "whole_newer"
     else:
         note = "" if present or version == ref.version else "whole_present"
     versions = {"then": str(ref.version), "now": str(version)}
     if note in {"", "whole_present"}:
         ref = replace(ref, version=version or ref.version)
     pieces = [
-        f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
+        f"**『{_get_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
         get_reply(note, language, **versions) if note else "",
         get_reply("whole_beyond", language, part=str(part))
         if found.parts < part < LAST_PART
         else "",
         (
-            markdown.tame_markdown
+            markdown.sanitise_markdown
             if ref.source.casefold().endswith(MARKDOWN)
             else markdown.escape_lines
         )(found.text),
@@ -211,13 +215,13 @@ def show_document(  # noqa: PLR0913 - one request, by name
         end = "whole_next" if found.number < found.parts else "whole_end"
         pieces.append(f"---\n\n{get_reply(end, language)}")
     if others:
-        titles = ", ".join(f"『{_title(one)}』" for one in others[:MAX_OTHERS])
+        titles = ", ".join(f"『{_get_title(one)}』" for one in others[:MAX_OTHERS])
         pieces.append(get_reply("whole_others", language, titles=titles))
     text = "\n\n".join(piece for piece in pieces if piece)
-    return Shown(text, View(ref.document_id, found.number, found.parts), ref)
+    return ShownPart(text, View(ref.document_id, found.number, found.parts), ref)
 
 
-def _title(ref: DocRef) -> str:
+def _get_title(ref: DocRef) -> str:
     return markdown.to_title(ref.title or ref.source)
 
 
@@ -228,7 +232,7 @@ class _Part:
     parts: int
 
 
-def _cut_kept(text: str, part: int) -> _Part:
+def _cut_kept_part(text: str, part: int) -> _Part:
     """A part of what was shown then."""
 
     def read(start: int, length: int) -> Excerpt:
@@ -251,14 +255,14 @@ def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | 
     if number > parts:
         return _cut_part(read, parts)
     text = found.text
-    first = _edge(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
+    first = _find_part_end(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
     last = len(text)
     if number < parts:
-        last = PART_CHARACTERS + _edge(text[PART_CHARACTERS:])
+        last = PART_CHARACTERS + _find_part_end(text[PART_CHARACTERS:])
     return _Part(text[first:last].strip("\n"), number, parts)
 
 
-def _edge(text: str) -> int:
+def _find_part_end(text: str) -> int:
     """Where a part ends within the text."""
     found = next((match for pattern in _ENDS if (match := pattern.search(text))), None)
     return found.end() if found else 0
@@ -397,7 +401,7 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     )
     if found.found:
         told = (get_reply(name, language) for name in notices)
-        answer = _with_shown_first(found, evidence)
+        answer = _renumber_shown(found, evidence)
         text = "\n\n".join([*told, answer.text])
         before = len(text) - len(answer.text)
         citations = (replace(one, offset=one.offset + before) for one in answer.citations)
@@ -409,7 +413,7 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     )
 
 
-def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
+def _renumber_shown(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
     """The answer with its passages numbered as it shows them: slots count as they are read.
 
     Of what else was looked at only passages of the documents shown stay.
@@ -484,7 +488,7 @@ def quote_turns(question: str, turns: Sequence[PastTurn]) -> list[Quote]:
         texts = (" ".join(neutralise_text(turn.user_text).split()) for turn in named)
         cut = (shorten_text(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
-    asked = tokenize.weigh_query_terms(strip_frame(question))
+    asked = tokenize.weigh_query_terms(strip_recall_frame(question))
     wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     found = [one for turn in turns for one in _quote_turn(turn, wanted)]
     best = max((one.score for one in found), default=0.0)

@@ -131,12 +131,12 @@ class Value:
         return bare or any(map(self.finds.search, unit.cells[1:]))
 
 
-def _value(row: Mapping[str, Any]) -> Value:
+def _to_value(row: Mapping[str, Any]) -> Value:
     patterns = {name: re.compile("|".join(row[name]), re.IGNORECASE) for name in ("asks", "finds")}
     return Value(**{**row, **patterns, "example": tuple(row["example"])})
 
 
-VALUES = tuple(map(_value, _RULES["values"]))
+VALUES = tuple(map(_to_value, _RULES["values"]))
 """In the order in which they are looked for."""
 
 
@@ -144,7 +144,7 @@ class _Text:
     """A text as words are looked for in it: its letters, and its terms where they are needed."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.key = text, _key(text)
+        self.text, self.key = text, _to_key(text)
 
     @functools.cached_property
     def terms(self) -> frozenset[str]:
@@ -170,7 +170,7 @@ class QuestionWord:
             return True
         return bool(self.term) and self.term in text.terms
 
-    def names(self, title: _Text) -> bool:
+    def is_in_title(self, title: _Text) -> bool:
         """Whether it is of a title, or short for it: 한예종 for 한국예술종합학교."""
         letters = iter(title.key)
         hangul = _HANGUL.fullmatch(self.said) and title.key[:1] == self.said[0]
@@ -197,7 +197,7 @@ class PassageQuery:
     years: frozenset[int]
 
 
-def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
+def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
     """Read a question that stands alone; no passage need hold the `titles` that it says in full."""
     text = _HYPHENS.sub("-", tokenize.normalise(question))
     found = _PATTERNS["defined"].match(text)
@@ -207,7 +207,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
     counted = _COUNTED.search(text)
     bound = _PATTERNS["bound"].search(text)
     return PassageQuery(
-        words=_read_words(_without_titles(text, titles)) or _read_words(text),
+        words=_read_words(_remove_titles(text, titles)) or _read_words(text),
         value=None if defined else value,
         unit=re.compile(rf"\d\s?{counted[1]}") if counted else None,
         defined=to_letters(defined),
@@ -229,22 +229,22 @@ def _find_years(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _without_titles(question: str, titles: Iterable[str]) -> str:
+def _remove_titles(question: str, titles: Iterable[str]) -> str:
     """The question without titles that stand in it as words of their own, the longest first."""
     for title in sorted(set(titles) - {""}, key=lambda one: (-len(one), one)):
         pattern = rf"(?<!\w){re.escape(title)}(?![A-Za-z\d])[가-힣]*"
-        question = re.sub(pattern, functools.partial(_after_title, title), question)
+        question = re.sub(pattern, functools.partial(_remove_title, title), question)
     return question
 
 
-def _after_title(title: str, said: re.Match[str]) -> str:
+def _remove_title(title: str, said: re.Match[str]) -> str:
     """What is left of a word that begins with a title: nothing where a particle follows."""
     return " " if title in {said[0], strip_particle(said[0])} else said[0]
 
 
 def _read_words(text: str) -> tuple[QuestionWord, ...]:
     """The content words in order, each once; sides of a thing ("예외") where nothing else is."""
-    runs = {said: tag for said, tag in _runs(text) if len(said) > 1 or not said.isascii()}
+    runs = {said: tag for said, tag in _find_words(text) if len(said) > 1 or not said.isascii()}
     telling = [said for said in runs if not _is_empty(said)]
     heavy = [said for said in telling if said not in _SIDES]
     return tuple(_to_word(said, runs[said]) for said in heavy or telling)
@@ -256,7 +256,7 @@ def _is_empty(said: str) -> bool:
     return small in _EMPTY or tokenize.stem_word(small) in _EMPTY_STEMS or span is not None
 
 
-def _runs(text: str) -> Iterator[tuple[str, str]]:
+def _find_words(text: str) -> Iterator[tuple[str, str]]:
     """Nouns written together ("NNG", "NNP" with a name among them), and verbs ("VV")."""
     found = tokenize.analyse_morphemes(text)
     if found is None or not tokenize.HANGUL.search(text):
@@ -286,7 +286,7 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 def _to_word(said: str, tag: str) -> QuestionWord:
     hangul, figures = bool(tokenize.HANGUL.search(said)), any(map(str.isdigit, said))
     own = {said, strip_particle(said) if len(said) > 3 else said} if hangul or figures else set()
-    forms = [re.escape(_key(one)) for one in sorted(own) if len(one) > 1]
+    forms = [re.escape(_to_key(one)) for one in sorted(own) if len(one) > 1]
     forms += [other.format(m[1]) for one, other in _PERIODS if (m := one.fullmatch(said))]
     if tag != "VV" and _SHORT.fullmatch(said):
         forms.append("[가-힣]{0,2}".join(said))
@@ -301,7 +301,7 @@ def _to_word(said: str, tag: str) -> QuestionWord:
     return QuestionWord(said, pattern, term, LOOSE_WEIGHT if loose else 1.0, name)
 
 
-def _key(text: str) -> str:
+def _to_key(text: str) -> str:
     """The letters of a text as they are compared: small, no blanks beside Hangul, one hyphen."""
     folded = _HYPHENS.sub("-", text)
     return _BLANKS.sub(lambda blank: " " if blank[1] else "", folded).casefold()
@@ -327,14 +327,14 @@ def compose_passages(  # noqa: PLR0913 - all that decides what is shown, by name
         return PassagesAnswer("")
     slots = list(dict.fromkeys(item.slot for item in evidence))
     if whole:
-        return _outline(stretches, slots, language)
+        return _outline_documents(stretches, slots, language)
     titles = [item.passage.title for item in evidence]
     own = [one for one in stretches if one.title in named]
 
     def compose(question: str) -> PassagesAnswer:
-        asked = read_question(question, titles)
+        asked = read_passage_query(question, titles)
         if question_type is QuestionType.COMPARE and len(slots) > 1:
-            return _compare(asked, stretches, slots, named, language)
+            return _compare_documents(asked, stretches, slots, named, language)
         return _Composer(asked, own or stretches, language).answer(named, ROOM_CHARACTERS)
 
     first, *others = questions
@@ -344,7 +344,7 @@ def compose_passages(  # noqa: PLR0913 - all that decides what is shown, by name
 
 
 @dataclass(slots=True)
-class _Page:
+class _AnswerBuilder:
     """An answer as it is written. `shown`: stretch and place of every unit on it."""
 
     language: str
@@ -354,15 +354,15 @@ class _Page:
     cited: list[tuple[int, int]] = field(default_factory=list)
     has_more: bool = False
 
-    def cite(self, stretch: Stretch, unit: Unit) -> None:
+    def add_citation(self, stretch: Stretch, unit: Unit) -> None:
         """Keep the unit as decisive; the markers of all parts since the last one are its own."""
-        number = stretch.bearer(unit).number
+        number = stretch.find_evidence(unit).number
         markers = sum(len(MARKER.findall(part)) for part in self.parts) - len(self.cited)
         self.cited += [(number, len(self.spans.get(number, ())))] * markers
         span = (stretch.base + unit.start, stretch.base + unit.end)
         self.spans[number] = (*self.spans.get(number, ()), span)
 
-    def answer(self) -> PassagesAnswer:
+    def build_answer(self) -> PassagesAnswer:
         more = [get_reply("passages_more", self.language)] if self.has_more else []
         return PassagesAnswer("\n\n".join([*self.parts, *more]), self.spans, tuple(self.cited))
 
@@ -385,42 +385,46 @@ class _Composer:
         if asked.value and asked.unit and any(map(asked.unit.search, texts)):
             # figures of the unit asked for are there, so others are no value
             asked = replace(asked, value=replace(asked.value, finds=asked.unit, figures=False))
-        self.asked, self.stretches, self.page = asked, stretches, _Page(language)
+        self.asked, self.stretches, self.builder = asked, stretches, _AnswerBuilder(language)
         self.known: dict[str, frozenset[int]] = {}
-        self.own = [[self._find(_own(unit)) for unit in one.units] for one in stretches]
+        self.own = [
+            [self._find_held_words(_get_own_text(unit)) for unit in one.units] for one in stretches
+        ]
         self.weights = self._weigh_words()
-        self.ranked = self._rank()
+        self.ranked = self._rank_units()
 
     def answer(self, named: Sequence[str], room: int) -> PassagesAnswer:
         """The best passages, or that the documents do not say."""
         if not self.ranked or not self._is_answer(self.ranked[0]):
-            return PassagesAnswer(self._tell_lack(named))
-        page, best, above = self.page, self.ranked[0], ""
+            return PassagesAnswer(self._write_not_found(named))
+        builder, best, above = self.builder, self.ranked[0], ""
         for found in self.ranked:
-            blocks = len(page.spans) and sum(map(len, page.spans.values()))
+            blocks = len(builder.spans) and sum(map(len, builder.spans.values()))
             if found.score < MIN_SHARE_OF_BEST * best.score or blocks == MAX_PASSAGES:
                 break
-            if (found.of, found.at) in page.shown:
+            if (found.of, found.at) in builder.shown:
                 continue
-            left = room - sum(len(part) + 2 for part in page.parts)
+            left = room - sum(len(part) + 2 for part in builder.parts)
             if blocks and left < MIN_ROOM_CHARACTERS:
-                page.has_more = True
+                builder.has_more = True
                 break
             stretch = self.stretches[found.of]
             unit = stretch.units[found.at]
-            if not blocks and (value := self._value(unit)):
-                page.parts.append(f"**{markdown.escape_line(value)}** [{stretch.slot}]")
-            source = _source(stretch, unit, page.language)
+            if not blocks and (value := self._extract_value(unit)):
+                builder.parts.append(f"**{markdown.escape_line(value)}** [{stretch.slot}]")
+            source = _render_source(stretch, unit, builder.language)
             body = (
-                self._rows(found, left) if unit.kind is UnitKind.ROW else self._block(found, left)
+                self._render_table(found, left)
+                if unit.kind is UnitKind.ROW
+                else self._render_block(found, left)
             )
             gap = "\n\n" if body.startswith("|") else "\n"
-            page.parts.append(body if source == above else f"{source}{gap}{body}")
-            page.cite(stretch, unit)
+            builder.parts.append(body if source == above else f"{source}{gap}{body}")
+            builder.add_citation(stretch, unit)
             above = source
-        return page.answer()
+        return builder.build_answer()
 
-    def _find(self, *texts: str) -> frozenset[int]:
+    def _find_held_words(self, *texts: str) -> frozenset[int]:
         """The places of the words that stand in any of these texts."""
         for text in {*texts} - self.known.keys():
             read = _Text(text)
@@ -428,7 +432,7 @@ class _Composer:
             self.known[text] = frozenset(held)
         return frozenset[int]().union(*(self.known[text] for text in texts))
 
-    def _weight(self, places: Iterable[int]) -> float:
+    def _sum_weights(self, places: Iterable[int]) -> float:
         return math.fsum(self.weights[at] for at in places)
 
     def _weigh_words(self) -> list[float]:
@@ -439,7 +443,7 @@ class _Composer:
         held = [frozenset[int]().union(*own) for own in self.own]
         asked = list(enumerate(self.asked.words))
         titles = [_Text(title) for title in {stretch.title for stretch in self.stretches}]
-        titled = {at for at, word in asked if any(map(word.names, titles))}
+        titled = {at for at, word in asked if any(map(word.is_in_title, titles))}
         tells = any(word.weight == 1 and at not in titled for at, word in asked)
         weights = []
         for at, word in asked:
@@ -450,21 +454,21 @@ class _Composer:
             weights.append(weight * (TITLE_WEIGHT if at in titled and tells else 1.0))
         return weights
 
-    def _rank(self) -> list[_FoundUnit]:
+    def _rank_units(self) -> list[_FoundUnit]:
         """Every unit that may be quoted, best first."""
         documents: dict[int, frozenset[int]] = {}
         for one, own in zip(self.stretches, self.own, strict=True):
-            held = self._find(one.title).union(*own)
+            held = self._find_held_words(one.title).union(*own)
             documents[one.slot] = documents.get(one.slot, frozenset()) | held
         found = []
         for of, one in enumerate(self.stretches):
             for at in filter(one.is_quotable, range(len(one.units))):
                 unit, held = one.units[at], documents[one.slot]
-                told = self.own[of][at] | self._find(*one.above(unit))
-                section = told.union(*(self.own[of][place] for place in one.beside(at)))
-                total = self._weight(told) + SECTION_SHARE * self._weight(section - told)
-                total += DOCUMENT_SHARE * self._weight(held - section)
-                score = round(total * self._worth(one, at), 9)
+                told = self.own[of][at] | self._find_held_words(*one.list_texts_above(unit))
+                section = told.union(*(self.own[of][place] for place in one.list_neighbours(at)))
+                total = self._sum_weights(told) + SECTION_SHARE * self._sum_weights(section - told)
+                total += DOCUMENT_SHARE * self._sum_weights(held - section)
+                score = round(total * self._score_form(one, at), 9)
                 if score and not self._is_of_another_year(one, unit):
                     found.append(_FoundUnit(of, at, score, held | told))
         return sorted(found, key=lambda one: (-one.score, one.of, one.at))
@@ -474,17 +478,17 @@ class _Composer:
         asked = self.asked.years
         if not asked:
             return False
-        said = " ".join([stretch.title, _own(unit), *stretch.above(unit)])
+        said = " ".join([stretch.title, _get_own_text(unit), *stretch.list_texts_above(unit)])
         if any(re.search(rf"(?<!\d){year % 100:02}년", said) for year in asked):
             return False
         names = " ".join([*unit.columns, *unit.cells[:1]])
         years = _find_years(said) | {int(one) for one in _BARE_YEAR.findall(names)}
         return bool(years) and not years & asked
 
-    def _worth(self, stretch: Stretch, at: int) -> float:
+    def _score_form(self, stretch: Stretch, at: int) -> float:
         """What the form of a unit adds or takes."""
         asked, unit = self.asked, stretch.units[at]
-        worth = 0.6 + 0.4 * stretch.bearer(unit).relevance
+        worth = 0.6 + 0.4 * stretch.find_evidence(unit).relevance
         if asked.value:
             worth *= 1.0 if asked.value.is_in(unit) else WITHOUT_VALUE_WORTH
         if asked.defined:
@@ -492,7 +496,7 @@ class _Composer:
             worth *= (
                 DEFINITION_WORTH if re.search(re.escape(asked.defined) + _DEFINES, said) else 1.0
             )
-        if asked.listed and stretch.under(at):
+        if asked.listed and stretch.list_children(at):
             worth *= LIST_WORTH
         return worth
 
@@ -504,15 +508,15 @@ class _Composer:
                 return False
             unit = stretch.units[best.at]
             lead = [] if unit.lead is None else [unit.lead]
-            places = [best.at, *lead, *stretch.under(best.at), *stretch.block(best.at)]
+            places = [best.at, *lead, *stretch.list_children(best.at), *stretch.list_block(best.at)]
             if not any(asked.value.is_in(stretch.units[at]) for at in places):
                 return False
         total = math.fsum(self.weights)
-        return total > 0 and self._weight(best.held) >= MIN_FOUND_SHARE * total
+        return total > 0 and self._sum_weights(best.held) >= MIN_FOUND_SHARE * total
 
-    def _tell_lack(self, named: Sequence[str]) -> str:
+    def _write_not_found(self, named: Sequence[str]) -> str:
         """The sentence that says what was not found, and where."""
-        asked, language = self.asked, self.page.language
+        asked, language = self.asked, self.builder.language
         held = self.ranked[0].held if self.ranked else ()
         words = [word for at, word in enumerate(asked.words) if at not in held]
         lacking = [one.said for one in words if one.weight == 1 or _find_years(one.said)]
@@ -525,51 +529,58 @@ class _Composer:
         where = ", ".join(get_reply("passages_title", language, title=one) for one in titles)
         return get_reply("passages_nothing_in", language, where=where, what=what)
 
-    def _block(self, found: _FoundUnit, room: int) -> str:
+    def _render_block(self, found: _FoundUnit, room: int) -> str:
         """The decisive unit in bold, with its paragraph, or its list with what announces it."""
         stretch, at = self.stretches[found.of], found.at
         top, lead = at, stretch.units[at].lead
         if lead is not None and stretch.units[lead].kind is UnitKind.SENTENCE:
-            top = lead if stretch.units[lead].announces or self.asked.listed else at
-        items = stretch.under(top) if top == at or self.asked.listed else [at]
-        around = [top] if items else self._around(stretch, at, min(room, MAX_BLOCK_CHARACTERS))
-        lines = [" ".join(self._said(found, one) for one in around) + f" [{stretch.slot}]"]
-        self.page.shown.update((found.of, one) for one in around)
+            top = lead if stretch.units[lead].announces_list or self.asked.listed else at
+        items = stretch.list_children(top) if top == at or self.asked.listed else [at]
+        around = (
+            [top]
+            if items
+            else self._list_continuation(stretch, at, min(room, MAX_BLOCK_CHARACTERS))
+        )
+        lines = [" ".join(self._render_unit(found, one) for one in around) + f" [{stretch.slot}]"]
+        self.builder.shown.update((found.of, one) for one in around)
         left = 0
-        for item, depth in stretch.descend(items):
+        for item, depth in stretch.walk_items(items):
             mark = stretch.units[item].mark
             counts = re.fullmatch(r"\d{1,3}\.", mark)
-            text = f"{mark if counts else '-'} {self._said(found, item, marked=not counts)}"
+            text = f"{mark if counts else '-'} {self._render_unit(found, item, marked=not counts)}"
             if sum(map(len, lines)) + len(text) > room and item != at:
                 left += 1
                 continue
             lines.append(f"{'   ' * depth}{text} [{stretch.slot}]")
-            self.page.shown.add((found.of, item))
-        more = get_reply("passages_items", self.page.language, count=str(left)) if left else ""
+            self.builder.shown.add((found.of, item))
+        more = get_reply("passages_items", self.builder.language, count=str(left)) if left else ""
         return "\n\n".join(filter(None, [lines[0], "\n".join(lines[1:]), more]))
 
-    def _said(self, found: _FoundUnit, at: int, *, marked: bool = True) -> str:
+    def _render_unit(self, found: _FoundUnit, at: int, *, marked: bool = True) -> str:
         """A unit with its mark, the decisive one in bold."""
         unit = self.stretches[found.of].units[at]
         told = marked and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
-        text = markdown.escape_line(self._cut(f"{unit.mark} {unit.text}" if told else unit.text))
+        text = markdown.escape_line(
+            self._shorten_around_words(f"{unit.mark} {unit.text}" if told else unit.text)
+        )
         return f"**{text}**" if at == found.at else text
 
-    def _around(self, stretch: Stretch, at: int, room: int) -> list[int]:
+    def _list_continuation(self, stretch: Stretch, at: int, room: int) -> list[int]:
         """A sentence with those of its paragraph that go on from it, as far as they fit."""
-        block = [at, *(place for place in stretch.block(at) if place > at)]
+        block = [at, *(place for place in stretch.list_block(at) if place > at)]
         lengths = accumulate(len(stretch.units[place].text) for place in block)
         fits = [place for place, length in zip(block, lengths, strict=True) if length <= room]
         return fits or [at]
 
-    def _rows(self, found: _FoundUnit, room: int) -> str:
+    def _render_table(self, found: _FoundUnit, room: int) -> str:
         """The best rows of a table under the names of its columns, the asked cell in bold."""
         stretch, listed = self.stretches[found.of], self.asked.listed
         unit = stretch.units[found.at]
-        self.page.shown.add((found.of, found.at))
+        self.builder.shown.add((found.of, found.at))
         if not unit.columns or sum(map(len, unit.columns)) > room:
-            return f"**{markdown.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
-        block = set(stretch.block(found.at))
+            text = markdown.escape_line(self._shorten_around_words(unit.text))
+            return f"**{text}** [{stretch.slot}]"
+        block = set(stretch.list_block(found.at))
         least = 0.0 if listed else MIN_SHARE_OF_BEST * found.score
         own = [one for one in self.ranked if one.of == found.of and one.at in block]
         told = self.own[found.of]
@@ -579,26 +590,28 @@ class _Composer:
         near = [one.at for one in beside if one.score >= least]
         rows = {found.at, *near[: MAX_LISTED_ROWS if listed else MAX_ROWS]}
         width = max(len(unit.columns), *(len(stretch.units[at].cells) for at in rows))
-        lines = [_row(unit.columns, width), "|" + " --- |" * width]
+        lines = [_render_row(unit.columns, width), "|" + " --- |" * width]
         for at in sorted(rows):
-            bold = (self._asked_cell(unit) or 0) if at == found.at else None
-            line = _row(stretch.units[at].cells, width, bold)
+            bold = (self._find_asked_cell(unit) or 0) if at == found.at else None
+            line = _render_row(stretch.units[at].cells, width, bold)
             if at == found.at or sum(map(len, lines)) + len(line) <= room:
                 lines.append(f"{line[:-2]} [{stretch.slot}] |")
-        self.page.shown.update((found.of, at) for at in block)  # a table is shown once
+        self.builder.shown.update((found.of, at) for at in block)  # a table is shown once
         return "\n".join(lines)
 
-    def _asked_cell(self, unit: Unit) -> int | None:
+    def _find_asked_cell(self, unit: Unit) -> int | None:
         """The cell whose column holds most of what the row's name does not."""
-        named = self._find(unit.cells[0])
+        named = self._find_held_words(unit.cells[0])
         columns = enumerate(zip(unit.columns, unit.cells, strict=False))
         gains = [
-            (len(self._find(column) - named), at) for at, (column, cell) in columns if at and cell
+            (len(self._find_held_words(column) - named), at)
+            for at, (column, cell) in columns
+            if at and cell
         ]
         best, place = max(gains, default=(0, 0))
         return place if best else None
 
-    def _value(self, unit: Unit) -> str:
+    def _extract_value(self, unit: Unit) -> str:
         """The value that is asked for, as the unit has it: the one amid the asked words.
 
         Empty where it cannot be told from others: one stands for each of several things, or the
@@ -607,14 +620,14 @@ class _Composer:
         if self.asked.value is None or self.asked.each:
             return ""
         if unit.kind is UnitKind.ROW:
-            cell = self._asked_cell(unit)
+            cell = self._find_asked_cell(unit)
             return "" if cell is None else unit.cells[cell][:MAX_VALUE_CHARACTERS]
         values = list(self.asked.value.finds.finditer(unit.text))
-        if not values or (len(values) > 1 and not self._find(unit.text)):
+        if not values or (len(values) > 1 and not self._find_held_words(unit.text)):
             return ""
         bound = self.asked.bound
         values = [one for one in values if unit.text.startswith(bound, one.end())] or values
-        middle = self._middle(unit.text, MAX_VALUE_CHARACTERS)
+        middle = self._find_densest_place(unit.text, MAX_VALUE_CHARACTERS)
         start = min((one.start() for one in values), key=lambda at: abs(at - middle))
         before = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])
         after = _PATTERNS["behind_value"].match(unit.text[start : start + MAX_VALUE_CHARACTERS])
@@ -622,16 +635,16 @@ class _Composer:
         said += ")" * (said.count("(") - said.count(")"))
         return _VALUE_ENDING.sub("", said)
 
-    def _cut(self, text: str) -> str:
+    def _shorten_around_words(self, text: str) -> str:
         """A long text shortened around the place where most of the words stand."""
         if len(text) <= MAX_SHOWN_CHARACTERS:
             return text
-        middle = self._middle(text, MAX_SHOWN_CHARACTERS // 2)
+        middle = self._find_densest_place(text, MAX_SHOWN_CHARACTERS // 2)
         start = max(0, min(middle - MAX_SHOWN_CHARACTERS // 2, len(text) - MAX_SHOWN_CHARACTERS))
         end = start + MAX_SHOWN_CHARACTERS
         return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
 
-    def _middle(self, text: str, reach: int) -> int:
+    def _find_densest_place(self, text: str, reach: int) -> int:
         """The place of a text within whose reach most words of the question stand."""
         said = "|".join(sorted({re.escape(word.said) for word in self.asked.words}))
         places = [(m.start(), m[0]) for m in re.finditer(said, text, re.IGNORECASE) if m[0]]
@@ -646,23 +659,23 @@ class _Composer:
 _DEFINES = "(?:이?란|이?라함은|이?라한다|means|refersto)"
 
 
-def _own(unit: Unit) -> str:
+def _get_own_text(unit: Unit) -> str:
     """What a unit says itself: of a row its cells."""
     return " ".join(unit.cells) if unit.kind is UnitKind.ROW else unit.text
 
 
-def _source(stretch: Stretch, unit: Unit, language: str) -> str:
+def _render_source(stretch: Stretch, unit: Unit, language: str) -> str:
     """The line above a passage: its document, heading and page."""
-    heading, page = stretch.heading(unit), stretch.bearer(unit).passage.page
+    heading, page = stretch.find_heading(unit), stretch.find_evidence(unit).passage.page
     parts = [f"「{markdown.escape_line(stretch.title)}」"]
-    if 0 < len(heading) <= MAX_HEADING_CHARACTERS and _key(heading) != _key(stretch.title):
+    if 0 < len(heading) <= MAX_HEADING_CHARACTERS and _to_key(heading) != _to_key(stretch.title):
         parts.append(markdown.escape_line(heading))
     if page:
         parts.append(get_reply("passages_page", language, page=str(page)))
     return " · ".join(parts)
 
 
-def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
+def _render_row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     filled = [*cells, *[""] * (width - len(cells))]
     shown = [markdown.escape_line(one[:MAX_SHOWN_CHARACTERS]).replace("|", "\\|") for one in filled]
     if bold is not None and shown[bold].strip():
@@ -670,7 +683,7 @@ def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     return f"| {' | '.join(shown)} |"
 
 
-def _compare(
+def _compare_documents(
     asked: PassageQuery,
     stretches: Sequence[Stretch],
     slots: Sequence[int],
@@ -682,10 +695,11 @@ def _compare(
     chosen = [slot for slot in slots if titles[slot].text in named]
     chosen = (chosen if len(chosen) > 1 else list(slots))[:MAX_PASSAGES]
     naming = {
-        word: {slot for slot, title in titles.items() if word.names(title)} for word in asked.words
+        word: {slot for slot, title in titles.items() if word.is_in_title(title)}
+        for word in asked.words
     }
     if all(naming.values()):
-        return _outline(stretches, chosen, language)  # by name alone: what each is for
+        return _outline_documents(stretches, chosen, language)  # by name alone: what each is for
     parts: list[str] = []
     spans: dict[int, tuple[tuple[int, int], ...]] = {}
     cited: list[tuple[int, int]] = []
@@ -700,15 +714,17 @@ def _compare(
     return PassagesAnswer("\n\n".join(parts), spans, tuple(cited))
 
 
-def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) -> PassagesAnswer:
+def _outline_documents(
+    stretches: Sequence[Stretch], slots: Sequence[int], language: str
+) -> PassagesAnswer:
     """The telling sentences of whole documents in their order, under their headings."""
-    page = _Page(language, has_more=True)
+    builder = _AnswerBuilder(language, has_more=True)
     for slot in slots[:MAX_PASSAGES]:
         own = [one for one in stretches if one.slot == slot]
         chosen = _choose_telling(own, ROOM_CHARACTERS // min(len(slots), MAX_PASSAGES))
-        page.parts.append(f"「{markdown.escape_line(own[0].title)}」")
+        builder.parts.append(f"「{markdown.escape_line(own[0].title)}」")
         if not chosen:
-            page.parts.append(get_reply("passages_nothing_told", language))
+            builder.parts.append(get_reply("passages_nothing_told", language))
         under = [(of, own[of].units[at].heading, own[of].units[at]) for of, at in chosen]
         for (of, heading), found in groupby(under, lambda one: one[:2]):
             lines = (
@@ -716,15 +732,17 @@ def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) 
                 if heading is None
                 else [f"**{markdown.escape_line(own[of].units[heading].text)}**"]
             )
-            page.parts.append("\n".join(lines))
+            builder.parts.append("\n".join(lines))
             for _, _, unit in found:
-                page.parts[-1] += f"\n- {markdown.escape_line(_shorten(unit.text))} [{slot}]"
-                page.cite(own[of], unit)
-            page.parts[-1] = page.parts[-1].lstrip("\n")
-    return page.answer()
+                builder.parts[-1] += (
+                    f"\n- {markdown.escape_line(_shorten_sentence(unit.text))} [{slot}]"
+                )
+                builder.add_citation(own[of], unit)
+            builder.parts[-1] = builder.parts[-1].lstrip("\n")
+    return builder.build_answer()
 
 
-def _shorten(text: str) -> str:
+def _shorten_sentence(text: str) -> str:
     cut = text[:MAX_OUTLINED_CHARACTERS]
     return text if cut == text else f"{cut.rpartition(' ')[0] or cut}…"
 
@@ -754,7 +772,7 @@ def _choose_telling(stretches: Sequence[Stretch], room: int) -> list[tuple[int, 
     chosen: list[tuple[int, int]] = []
     said: set[str] = set()
     for place in sorted(units, key=lambda one: (-worth(one), one)):
-        length = len(_shorten(units[place].text))
+        length = len(_shorten_sentence(units[place].text))
         if len(terms[place] - said) >= 0.4 * len(terms[place]) and length <= room:
             chosen.append(place)
             said |= terms[place]

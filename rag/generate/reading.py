@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import groupby, zip_longest
 
 from rag.lexicon import load_rules
-from rag.tokenize.text import find_code, split_sentences
+from rag.tokenize.text import split_sentences, track_code_fences
 from rag.types import Evidence
 
 MIN_FULL_SHARE = 0.6
@@ -60,7 +60,7 @@ class Unit:
     columns: tuple[str, ...] = ()
 
     @property
-    def announces(self) -> bool:
+    def announces_list(self) -> bool:
         """Whether it says that a list follows."""
         return bool(_ANNOUNCES.search(self.text))
 
@@ -137,7 +137,7 @@ class Stretch:
         """The name of its document."""
         return self.items[0].passage.name
 
-    def bearer(self, unit: Unit) -> Evidence:
+    def find_evidence(self, unit: Unit) -> Evidence:
         """The piece of evidence that holds most of a unit."""
         start, end = self.base + unit.start, self.base + unit.end
         return max(
@@ -150,7 +150,7 @@ class Stretch:
         inside = self.base + unit.start >= self.items[0].start
         return inside and unit.kind is not UnitKind.HEADING and not _COMMAND.search(unit.text)
 
-    def beside(self, at: int) -> Iterator[int]:
+    def list_neighbours(self, at: int) -> Iterator[int]:
         """The places of the units of the same section that stand near."""
         for place in range(
             max(0, at - MAX_UNITS_BESIDE), min(len(self.units), at + MAX_UNITS_BESIDE + 1)
@@ -158,28 +158,28 @@ class Stretch:
             if self.units[place].heading == self.units[at].heading:
                 yield place
 
-    def block(self, at: int) -> list[int]:
+    def list_block(self, at: int) -> list[int]:
         """The places of the sentences of the same paragraph, or the rows of the same table."""
         block = self.units[at].block
         same = (place for place, unit in enumerate(self.units) if unit.block == block)
         return [place for place in same if self.is_quotable(place)]
 
-    def under(self, at: int) -> list[int]:
+    def list_children(self, at: int) -> list[int]:
         """The places of what stands directly under a unit."""
         return self.children.get(at, [])
 
-    def descend(self, places: Sequence[int], depth: int = 0) -> Iterator[tuple[int, int]]:
+    def walk_items(self, places: Sequence[int], depth: int = 0) -> Iterator[tuple[int, int]]:
         """Items and what stands under them, with their depth."""
         for at in places:
             yield at, depth
             if depth < MAX_DEPTH:
-                yield from self.descend(self.under(at), depth + 1)
+                yield from self.walk_items(self.list_children(at), depth + 1)
 
-    def heading(self, unit: Unit) -> str:
+    def find_heading(self, unit: Unit) -> str:
         """The heading above a unit, or the last one of its section."""
-        return next(self.headings(unit))
+        return next(self.list_headings(unit))
 
-    def headings(self, unit: Unit) -> Iterator[str]:
+    def list_headings(self, unit: Unit) -> Iterator[str]:
         """The headings above a unit, the nearest first; its section's where the text has none."""
         at, name = unit.heading, ""
         while at is not None:
@@ -187,12 +187,12 @@ class Stretch:
             yield name
             at = self.units[at].heading
         if not name or _PART.match(name):  # 3.1 whose 3. stands in a passage before
-            yield to_visible(self.bearer(unit).passage.section.rpartition(" > ")[2])
+            yield to_visible(self.find_evidence(unit).passage.section.rpartition(" > ")[2])
 
-    def above(self, unit: Unit) -> Iterator[str]:
+    def list_texts_above(self, unit: Unit) -> Iterator[str]:
         """What stands above a unit: the names of its columns, its headings, what announces it."""
         yield " ".join(unit.columns)
-        yield from self.headings(unit)
+        yield from self.list_headings(unit)
         for _ in range(2 * MAX_DEPTH):
             if unit.lead is None:
                 return
@@ -229,8 +229,8 @@ def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
 def read_units(text: str) -> list[Unit]:
     """The units of a text, in order."""
     reader = _UnitReader()
-    for run in _runs(_name_headings(list(_lines(text[:MAX_TEXT_CHARACTERS])))):
-        reader.take(run)
+    for run in _group_lines(_mark_headings(list(_split_lines(text[:MAX_TEXT_CHARACTERS])))):
+        reader.add_run(run)
     return reader.units
 
 
@@ -260,19 +260,19 @@ class _Line:
         return self.raw[self.body - self.start :].strip()
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _split_lines(text: str) -> Iterator[_Line]:
     """The lines of a text but for front matter and code: those are empty."""
     front = _FRONT_MATTER.match(text) or _OPEN_FRONT_MATTER.match(text)
     at = front.end() if front else 0
-    for raw, fence, _ in find_code(text[at:].split("\n")):
+    for raw, fence, _ in track_code_fences(text[at:].split("\n")):
         if fence:
             yield _Line("", at, at)
         else:
-            yield from _line(raw, at)
+            yield from _parse_line(raw, at)
         at += len(raw) + 1
 
 
-def _line(raw: str, at: int) -> Iterator[_Line]:
+def _parse_line(raw: str, at: int) -> Iterator[_Line]:
     """The line; an article's name and what follows it are two."""
     while found := next(filter(None, (pattern.match(raw) for pattern in _HEADINGS)), None):
         yield _Line(raw[: found.end("name")], at, at + found.start("name"), kind="heading")
@@ -290,7 +290,7 @@ def _line(raw: str, at: int) -> Iterator[_Line]:
         yield _Line(raw, at, at + len(raw) - len(raw.lstrip()))
 
 
-def _name_headings(lines: Sequence[_Line]) -> Iterator[_Line]:
+def _mark_headings(lines: Sequence[_Line]) -> Iterator[_Line]:
     """The lines, with the headings of plain text known: numbered names of what follows them.
 
     A name stands above a number that is one of its own (3. above 3.1), above text where its number
@@ -320,15 +320,15 @@ def _is_heading(found: re.Match[str], following: _Line) -> bool:
     return "." in found["number"] or following.kind == "row" or is_sentence
 
 
-def _runs(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
+def _group_lines(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
     """Lines without a blank one between them: a heading, a table, or prose."""
 
-    def form(line: _Line) -> str:
+    def get_form(line: _Line) -> str:
         if line.kind == "heading":
             return str(line.start)
         return line.kind if line.kind == "row" else "prose" if line.raw.strip() else ""
 
-    for kind, run in groupby(lines, form):
+    for kind, run in groupby(lines, get_form):
         if kind:
             yield list(run)
 
@@ -342,24 +342,24 @@ class _UnitReader:
     open: list[tuple[str, int]] = field(default_factory=list)
     blocks: int = 0
 
-    def take(self, run: Sequence[_Line]) -> None:
+    def add_run(self, run: Sequence[_Line]) -> None:
         self.blocks += 1
         if run[0].kind == "heading":
-            self._name(run[0])
+            self._add_heading(run[0])
         elif run[0].kind == "row":
-            self._tabulate(run)
+            self._add_rows(run)
         else:
-            for part in _paragraphs(run):
-                self._quote(part)
+            for part in _split_paragraphs(run):
+                self._add_sentences(part)
 
-    def _name(self, line: _Line) -> None:
+    def _add_heading(self, line: _Line) -> None:
         if text := to_visible(line.said):
-            whole = self._whole_of(text)
+            whole = self._find_parent_heading(text)
             self.heading, self.open = len(self.units), []
             end = line.start + len(line.raw)
             self.units.append(Unit(UnitKind.HEADING, text, line.body, end, self.blocks, whole))
 
-    def _whole_of(self, name: str) -> int | None:
+    def _find_parent_heading(self, name: str) -> int | None:
         """The heading whose number the number of this one begins with: 3. of 3.1."""
         at, found = self.heading, _NUMBERED.match(name)
         while found and at is not None:
@@ -369,11 +369,11 @@ class _UnitReader:
             at = self.units[at].heading
         return None
 
-    def _quote(self, part: Sequence[_Line]) -> None:
-        first, lead, at = part[0], self._lead(part[0]), len(self.units)
+    def _add_sentences(self, part: Sequence[_Line]) -> None:
+        first, lead, at = part[0], self._find_lead(part[0]), len(self.units)
         self.blocks += 1
         raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in part[1:])])
-        for start, end in _sentences(raw):
+        for start, end in _find_sentences(raw):
             text = to_visible(raw[start:end])
             if not _NOTHING.fullmatch(text):
                 mark = first.mark if len(self.units) == at else ""
@@ -382,7 +382,7 @@ class _UnitReader:
         if first.mark and len(self.units) > at:
             self.open.append((first.kind, len(self.units) - 1))
 
-    def _lead(self, first: _Line) -> int | None:
+    def _find_lead(self, first: _Line) -> int | None:
         """What an item stands under: the item above it, or the paragraph that announces a list."""
         if not first.mark:
             self.open = []
@@ -396,14 +396,16 @@ class _UnitReader:
         if self.open:
             return self.open[-1][1]
         last = self.units[-1] if self.units else None
-        announced = last and last.kind is UnitKind.SENTENCE and not last.mark and last.announces
+        announced = (
+            last and last.kind is UnitKind.SENTENCE and not last.mark and last.announces_list
+        )
         return len(self.units) - 1 if announced else None
 
-    def _tabulate(self, run: Sequence[_Line]) -> None:
+    def _add_rows(self, run: Sequence[_Line]) -> None:
         columns: tuple[str, ...] = ()
         name, self.open = "", []
         for number, line in enumerate(run):
-            cells = _cells(line.raw)
+            cells = _split_cells(line.raw)
             if _RULE.match(line.raw) or not any(cells):
                 continue
             if number + 1 < len(run) and _RULE.match(run[number + 1].raw):
@@ -412,30 +414,30 @@ class _UnitReader:
             name = cells[0] or name  # of merged cells the first one holds the name
             cells = (name, *cells[1:])
             place = (line.start, line.start + len(line.raw), self.blocks, self.heading)
-            text = _tell_row(columns, cells)
+            text = _render_row(columns, cells)
             self.units.append(Unit(UnitKind.ROW, text, *place, cells=cells, columns=columns))
 
 
-def _paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:
+def _split_paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:
     """Lines joined where the margin broke them, apart where the author did."""
     widths = sorted(len(line.raw.strip()) for line in run)
     full = widths[round(0.8 * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
     held: list[_Line] = []
     for line in run:
-        if held and (line.mark or not _continues(held[-1], full)):
+        if held and (line.mark or not _is_continued(held[-1], full)):
             yield held
             held = []
         held.append(line)
     yield held
 
 
-def _continues(line: _Line, full: int) -> bool:
+def _is_continued(line: _Line, full: int) -> bool:
     """Whether a line goes on in the following one; `full` is how wide the text is."""
     wide = full >= MIN_WIDE_CHARACTERS and len(line.raw.strip()) >= full * MIN_FULL_SHARE
     return wide and not _ENDED.search(line.said)
 
 
-def _sentences(raw: str) -> Iterator[tuple[int, int]]:
+def _find_sentences(raw: str) -> Iterator[tuple[int, int]]:
     """Where the sentences stand."""
     held: list[str] = []
     for part in split_sentences(raw):
@@ -454,7 +456,7 @@ def _sentences(raw: str) -> Iterator[tuple[int, int]]:
             yield places[found], places[at - 1] + 1
 
 
-def _tell_row(columns: Sequence[str], cells: Sequence[str]) -> str:
+def _render_row(columns: Sequence[str], cells: Sequence[str]) -> str:
     """A row in words: its first cell, then every other one behind the name of its column."""
     pairs = zip_longest(columns[: len(cells)], cells, fillvalue="")
     told = [f"{name}: {value}" if name else value for name, value in pairs]
@@ -462,6 +464,6 @@ def _tell_row(columns: Sequence[str], cells: Sequence[str]) -> str:
     return f"{cells[0]} — {rest}" if cells[0] and rest else cells[0] or rest
 
 
-def _cells(line: str) -> tuple[str, ...]:
+def _split_cells(line: str) -> tuple[str, ...]:
     inner = _SPLIT.split(line.strip()[1:-1], MAX_CELLS)[:MAX_CELLS]
     return tuple(to_visible(value.replace("\\|", "|")) for value in inner)

@@ -93,7 +93,7 @@ class Clause:
     topics: tuple[NounPhrase, ...] = field(default=())
 
     @property
-    def speaks_of_self(self) -> bool:
+    def is_about_self(self) -> bool:
         """Whether a pronoun of the first person stands in it."""
         return any(
             one.form in _OWN_PRONOUNS
@@ -125,7 +125,7 @@ def _keep_name(quoted: re.Match[str]) -> str:
     return inside if short else OMITTED
 
 
-def tell_language(text: str) -> str:
+def detect_language(text: str) -> str:
     """The language whose rules read a sentence: Korean where it holds Hangul."""
     return "ko" if re.search("[가-힣]", text) else "en"
 
@@ -239,7 +239,7 @@ def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[NounPhras
         yield NounPhrase(head, tuple(words), morphemes[first].start, one.end, own)
 
 
-def modifies_other(clause: Clause, end: int) -> bool:
+def is_modifying_noun(clause: Clause, end: int) -> bool:
     """Whether the predicate that ends near `end` stands before a noun: "알레르기가 있는 사람".
 
     "나는 서울에 사는 개발자야" says it of the user all the same.
@@ -252,7 +252,7 @@ def modifies_other(clause: Clause, end: int) -> bool:
     rest = clause.morphemes[ends[0] + 1 :] if ends else ()
     if not rest or clause.morphemes[ends[0]].tag != "ETM":
         return False
-    if clause.speaks_of_self and _ends_in_copula(rest):
+    if clause.is_about_self and _ends_in_copula(rest):
         return False
     noun = rest[0]
     is_own = noun.tag == "NP" and noun.form in _OWN_PRONOUNS

@@ -26,7 +26,7 @@ from rag.events import milliseconds_since
 from rag.generate.offline import quote_turns
 from rag.lexicon import load_patterns
 from rag.memory import recall
-from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, LookedBack
+from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, RecallResult
 from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
 from rag.retrieve.search import Searcher, SearchOptions
@@ -95,7 +95,7 @@ class Explorer:
     tokens: int = 0
     model_calls: int = 0
 
-    async def explore(self) -> LookedBack:
+    async def explore(self) -> RecallResult:
         """Explore, first without a model; where that finds nothing, `caller` leads.
 
         What is found until a budget is spent or a model fails counts. The trace tells every step,
@@ -123,15 +123,15 @@ class Explorer:
             "turns": [turn.number for turn in turns],
             "model_calls": self.model_calls,
         }
-        return LookedBack(turns, tuple(self.notes[:MAX_FINDINGS]), {"exploration": trace})
+        return RecallResult(turns, tuple(self.notes[:MAX_FINDINGS]), {"exploration": trace})
 
     async def _follow_rules(self) -> None:
         """Open turns on the question and note what they say; else what their documents say."""
-        query = recall.strip_frame(self.question) or self.question
+        query = recall.strip_recall_frame(self.question) or self.question
         if named := recall.find_turn_number(self.question):
-            await self._step("get_turn", number=named)
+            await self._call_tool("get_turn", number=named)
         else:
-            await self._step("search_turns", query=query)
+            await self._call_tool("search_turns", query=query)
             await self._open_related()
         opened = list(self.opened.values())
         quotes = await asyncio.to_thread(quote_turns, self.question, opened)
@@ -139,16 +139,16 @@ class Explorer:
             if not self._is_shown(quote.number):
                 self.note(f"{quote.number}: {quote.text}")
         if not quotes and any(turn.doc_refs for turn in opened):
-            found = await self._step("search_chunks", query=query)
+            found = await self._call_tool("search_chunks", query=query)
             self.notes += [to_one_line(line, MAX_FINDING_CHARACTERS) for line in found.splitlines()]
 
     async def _follow_model(self, caller: ToolCaller) -> str:
         """Let the model choose the steps; why it ended. Raises `LLMError`."""
-        await self._step("list_turns")  # so that the first choice can open one
-        last, tools = len(self.steps) + self.rules.explore_calls, self._offer_tools()
+        await self._call_tool("list_turns")  # so that the first choice can open one
+        last, tools = len(self.steps) + self.rules.explore_calls, self._list_tools()
         while len(self.steps) < last and self.model_calls < self.rules.explore_calls:
-            messages = self._tell_state()
-            if not self._afford(message.content for message in messages):
+            messages = self._render_state()
+            if not self._spend_tokens(message.content for message in messages):
                 return "tokens"
             self.model_calls += 1
             choice = await caller.choose(messages, tools)
@@ -156,10 +156,10 @@ class Explorer:
                 self.note(choice.text)
                 return "done"
             for call in choice.calls[: last - len(self.steps)]:
-                await self._take(call)
+                await self._run_and_record(call)
         return "calls"
 
-    def _tell_state(self) -> list[HistoryMessage]:
+    def _render_state(self) -> list[HistoryMessage]:
         """The task, what was noted, and the latest results: bounded, however long it goes on."""
         language = choose_reply_language(self.question)
         stale, fresh = self.results[:-MAX_FRESH_RESULTS], self.results[-MAX_FRESH_RESULTS:]
@@ -174,7 +174,7 @@ class Explorer:
         system = prompts.load_prompt("explore", language)
         return [HistoryMessage(Speaker.SYSTEM, system), HistoryMessage(Speaker.USER, user)]
 
-    def _offer_tools(self) -> list[Tool]:
+    def _list_tools(self) -> list[Tool]:
         lines = prompts.load_prompt(
             "explore_tools", choose_reply_language(self.question)
         ).splitlines()
@@ -185,16 +185,16 @@ class Explorer:
             if name != "subcall" or self.light is not None
         ]
 
-    async def _step(self, name: str, **arguments: object) -> str:
-        return await self._take(ToolCall(name, arguments))
+    async def _call_tool(self, name: str, **arguments: object) -> str:
+        return await self._run_and_record(ToolCall(name, arguments))
 
-    async def _take(self, call: ToolCall) -> str:
+    async def _run_and_record(self, call: ToolCall) -> str:
         """What a call gives, which is kept for the model; what goes wrong is told, not raised."""
         begun, failed = time.perf_counter(), False
         try:
-            text = await self._run(call)
+            text = await self._run_tool(call)
         except Exception as error:  # noqa: BLE001 - logged where it is no failure of ours
-            text, failed = _tell_failure(error), True
+            text, failed = _describe_failure(error), True
         told = {
             name: str(value)[:MAX_ARGUMENT_CHARACTERS] for name, value in call.arguments.items()
         }
@@ -211,7 +211,7 @@ class Explorer:
         self.results.append(f"{call.name[:40]}({shown})\n{text or 'Nothing was found.'}")
         return "" if failed else text
 
-    async def _run(self, call: ToolCall) -> str:
+    async def _run_tool(self, call: ToolCall) -> str:
         if call.error or call.name not in TOOLS:
             raise BadArguments(call.error[:200] or "there is no such tool")
         tool = check_arguments(getattr(self, call.name))
@@ -221,8 +221,8 @@ class Explorer:
 
     async def _open_related(self) -> None:
         """Open those of the turns found last that bear on what they were searched for."""
-        for one in [one for one in self.found if one.bears][:MAX_TURNS]:
-            await self._step("get_turn", number=one.line.number)
+        for one in [one for one in self.found if one.is_relevant][:MAX_TURNS]:
+            await self._call_tool("get_turn", number=one.line.number)
 
     def _has_found(self) -> bool:
         return bool(self.notes or self.opened)
@@ -231,7 +231,7 @@ class Explorer:
         """Whether the prompt holds the turn anyway."""
         return self.before is not None and number >= self.before
 
-    def _afford(self, texts: Iterable[str]) -> bool:
+    def _spend_tokens(self, texts: Iterable[str]) -> bool:
         """Count the tokens of texts for a model; whether the budget covers them."""
         self.tokens += sum(map(self.count, texts))
         return self.tokens <= self.rules.explore_tokens
@@ -304,7 +304,7 @@ class Explorer:
         user = prompts.fill_prompt("explore_subcall_text", language, text=read, question=asked)
         if self.light is None or self.model_calls >= self.rules.explore_calls:
             raise BadArguments("no sub-call is left")
-        if not self._afford([user]):
+        if not self._spend_tokens([user]):
             raise BadArguments("the tokens are spent")
         self.model_calls += 1
         system = prompts.load_prompt("explore_subcall", language)
@@ -318,7 +318,7 @@ class Explorer:
         return "Noted."
 
 
-def _tell_failure(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     match error:
         case ValidationError():
             wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]

@@ -17,15 +17,15 @@ from rag.memory.clauses import (
     OMITTED,
     Clause,
     NounPhrase,
+    detect_language,
     find_items_before,
     find_own_words,
     is_about_time,
     is_asking,
+    is_modifying_noun,
     is_proper_name,
-    modifies_other,
     split_clauses,
     split_items,
-    tell_language,
 )
 from rag.memory.profile import Effect, Packs, Policy, ProfileRule, Statement
 from rag.tokenize import korean
@@ -233,14 +233,14 @@ class _MessageReader:
     def read(self, text: str) -> Extraction:
         own = find_own_words(text)
         if any(self._known[f"remember_not_{one}"].search(own) for one in ("ko", "en")):
-            named = [one for one in split_sentences(own) if self._names_forgotten(one)]
+            named = [one for one in split_sentences(own) if self._is_naming_forgotten(one)]
             return Extraction(forgets=tuple(_to_forgotten(one) for one in named))
         for sentence in map(str.strip, split_sentences(own)):
             if len(sentence) <= MAX_SENTENCE_CHARACTERS:
-                self._read_sentence(sentence, handles=self._handles_text(own))
-            if self._handles_text(sentence):
+                self._read_sentence(sentence, is_about_text=self._is_about_text(own))
+            if self._is_about_text(sentence):
                 break  # what follows is the text
-        found = _merge(self._found)
+        found = _merge_statements(self._found)
         wish = self._wishes[0] if self._wishes and self._is_plain else None
         if wish is Wish.REMEMBER and not found:
             wish = None
@@ -249,8 +249,8 @@ class _MessageReader:
 
     # one sentence
 
-    def _read_sentence(self, sentence: str, *, handles: bool) -> None:
-        language = tell_language(sentence)
+    def _read_sentence(self, sentence: str, *, is_about_text: bool) -> None:
+        language = detect_language(sentence)
         if _is_shown(sentence, self._foreign):
             self._is_plain = False
             return
@@ -264,11 +264,13 @@ class _MessageReader:
         body, explicit = self._find_remembered(sentence, language)
         if explicit and not body:
             self._apply_wish()
-        elif not explicit and (handles or self._known[f"remembers_{language}"].search(sentence)):
+        elif not explicit and (
+            is_about_text or self._known[f"remembers_{language}"].search(sentence)
+        ):
             self._is_plain = False
         elif not explicit and self._known["reports"].search(sentence):
             self._is_plain = False
-            if told := self._find_told_before_report(sentence, language):
+            if told := self._find_statement_before_report(sentence, language):
                 self._read_body(told, language, explicit=False)
         else:
             if self._is_awaited and not explicit:
@@ -290,17 +292,17 @@ class _MessageReader:
             self._keep_fact(body, language)
         elif not explicit:
             if any(clause.asks for clause in clauses) or len(self._found) == before:
-                self._is_plain = self._is_plain and self._only_tells(body, language)
+                self._is_plain = self._is_plain and self._is_plain_statement(body, language)
             self._told.append(body)
 
-    def _find_told_before_report(self, sentence: str, language: str) -> str:
+    def _find_statement_before_report(self, sentence: str, language: str) -> str:
         """What stands before the clause that names a text: only that may be the user's own."""
         report = self._known["reports"].search(sentence)
         place = report.start() if report else 0
         clauses = split_clauses(sentence, language)
         return max((one.before for one in clauses if len(one.before) <= place), key=len, default="")
 
-    def _only_tells(self, sentence: str, language: str) -> bool:
+    def _is_plain_statement(self, sentence: str, language: str) -> bool:
         """Whether a sentence only tells something: nothing has to be answered."""
         if is_asking(sentence, language):
             return False
@@ -308,7 +310,7 @@ class _MessageReader:
             return not _REQUEST_KO.search(sentence)
         return bool(_TELLING_EN.match(sentence))
 
-    def _handles_text(self, text: str) -> bool:
+    def _is_about_text(self, text: str) -> bool:
         """Whether something is wanted with a text; a wish for all answers is not that."""
         handled = any(self._known[f"handles_{one}"].search(text) for one in ("ko", "en"))
         return handled and not self._is_standing_wish(text)
@@ -318,7 +320,7 @@ class _MessageReader:
     def _read_forgetting(self, sentence: str, language: str) -> bool:
         known = self._known
         found = known[f"forget_{language}"].search(sentence)
-        if not found and self._names_forgotten(sentence):
+        if not found and self._is_naming_forgotten(sentence):
             self._forgets.append(_to_forgotten(sentence))
             self._is_plain = False
             return True
@@ -344,7 +346,7 @@ class _MessageReader:
             self._forgets.append(wanted)
         return True
 
-    def _names_forgotten(self, sentence: str) -> bool:
+    def _is_naming_forgotten(self, sentence: str) -> bool:
         """Whether a sentence may ask for something to be forgotten that is remembered."""
         perhaps = self._known["forget_perhaps_ko"].search(sentence)
         return bool(perhaps) and not self._known["forget_not_ko"].search(sentence)
@@ -370,7 +372,7 @@ class _MessageReader:
             return ("" if _EMPTY_EN.fullmatch(body) else body), True
         after = after if len(after) >= MIN_AFTER_CHARACTERS else ""
         body = f"{before} {after}".strip(" .!?,:~…")
-        body = _DOING.sub("함", _QUOTED_FACT.sub(_finish_quoted, body))
+        body = _DOING.sub("함", _QUOTED_FACT.sub(_complete_reported_ending, body))
         body = _BECAUSE.sub("", body).strip()
         return ("" if _EMPTY_KO.fullmatch(body) else body), True
 
@@ -389,8 +391,8 @@ class _MessageReader:
             replace(one, explicit=True, certainty=1.0, known_only=False) for one in self._found
         ]
         if self._told and not self._found:
-            language = tell_language(self._told[-1])
-            if self._only_tells(self._told[-1], language):
+            language = detect_language(self._told[-1])
+            if self._is_plain_statement(self._told[-1], language):
                 self._keep_fact(self._told[-1], language)
                 self._is_plain = True
 
@@ -426,7 +428,7 @@ class _MessageReader:
         self._found.append(
             Statement(
                 "preference",
-                _name_wish(told, language),
+                _find_wish_topic(told, language),
                 told[:MAX_VALUE_CHARACTERS],
                 sentence=body,
                 certainty=1.0,
@@ -456,7 +458,7 @@ class _MessageReader:
 
     def _read_clause(self, clause: Clause, *, explicit: bool) -> None:
         if clause.language == "ko":
-            self._follow_subject(clause)
+            self._track_subject(clause)
         elif _PERSON_EN.search(clause.text):
             self._of_others = True
         elif _SELF_EN.search(clause.text):
@@ -470,18 +472,18 @@ class _MessageReader:
             if not rule.standing and not (rule.kind == FACT and len(self._found) > before):
                 self._apply_rule(rule, clause, explicit=explicit)
 
-    def _follow_subject(self, clause: Clause) -> None:
+    def _track_subject(self, clause: Clause) -> None:
         """Whom the clauses to come speak of, where they do not say."""
-        others = [topic for topic in clause.topics if self._names_person(topic)]
+        others = [topic for topic in clause.topics if self._is_person(topic)]
         named = self._known["person_anywhere_ko"].search(clause.text)
-        if clause.speaks_of_self or any(
+        if clause.is_about_self or any(
             topic.own and topic not in others for topic in clause.topics
         ):
             self._of_others = False
         elif others or (named and not clause.topics and not _COMPANION.search(clause.text)):
             self._of_others = True
 
-    def _names_person(self, topic: NounPhrase) -> bool:
+    def _is_person(self, topic: NounPhrase) -> bool:
         named = any(self._known["person_ko"].search(word) for word in topic.words)
         return named or bool(self._known["animal_ko"].search(topic.head))
 
@@ -494,7 +496,7 @@ class _MessageReader:
             if not items or not self._is_of_user(rule, clause, found):
                 continue
             denied = self._is_denied(rule, clause, found)
-            if denied and not self._may_end(rule):
+            if denied and not self._can_end(rule):
                 continue
             said = [self._to_statement(rule, clause, found, item) for item in items]
             self._found += [
@@ -509,7 +511,7 @@ class _MessageReader:
             ]
             return
 
-    def _may_end(self, rule: ProfileRule) -> bool:
+    def _can_end(self, rule: ProfileRule) -> bool:
         """Whether its contrary says that something holds no more."""
         policy = self._packs.kinds[rule.kind].policy
         return rule.deniable or (policy in _ENDING_POLICIES and rule.kind not in _UNDENIED_KINDS)
@@ -533,11 +535,11 @@ class _MessageReader:
         topics = [topic for topic in clause.topics if topic.start < found.end()]
         if any(self._is_other(topic, rule, found) for topic in topics):
             return False
-        is_own = clause.speaks_of_self or any(topic.own for topic in topics)
+        is_own = clause.is_about_self or any(topic.own for topic in topics)
         named = self._known["person_anywhere_ko"].search(clause.text[: found.start()])
         if not is_own and (self._of_others or named):
             return False
-        if modifies_other(clause, found.end()):
+        if is_modifying_noun(clause, found.end()):
             return False
         if rule.needs_self and not is_own:
             told = rule.professional and _PROFESSIONAL.search(clause.sentence)
@@ -546,7 +548,7 @@ class _MessageReader:
 
     def _is_other(self, topic: NounPhrase, rule: ProfileRule, found: re.Match[str]) -> bool:
         """Whether a topic is somebody or something else than the user and what he tells."""
-        if self._names_person(topic):
+        if self._is_person(topic):
             # "우리 팀장은 ...": that changes what the user had remembered, and tells nothing else
             return not (rule.known_only and rule.kind == FACT)
         if topic.own or topic.end > found.start() or self._known["neutral_ko"].search(topic.head):
@@ -581,18 +583,18 @@ class _MessageReader:
         self, rule: ProfileRule, clause: Clause, found: re.Match[str], item: str
     ) -> Statement | None:
         groups = {name: text.strip(" .,;") for name, text in found.groupdict().items() if text}
-        key = rule.key or _look_up(rule.keys, groups.get("key", "")) or item
+        key = rule.key or _look_up_caseless(rule.keys, groups.get("key", "")) or item
         if key.startswith(("Our ", "My ", "The ")):
             key = key[0].lower() + key[1:]
         unit = rule.unit
         if rule.kind == "medication" and rule.effect is Effect.SET:
-            value = _tell_dose(groups, clause.language)
+            value = _render_dose(groups, clause.language)
         elif rule.value:
             told = clause.text.strip(" .,!")
             value = rule.value.replace("{item}", item).replace("{sentence}", told)
             value = value.replace("{value}", groups.get("value", ""))
         else:
-            value = _look_up(rule.values, groups.get("value", "")) or item
+            value = _look_up_caseless(rule.values, groups.get("value", "")) or item
             value, unit = _to_measure(rule, key, value, groups.get("unit", ""))
         if rule.kind == FACT:
             value = _NOW.sub("", value)
@@ -619,7 +621,7 @@ def _to_forgotten(sentence: str) -> str:
 # Values
 
 
-def _look_up(table: Mapping[str, str], text: str) -> str:
+def _look_up_caseless(table: Mapping[str, str], text: str) -> str:
     known = {key.casefold(): value for key, value in table.items()}
     return known.get(text.casefold(), text)
 
@@ -655,7 +657,7 @@ def _is_within(rule: ProfileRule, value: str) -> bool:
     return (least is None or figure >= least) and (most is None or figure <= most)
 
 
-def _tell_dose(groups: Mapping[str, str], language: str) -> str:
+def _render_dose(groups: Mapping[str, str], language: str) -> str:
     """Dose and frequency as one value."""
     dose = groups.get("value") or groups.get("value2") or ""
     dose = re.sub(r"(\d)\s?(?:㎎|밀리그램|밀리|mg)", r"\1 mg", dose, flags=re.IGNORECASE)
@@ -677,7 +679,7 @@ def _read_native_number(text: str) -> int:
 # Facts and wishes in free words
 
 
-def _finish_quoted(found: re.Match[str]) -> str:
+def _complete_reported_ending(found: re.Match[str]) -> str:
     """The end of "...있다는 것" as that of the sentence that it reports: "...있다"."""
     said = found[0]
     if said.startswith(("이라", "인")):
@@ -685,7 +687,7 @@ def _finish_quoted(found: re.Match[str]) -> str:
     return "다" if said.startswith(("라", "다")) else "는 것"
 
 
-def _name_wish(told: str, language: str) -> str:
+def _find_wish_topic(told: str, language: str) -> str:
     """What a wish for all answers is about: its first noun."""
     if language == "ko":
         nouns = [
@@ -720,7 +722,7 @@ def _split_fact(body: str, language: str) -> tuple[str, str]:
     return (bare[1], bare[2]) if bare else (whole, whole)
 
 
-def _merge(found: Sequence[Statement]) -> list[Statement]:
+def _merge_statements(found: Sequence[Statement]) -> list[Statement]:
     """Each thing once: the later of two statements of it; of a medicine what says more."""
     kept: dict[tuple[str, str], Statement] = {}
     for one in found:
@@ -746,7 +748,7 @@ async def read_by_model(
     shown = [to_letters(one) for one in foreign]
     if not packs.kinds or not _SELF_SAID.search(own):
         return ()
-    language = tell_language(own)
+    language = detect_language(own)
     kinds = "\n".join(f"- {name}: {packs.get_kind_title(name, language)}" for name in packs.kinds)
     system = prompts.fill_prompt("read_profile", language, kinds=kinds)
     reply = await light.ask_json(
@@ -759,7 +761,7 @@ async def read_by_model(
         if statement is None or _is_shown(statement.sentence, shown):
             continue
         found.append(statement)
-    return tuple(_merge(found))
+    return tuple(_merge_statements(found))
 
 
 def _to_read_statement(told: object, own: str, packs: Packs) -> Statement | None:
@@ -772,7 +774,7 @@ def _to_read_statement(told: object, own: str, packs: Packs) -> Statement | None
     plain = " ".join(own.split())
     if kind not in packs.kinds or not key or not value or not sentence or sentence not in plain:
         return None
-    if is_asking(sentence, tell_language(sentence)):
+    if is_asking(sentence, detect_language(sentence)):
         return None
     return Statement(
         kind=kind,

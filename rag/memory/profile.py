@@ -223,12 +223,12 @@ def _fill_pieces(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def _to_rule(told: Mapping[str, Any], pieces: Mapping[str, str]) -> ProfileRule:
-    def compiled(text: str) -> re.Pattern[str]:
+    def compile_pattern(text: str) -> re.Pattern[str]:
         filled = _PIECE.sub(lambda found: pieces[found[1]], text.replace("\n", ""))
         return re.compile(filled, re.IGNORECASE)
 
     patterns = {
-        name: compiled(told[name])
+        name: compile_pattern(told[name])
         for name in ("match", "item_match", "item_refuses")
         if name in told
     }
@@ -262,13 +262,13 @@ def apply_statements(
         kind = packs.kinds.get(statement.kind)
         if kind is None:
             continue
-        for name, slot in _apply(known, statement, kind, at=at, source=source).items():
+        for name, slot in _apply_statement(known, statement, kind, at=at, source=source).items():
             place = name or f"new {len(known)}"
             known[place] = changed[place] = slot
     return tuple(changed.values())
 
 
-def _apply(
+def _apply_statement(
     known: Mapping[str, Slot], said: Statement, kind: SlotKind, *, at: datetime, source: str
 ) -> dict[str, Slot]:
     """Slots by their place in `known`; a new one by an empty name."""
@@ -293,13 +293,13 @@ def _apply(
         return _begin_slot(fresh, said, kind, proposed)
     place, slot = held
     if said.effect is Effect.END:
-        changed = _end(slot, fresh, said, kind, proposed)
+        changed = _end_or_propose(slot, fresh, said, kind, proposed)
     elif is_same_value(slot, fresh):
-        changed = _say_again(slot, fresh, said, kind, proposed)
-    elif not _asks_first(kind, said):
+        changed = _confirm_slot(slot, fresh, said, kind, proposed)
+    elif not _needs_confirmation(kind, said):
         changed = change_slot(slot, fresh)
     else:
-        changed = _propose(fresh, slot, proposed)
+        changed = _propose_slot(fresh, slot, proposed)
     if changed is None:
         return {}
     return {"" if changed.status is SlotStatus.PROPOSED else place: changed}
@@ -317,37 +317,37 @@ def _begin_slot(
     return {"": past} if kind.policy is Policy.TIMELINE else {}
 
 
-def _end(
+def _end_or_propose(
     slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
     if slot.status is SlotStatus.PAST:
         return None
-    if not _asks_first(kind, said):
+    if not _needs_confirmation(kind, said):
         return end_slot(slot, at=fresh.at, sentence=fresh.sentence, source=fresh.source)
     asked = replace(fresh, value=slot.value, unit=slot.unit, effect=Effect.END)
-    return _propose(asked, slot, proposed)
+    return _propose_slot(asked, slot, proposed)
 
 
-def _say_again(
+def _confirm_slot(
     slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
     if slot.status is SlotStatus.PAST:
-        if _asks_first(kind, said):
-            return _propose(fresh, slot, proposed)
+        if _needs_confirmation(kind, said):
+            return _propose_slot(fresh, slot, proposed)
         return change_slot(slot, fresh)
     if kind.policy in {Policy.SERIES, Policy.FADING} and slot.at != fresh.at:
         return change_slot(slot, fresh)
     return replace(slot, at=fresh.at, certainty=max(slot.certainty, fresh.certainty))
 
 
-def _propose(fresh: Slot, slot: Slot, proposed: Sequence[Slot]) -> Slot | None:
+def _propose_slot(fresh: Slot, slot: Slot, proposed: Sequence[Slot]) -> Slot | None:
     """A slot that waits to be confirmed; None where the same does already."""
     if any(one.effect is fresh.effect and is_same_value(one, fresh) for one in proposed):
         return None
     return replace(fresh, status=SlotStatus.PROPOSED, replaces=slot.id)
 
 
-def _asks_first(kind: SlotKind, said: Statement) -> bool:
+def _needs_confirmation(kind: SlotKind, said: Statement) -> bool:
     """Whether the user is asked before what he said changes what is known."""
     if kind.policy is Policy.PROTECTED:
         return True
@@ -407,7 +407,7 @@ def is_same_value(one: Slot, other: Slot) -> bool:
 
 def find_forgotten(slots: Sequence[Slot], wish: str, packs: Packs) -> tuple[Slot, ...]:
     """The slots that a wish to forget means, by the words that they share with it."""
-    wanted = _words_of(wish)
+    wanted = _find_words(wish)
     if not wish:  # "잊어줘" alone: what was said last
         latest = max((slot.at for slot in slots if slot.at), default=None)
         return tuple(slot for slot in slots if latest and slot.at == latest)
@@ -416,14 +416,14 @@ def find_forgotten(slots: Sequence[Slot], wish: str, packs: Packs) -> tuple[Slot
         return asked
     if not wanted:
         return ()
-    shares = [len(wanted & _words_of(_names_of(slot, packs))) / len(wanted) for slot in slots]
+    shares = [len(wanted & _find_words(_join_names(slot, packs))) / len(wanted) for slot in slots]
     best = max(shares, default=0.0)
     if best < MIN_FORGOTTEN_SHARE:
         return ()
     return tuple(slot for slot, share in zip(slots, shares, strict=True) if share == best)
 
 
-def _names_of(slot: Slot, packs: Packs) -> str:
+def _join_names(slot: Slot, packs: Packs) -> str:
     titles = [
         name
         for language in ("ko", "en")
@@ -435,7 +435,7 @@ def _names_of(slot: Slot, packs: Packs) -> str:
     return " \n".join([*titles, slot.value, slot.sentence])
 
 
-def _words_of(text: str) -> set[str]:
+def _find_words(text: str) -> set[str]:
     return {term for term in tokenize.count_terms(text) if len(term) > 1}
 
 
@@ -476,7 +476,7 @@ def rank_slots(
         kept = is_protected(slot, packs) and slot.status is SlotStatus.ACTIVE
         if left < FADED and not kept:
             continue
-        held = _words_of(_names_of(slot, packs))
+        held = _find_words(_join_names(slot, packs))
         shared = sum(weight for term, weight in wanted.items() if term in held) / whole
         if packs.kinds[slot.kind].related_only and not shared:
             continue

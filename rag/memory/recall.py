@@ -43,7 +43,7 @@ def is_recalling(text: str) -> bool:
     return any(one.search(part) for one in found for part in parts)
 
 
-def strip_frame(text: str) -> str:
+def strip_recall_frame(text: str) -> str:
     """The question without the words that only say that it recalls: what it is about."""
     return " ".join(load_patterns("recall")["frame"].sub(" ", text[:MAX_READ_CHARACTERS]).split())
 
@@ -57,7 +57,7 @@ def find_turn_number(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedBack:
+class RecallResult:
     """Older turns and findings for the prompt, and what the trace tells."""
 
     turns: tuple[PastTurn, ...] = ()
@@ -66,7 +66,7 @@ class LookedBack:
 
 
 @dataclass(frozen=True, slots=True)
-class LookBack:
+class Recaller:
     """Looks through a conversation for one configuration.
 
     `caller` leads explorations. `windowed`: the answerer reads the last turns anyway; where no
@@ -81,7 +81,7 @@ class LookBack:
     model: str = ""
     """The name of the model that answers, for counting its tokens."""
 
-    async def look(  # noqa: PLR0913 - the question, its place, what it found, and the stores
+    async def recall_turns(  # noqa: PLR0913 - the question, its place, what it found, and the stores
         self,
         question: str,
         total: int,
@@ -92,7 +92,7 @@ class LookBack:
         documents: Collection[UUID] = (),
         since: int = 1,
         may_ask: bool = True,
-    ) -> LookedBack:
+    ) -> RecallResult:
         """What turns before the last `recent` of `total` hold. Raises what the stores raise.
 
         `documents` are those that the question's search found. Nothing from before turn `since`
@@ -101,7 +101,7 @@ class LookBack:
         """
         before = total + 1 - (recent if self.windowed else 0)
         if since > total:
-            return LookedBack()
+            return RecallResult()
         if is_recalling(question):
             # here: processes that only make an engine stay small
             from rag.memory.explore import Explorer
@@ -120,20 +120,20 @@ class LookBack:
             )
             return await explorer.explore()
         if before <= since:
-            return LookedBack()
+            return RecallResult()
         lines = await asyncio.to_thread(history.list_turns, MAX_SEARCHED_TURNS, before)
         older = [line for line in lines if line.number >= since]
         light = self.light if may_ask else None
-        return await self._select(question, older, history, documents, light)
+        return await self._select_turns(question, older, history, documents, light)
 
-    async def _select(
+    async def _select_turns(
         self,
         question: str,
         lines: Sequence[TurnLine],
         history: HistoryStore,
         documents: Collection[UUID],
         light: Light | None,
-    ) -> LookedBack:
+    ) -> RecallResult:
         """The turns that the light model chooses; those of the best scores where it does not."""
         candidates, numbers = await asyncio.to_thread(
             choose_turns, question, lines, self.searcher.embedder, documents=documents
@@ -146,7 +146,7 @@ class LookBack:
             except LLMError as error:
                 trace["failure"] = error.code
         turns = await asyncio.to_thread(history.get_turns, numbers) if numbers else []
-        return LookedBack(tuple(turns), trace={"selection": trace | {"turns": list(numbers)}})
+        return RecallResult(tuple(turns), trace={"selection": trace | {"turns": list(numbers)}})
 
 
 async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light) -> tuple[int, ...]:
@@ -209,12 +209,12 @@ class FoundTurn:
     """A turn that shares something with a query.
 
     `score` orders them: BM25 and cosine, each as a share of the best one's, summed with their
-    weights. `bears`: it holds enough of the query to be on the same.
+    weights. `is_relevant`: it holds enough of the query to be on the same.
     """
 
     line: TurnLine
     score: float
-    bears: bool
+    is_relevant: bool
 
 
 def search_turns(
@@ -225,7 +225,7 @@ def search_turns(
         return []
     wanted = tokenize.weigh_query_terms(query[:MAX_QUERY_CHARACTERS])
     vector = _embed_query(query, embedder)
-    terms = _terms_of(lines)
+    terms = _count_line_terms(lines)
     lengths = [sum(own.values()) for own in terms]
     average, total = sum(lengths) / len(lines), len(lines)
     frequencies = Counter(term for own in terms for term in own)
@@ -239,7 +239,7 @@ def search_turns(
         )
         for own, length in zip(terms, lengths, strict=True)
     ]
-    cosines = [_cosine(vector, line.vector) for line in lines]
+    cosines = [_compute_cosine(vector, line.vector) for line in lines]
     weights = {
         term: weight * indexing.compute_coverage_weight(frequencies[term], total)
         for term, weight in wanted.items()
@@ -249,9 +249,9 @@ def search_turns(
     found = []
     for at, (one, other) in enumerate(zip(_to_shares(lexical), _to_shares(cosines), strict=True)):
         held = sum(weights[term] for term in weights.keys() & terms[at])
-        bears = 0 < enough <= held or cosines[at] >= MIN_COSINE
+        is_relevant = 0 < enough <= held or cosines[at] >= MIN_COSINE
         if one or other:
-            found.append(FoundTurn(lines[at], one + COSINE_WEIGHT * other, bears))
+            found.append(FoundTurn(lines[at], one + COSINE_WEIGHT * other, is_relevant))
     return sorted(found, key=lambda one: (-one.score, -one.line.number))
 
 
@@ -276,10 +276,10 @@ def choose_turns(
             for one, also in zip(found, shared, strict=True)
         ]
     )
-    scores = _spread(own, near)
+    scores = _spread_scores(own, near)
     order = sorted(range(len(near)), key=lambda at: -scores[at])
     candidates = [near[at] for at in order]
-    if not any(one.bears for one in found[:limit]):
+    if not any(one.is_relevant for one in found[:limit]):
         return candidates, ()
     chosen = [at for at in order[:limit] if scores[at] >= MIN_SHARE_OF_BEST_TURN * scores[order[0]]]
     best = own.index(max(own))
@@ -288,7 +288,7 @@ def choose_turns(
     return candidates, tuple(near[at].number for at in chosen)
 
 
-def _terms_of(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
+def _count_line_terms(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
     """The terms of every line; all that are not stored yet are made in one batch."""
     missing = [line for line in lines if not line.terms]
     made = iter(
@@ -307,7 +307,7 @@ def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
         return ()
 
 
-def _cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
+def _compute_cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
     """Of unit vectors, 0..1; 0 where one is missing, or they are of two embedders."""
     if not one or not other or len(one) != len(other):
         return 0.0
@@ -320,11 +320,13 @@ def _to_shares(scores: Sequence[float]) -> list[float]:
     return [score / best if best > 0 else 0.0 for score in scores]
 
 
-def _spread(own: Sequence[float], lines: Sequence[TurnLine]) -> Sequence[float]:
+def _spread_scores(own: Sequence[float], lines: Sequence[TurnLine]) -> Sequence[float]:
     """Scores that walk along the likeness of the turns' vectors, as in personalised PageRank."""
     ways = [[0.0] * len(lines) for _ in lines]
     for a, b in itertools.combinations(range(len(lines)), 2):
-        ways[a][b] = ways[b][a] = _cosine(lines[a].vector, lines[b].vector) ** LIKENESS_EXPONENT
+        ways[a][b] = ways[b][a] = (
+            _compute_cosine(lines[a].vector, lines[b].vector) ** LIKENESS_EXPONENT
+        )
     scores = own
     for _ in range(SPREAD_STEPS):
         near = [sum(map(operator.mul, row, scores)) / (sum(row) or 1.0) for row in ways]

@@ -57,7 +57,7 @@ class Window:
     folded_by: str = EXTRACTIVE
     left: tuple[tuple[int, str], ...] = ()
 
-    def summary(self, without: Collection[int] = ()) -> str:
+    def render_summary(self, without: Collection[int] = ()) -> str:
         """What came before the window; turns that the prompt holds whole are left out."""
         lines = self.folded.splitlines()
         if without and self.folded_by == EXTRACTIVE:  # a model's numbers are those of its own list
@@ -146,7 +146,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class TurnNote:
     """What is stored of a turn.
 
     `model` wrote the summary. `vectors` are those of turns by number, made by `embedding`.
@@ -169,7 +169,7 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     embedder: Embedder,
     rules: ContextRules,
     windowed: bool,
-) -> Noted:
+) -> TurnNote:
     """Note a turn; models that fail are done without.
 
     `folding` are the whole turns that `list_turns_to_fold` names; they are folded into `running`,
@@ -188,8 +188,8 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     ordered = sorted(folding, key=lambda one: one.number)
     for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
         batch = ordered[start : start + MAX_FOLDED_AT_ONCE]
-        running = await _fold(batch, running.text if running else "", light, rules)
-    return Noted(
+        running = await _fold_turns(batch, running.text if running else "", light, rules)
+    return TurnNote(
         summary=line,
         model=model,
         terms=terms,
@@ -242,7 +242,7 @@ def _join_texts(turn: PastTurn) -> str:
     return f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
 
 
-async def _fold(
+async def _fold_turns(
     turns: Sequence[PastTurn], before: str, light: Light | None, rules: ContextRules
 ) -> RunningSummary:
     """The running summary with these turns, oldest first, folded in."""
@@ -251,21 +251,25 @@ async def _fold(
     )
     text, model = "", EXTRACTIVE
     if light is not None:
-        told = "\n\n".join(_tell_turn(turn, f"Q{turn.number}") for turn in turns)
+        told = "\n\n".join(_render_turn(turn, f"Q{turn.number}") for turn in turns)
         asked = prompts.fill_prompt(
             "fold_turns",
             language,
             summary=neutralise_text(before) or "-",
             turns=neutralise_text(told),
         )
-        reply = await _ask(light, prompts.load_prompt("fold", language), asked, FOLD_TOKENS)
+        reply = await _ask_light_model(
+            light, prompts.load_prompt("fold", language), asked, FOLD_TOKENS
+        )
         body = split_protected(reply)[0]
-        if not _refuses(body[:MAX_REFUSAL_CHARACTERS]):
+        if not _is_refusal(body[:MAX_REFUSAL_CHARACTERS]):
             text, model = shorten_text(body, MAX_RUNNING_CHARACTERS), light.name
-    return await asyncio.to_thread(_put_together, turns, before, text, model, rules, language)
+    return await asyncio.to_thread(
+        _make_running_summary, turns, before, text, model, rules, language
+    )
 
 
-def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
+def _make_running_summary(  # noqa: PLR0913, PLR0917 - what a fold is made of
     turns: Sequence[PastTurn],
     before: str,
     text: str,
@@ -293,13 +297,13 @@ def _join_lines(turns: Sequence[PastTurn], before: str) -> str:
     return "\n".join(shorten_text(line, width) for line in fitting)
 
 
-def _tell_turn(turn: PastTurn, mark: str) -> str:
+def _render_turn(turn: PastTurn, mark: str) -> str:
     """The beginnings of a turn's texts as a model reads them."""
     answer = strip_own_sentences(turn)[:MAX_SUMMARISED_CHARACTERS]
     return f"{mark}: {turn.user_text[:MAX_QUESTION_CHARACTERS]}\nA: {answer}"
 
 
-async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
+async def _ask_light_model(light: Light, system: str, user: str, max_tokens: int) -> str:
     """What the light model says; empty where it fails."""
     try:
         return neutralise_text(await light.ask_text(system, user, max_tokens=max_tokens)).strip()
@@ -307,7 +311,7 @@ async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
         return ""
 
 
-def _refuses(said: str, known: str = "") -> bool:
+def _is_refusal(said: str, known: str = "") -> bool:
     """Whether a model talks of itself, in words that are not those of a `known` text."""
     one, other = said.casefold(), known.casefold()
     return any(phrase in one and phrase not in other for phrase in load_phrases("refusals"))
@@ -336,9 +340,9 @@ async def _ask_for_line(turn: PastTurn, light: Light | None) -> str:
     """The turn's line in a model's words; empty where none is asked."""
     if light is None:
         return ""
-    asked = neutralise_text(_tell_turn(turn, "Q"))
+    asked = neutralise_text(_render_turn(turn, "Q"))
     system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
-    return (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
+    return (await _ask_light_model(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
 
 
 def _choose_line(said: str, light: Light | None, turn: PastTurn) -> tuple[str, str]:
@@ -357,7 +361,7 @@ def is_usable_line(line: str, turn: PastTurn) -> bool:
         return False
     answer = strip_own_sentences(turn)[:MAX_INDEXED_CHARACTERS]
     whole = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}"
-    if _refuses(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
+    if _is_refusal(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
         return False
     own = tokenize.count_terms(line).keys()
     return len(own & count_turn_terms(turn).keys()) >= MIN_SHARED_TERMS_SHARE * len(own) > 0
@@ -369,14 +373,14 @@ def write_line(turn: PastTurn) -> str:
     Of a long question it is the beginning and, thrice as much, the end, where it asks.
     """
     asked = to_one_line(turn.user_text, MAX_LINE_SOURCE_CHARACTERS)
-    telling = _find_telling(asked, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS])
+    telling = _find_telling_sentence(asked, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS])
     room = MAX_ASKED_CHARACTERS if telling else MAX_LINE_CHARACTERS
     if len(asked) > room:
         asked = f"{shorten_text(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
     return shorten_text(f"{asked} → {telling}" if telling else asked, MAX_LINE_CHARACTERS)
 
 
-def _find_telling(asked: str, said: str) -> str:
+def _find_telling_sentence(asked: str, said: str) -> str:
     """The sentence of an answer that holds most of the question, preferably with a figure."""
     parts = [to_one_line(part, MAX_LINE_SOURCE_CHARACTERS) for part in split_sentences(said)]
     wanted = tokenize.weigh_query_terms(asked)
@@ -391,14 +395,14 @@ def _find_telling(asked: str, said: str) -> str:
 def strip_own_sentences(turn: PastTurn) -> str:
     """The answer without signs of Markdown, and sentences that the product says of itself."""
     text = _MARKER.sub("", turn.assistant_text)
-    for fixed in _own_sentences():
+    for fixed in _load_own_sentences():
         text = text.replace(fixed, "")
     lines = [line for line in map(to_plain_text, text.splitlines()) if line]
     return "\n".join(lines)
 
 
 @functools.cache
-def _own_sentences() -> tuple[str, ...]:
+def _load_own_sentences() -> tuple[str, ...]:
     return tuple(get_reply(name, language) for name in _FIXED for language in ("ko", "en"))
 
 
@@ -442,12 +446,12 @@ def find_protected(texts: Iterable[str], terms: Sequence[str]) -> list[Item]:
     `terms` are the protected words; empty: those of `rag/lexicon/protected_words.txt`.
     """
     wanted = _compile_words(tuple(terms))
-    each = (itertools.islice(_items_of(text, wanted), MAX_PROTECTED_ITEMS) for text in texts)
+    each = (itertools.islice(_find_items(text, wanted), MAX_PROTECTED_ITEMS) for text in texts)
     found = dict.fromkeys(itertools.chain.from_iterable(each))
     return sorted(found, key=lambda item: not item.grave)
 
 
-def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
+def _find_items(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
     known = load_patterns("protected")
     for sentence in split_sentences(neutralise_text(text)):
         for match in itertools.chain(wanted.finditer(sentence), known["dose"].finditer(sentence)):

@@ -47,17 +47,24 @@ class Surface(NamedTuple):
 
 def read_surface(word: str) -> Surface:
     """The terms of a word between white space."""
-    return _remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else _read(word)
+    return _read_remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else _read(word)
 
 
 def _read(word: str) -> Surface:
     if not _BESIDES.search(word):
-        return Surface(tuple(_bigrams(word)), ())
-    others = (*_foreign(word), *_numbers(word), *_ideographs(word), *_mixed(word))
-    return Surface(tuple(_bigrams(word)), tuple(term[:MAX_TERM_CHARACTERS] for term in others))
+        return Surface(tuple(_split_bigrams(word)), ())
+    others = (
+        *_split_foreign(word),
+        *_split_numbers(word),
+        *_split_ideographs(word),
+        *_split_mixed(word),
+    )
+    return Surface(
+        tuple(_split_bigrams(word)), tuple(term[:MAX_TERM_CHARACTERS] for term in others)
+    )
 
 
-_remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_SURFACES)(_read)
+_read_remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_SURFACES)(_read)
 """Words come back often."""
 
 
@@ -76,8 +83,8 @@ def split_hangul(word: str) -> Iterator[str]:
             yield run[0]
 
 
-def _bigrams(word: str) -> Iterator[str]:
-    """Pairs of syllables; a unit behind a number ("30일까지") is in `_mixed`, not a word here."""
+def _split_bigrams(word: str) -> Iterator[str]:
+    """Pairs of syllables; a unit behind a number ("30일까지") is left to `_split_mixed`."""
     for run in HANGUL.finditer(word):
         before = word[: run.start()]
         if run[0] in PARTICLES and _ATTACHES.search(before):
@@ -91,7 +98,7 @@ def _bigrams(word: str) -> Iterator[str]:
             yield run[0][:2]
 
 
-def _foreign(word: str) -> Iterator[str]:
+def _split_foreign(word: str) -> Iterator[str]:
     """Latin words and those of other scripts; what is joined by marks whole and in its parts."""
     for match in _FOREIGN.findall(word):
         if match[-1] in "+#":
@@ -100,20 +107,20 @@ def _foreign(word: str) -> Iterator[str]:
         if len(pieces) > 1:
             yield match.lower()
         for piece in pieces:
-            yield from _joined(_CLITIC.sub("", piece))
+            yield from _split_joined(_CLITIC.sub("", piece))
 
 
-def _joined(piece: str) -> Iterator[str]:
+def _split_joined(piece: str) -> Iterator[str]:
     parts = _JOINT.split(piece)
     if len(parts) > 1 and not _DOTTED.fullmatch(piece):
         yield piece.lower()
         if "-" in piece and _DIGIT.search(piece) and not piece[0].isdigit():
             yield "".join(parts).lower()  # "E-1234" is also written "E1234"
     for part in parts:
-        yield from _single(part)
+        yield from _split_single(part)
 
 
-def _single(word: str) -> Iterator[str]:
+def _split_single(word: str) -> Iterator[str]:
     lower = word.lower()
     if lower.isdigit() or (lower in _STOP and not (len(word) > 1 and word.isupper())):
         return
@@ -127,7 +134,7 @@ def _single(word: str) -> Iterator[str]:
         )
 
 
-def _numbers(word: str) -> Iterator[str]:
+def _split_numbers(word: str) -> Iterator[str]:
     """Numbers without thousands separators; dates and versions whole and in their parts."""
     for match in _NUMBER.findall(word):
         number = match.replace(",", "")
@@ -141,24 +148,24 @@ def _numbers(word: str) -> Iterator[str]:
         yield from (part[1] for part in parts if len(part) == 2 and part[0] == "0")
 
 
-def _ideographs(word: str) -> Iterator[str]:
+def _split_ideographs(word: str) -> Iterator[str]:
     for run in _IDEOGRAPHS.findall(word):
         yield from split_pairs(run)
         if 2 < len(run) <= MAX_MIXED_CHARACTERS:
             yield run
 
 
-def _mixed(word: str) -> Iterator[str]:
+def _split_mixed(word: str) -> Iterator[str]:
     """Words of Hangul and other signs whole, without their particle: "2세대", "제2024-15호"."""
     if not HANGUL.search(word) or not _FOREIGN.search(word):
         return
     for match in _MIXED.findall(word):
-        whole = _COMMA.sub("", _without_particle(match))
+        whole = _COMMA.sub("", _strip_tail_particle(match))
         if len(whole) <= MAX_MIXED_CHARACTERS and HANGUL.search(whole) and _FOREIGN.search(whole):
             yield whole.lower()
 
 
-def _without_particle(match: str) -> str:
+def _strip_tail_particle(match: str) -> str:
     tail = _TAIL.search(match)
     if tail is None:
         return match
@@ -178,7 +185,7 @@ def stem_word(word: str) -> str:
     for ending in ("ing", "ed"):
         base = word.removesuffix(ending)
         if base != word and len(base) >= 3 and not _VOWELS.isdisjoint(base):
-            return _undouble(base)
+            return _strip_stem_ending(base)
     if len(word) > 3 and word.endswith("y"):
         return word[:-1] + "i"
     return word.removesuffix("e") if len(word) > 4 else word
@@ -196,12 +203,12 @@ def to_singular(word: str) -> str:
 
 
 @functools.cache
-def read_stems(name: str) -> frozenset[str]:
+def load_stems(name: str) -> frozenset[str]:
     """The stems of the words of a list of the lexicon."""
     return frozenset(map(stem_word, load_words(name)))
 
 
-def _undouble(base: str) -> str:
+def _strip_stem_ending(base: str) -> str:
     if base[-1] == base[-2] and base[-1] not in "lsz":
         return base[:-1]
     if base.endswith("y"):
@@ -227,7 +234,7 @@ _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _VERBS = frozenset(("VV", "VA"))
 _CONTENT = _NOUNS | _VERBS | {"MAG", "XPN"}
 _EMPTY_VERBS = load_words("empty_verbs.ko")
-ASKING = load_words("asking.ko") | read_stems("asking.en")
+ASKING = load_words("asking.ko") | load_stems("asking.en")
 """Words that mostly only ask, English ones by their stems."""
 
 
@@ -239,7 +246,7 @@ def count_terms(text: str) -> dict[str, int]:
 def count_terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
     """The terms of every text, in order."""
     for text in map(normalise, texts):
-        yield Counter(_terms(text) + _across_lines(text))
+        yield Counter(_list_terms(text) + _list_terms_across_lines(text))
 
 
 def count_terms_and_leads(
@@ -252,8 +259,8 @@ def count_terms_and_leads(
     for text in map(normalise, texts):
         space = _SPACE.search(text, characters)
         end = space.start() if space else len(text)
-        lead = _terms(text[:end])
-        yield Counter(lead + _terms(text[end:]) + _across_lines(text)), set(lead)
+        lead = _list_terms(text[:end])
+        yield Counter(lead + _list_terms(text[end:]) + _list_terms_across_lines(text)), set(lead)
 
 
 def weigh_query_terms(text: str) -> dict[str, float]:
@@ -267,11 +274,11 @@ def weigh_query_terms(text: str) -> dict[str, float]:
     """
     clean = normalise(text)
     found = analyse_morphemes(clean)
-    everything = Counter(_terms(clean))
-    subject = _without_asking(
-        (_subject(clean, found), 0.5),
-        (_telling(clean, found), 0.5),
-        (Counter(_content_bigrams(clean, found)), 1.0),
+    everything = Counter(_list_terms(clean))
+    subject = _sum_without_asking(
+        (_count_subject_terms(clean, found), 0.5),
+        (_count_telling_terms(clean, found), 0.5),
+        (Counter(_list_content_bigrams(clean, found)), 1.0),
     )
     if not subject:
         return {term: float(count) for term, count in everything.items()}
@@ -288,7 +295,7 @@ def weigh_query_terms(text: str) -> dict[str, float]:
 def find_subject_terms(text: str) -> set[str]:
     """What a question is about: its content words, no bigrams; empty where it only asks."""
     clean = normalise(text)
-    return set(_without_asking((_subject(clean, analyse_morphemes(clean)), 1.0)))
+    return set(_sum_without_asking((_count_subject_terms(clean, analyse_morphemes(clean)), 1.0)))
 
 
 def analyse_morphemes(text: str) -> Sequence[Morpheme] | None:
@@ -309,7 +316,7 @@ class _WordTerms(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)
-def _reader_with(analyser: Any) -> Callable[[str], _WordTerms]:
+def _make_reader(analyser: Any) -> Callable[[str], _WordTerms]:
     """What reads the terms of words between blanks, each analysed alone, and remembers them.
 
     So a word has the same terms in every text and question, and what comes back, which is most of
@@ -322,22 +329,22 @@ def _reader_with(analyser: Any) -> Callable[[str], _WordTerms]:
         if HANGUL.search(word):
             found = korean.analyse_word(analyser, word) if analyser else None
         written = read_surface(word)
-        return _WordTerms(tuple(_words_of(word, found)), written.bigrams + written.others)
+        return _WordTerms(tuple(_list_words(word, found)), written.bigrams + written.others)
 
     remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_WORDS)(read)
     return lambda word: remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else read(word)
 
 
-def _reader(text: str) -> Callable[[str], _WordTerms]:
+def _get_reader(text: str) -> Callable[[str], _WordTerms]:
     """What reads the words of this text."""
     try:
-        return _reader_with(korean.get_analyser() if HANGUL.search(text) else None)
+        return _make_reader(korean.get_analyser() if HANGUL.search(text) else None)
     except EngineUnavailable:
-        return _reader_with(None)
+        return _make_reader(None)
 
 
-def _terms(text: str) -> list[str]:
-    read = _reader(text)
+def _list_terms(text: str) -> list[str]:
+    read = _get_reader(text)
     found: list[str] = []
     for word in text.split():
         content, written = read(word)
@@ -346,41 +353,41 @@ def _terms(text: str) -> list[str]:
     return found
 
 
-def _across_lines(text: str) -> list[str]:
+def _list_terms_across_lines(text: str) -> list[str]:
     """What the words at line ends would say besides if they went on in the next line."""
     found: list[str] = []
     for apart, whole in find_words_across_lines(text):
-        known = {*_terms(apart)}
-        found += (term for term in dict.fromkeys(_terms(whole)) if term not in known)
+        known = {*_list_terms(apart)}
+        found += (term for term in dict.fromkeys(_list_terms(whole)) if term not in known)
     return found
 
 
-def _telling(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
+def _count_telling_terms(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
     """The content terms of those words that hold a content morpheme where they stand here.
 
     "시" alone is a city or a poem, in "제출 시" it only says when; "상한" alone may be what has
     gone bad, in "여비의 상한" it is the most.
     """
     if found is None:
-        return _subject(text, None)
-    read = _reader(text)
-    telling = [item for item in found if _tells(item)]
+        return _count_subject_terms(text, None)
+    read = _get_reader(text)
+    telling = [item for item in found if _is_telling(item)]
     counts: Counter[str] = Counter()
     for word in _WORD.finditer(text):
         counts.update(read_surface(word[0]).others)
-        if _begun_within(telling, *word.span()):
+        if _slice_begun_within(telling, *word.span()):
             counts.update(read(word[0]).content)
     return counts
 
 
-def _subject(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
-    counts = Counter(_words_of(text, found))
+def _count_subject_terms(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
+    counts = Counter(_list_words(text, found))
     for word in text.split():
         counts.update(read_surface(word).others)
     return counts
 
 
-def _without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
+def _sum_without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
     """The sums of counts by their weights, but for the words that only ask."""
     found: dict[str, float] = defaultdict(float)
     for counts, weight in weighed:
@@ -389,14 +396,14 @@ def _without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
     return found
 
 
-def _words_of(text: str, found: Sequence[Morpheme] | None) -> list[str]:
+def _list_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     """The content morphemes and compounds; without the analyser the words without particles."""
     if found is None:
         return [korean.strip_particle(run) for word in text.split() for run in split_hangul(word)]
-    return _content(found)
+    return _list_content_terms(found)
 
 
-def _content(found: Iterable[Morpheme]) -> list[str]:
+def _list_content_terms(found: Iterable[Morpheme]) -> list[str]:
     """Content morphemes, and nouns written together also as one term."""
     kept: list[str] = []
     compound: list[str] = []
@@ -404,47 +411,49 @@ def _content(found: Iterable[Morpheme]) -> list[str]:
     for form, tag, start, end in found:
         noun = tag in _NOUNS
         if _is_content(form, tag):
-            kept += _term(form)
+            kept += _to_terms(form)
         if compound and start == last and (noun or tag == "XSN"):
             compound.append(form)
         else:
             if compound:
-                kept += _whole(compound)
+                kept += _join_compound(compound)
             compound = [form] if noun else []
         last = end
-    return kept + _whole(compound)
+    return kept + _join_compound(compound)
 
 
-def _term(form: str) -> list[str]:
+def _to_terms(form: str) -> list[str]:
     """Words without Hangul are read by their letters (`rag.tokenize`)."""
     return [] if form.isascii() else [form.lower()[:MAX_TERM_CHARACTERS]]
 
 
-def _whole(compound: Sequence[str]) -> list[str]:
-    return _term("".join(compound)) if len(compound) > 1 else []
+def _join_compound(compound: Sequence[str]) -> list[str]:
+    return _to_terms("".join(compound)) if len(compound) > 1 else []
 
 
 def _is_content(form: str, tag: str) -> bool:
     return tag in _CONTENT and (tag not in _VERBS or form not in _EMPTY_VERBS)
 
 
-def _tells(item: Morpheme) -> bool:
+def _is_telling(item: Morpheme) -> bool:
     return _is_content(item.form, item.tag) and item.form not in ASKING
 
 
-def _content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[str]:
+def _list_content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[str]:
     """Bigrams of each Hangul word from its first content morpheme to its last."""
     if found is None:
         yield from (pair for word in text.split() for pair in read_surface(word).bigrams)
         return
-    telling = [item for item in found if _tells(item)]
+    telling = [item for item in found if _is_telling(item)]
     for word in HANGUL.finditer(text):
-        inside = [one for one in _begun_within(telling, *word.span()) if one.end <= word.end()]
+        inside = [
+            one for one in _slice_begun_within(telling, *word.span()) if one.end <= word.end()
+        ]
         if inside:
             yield from split_pairs(text[inside[0].start : inside[-1].end])
 
 
-def _begun_within(items: Sequence[Morpheme], start: int, end: int) -> Sequence[Morpheme]:
+def _slice_begun_within(items: Sequence[Morpheme], start: int, end: int) -> Sequence[Morpheme]:
     """Those that begin within a stretch of the text; `items` are in its order."""
     begins = attrgetter("start")
     return items[bisect_left(items, start, key=begins) : bisect_left(items, end, key=begins)]

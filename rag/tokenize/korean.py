@@ -65,7 +65,7 @@ class Analyser:
     _kiwi: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def use(self, path: str) -> None:
+    def set_dictionary(self, path: str) -> None:
         """Take the words of this file, none with an empty path.
 
         Raises `DictionaryUnreadable`; what was in use then stays.
@@ -75,11 +75,11 @@ class Analyser:
                 self._entries = read_dictionary(path) if path else ()
                 self._path, self._kiwi = path, None
 
-    def kiwi(self) -> Any:
+    def get_kiwi(self) -> Any:
         """The analyser itself. Raises `EngineUnavailable`."""
         with self._lock:
             if self._kiwi is None:
-                self._kiwi = _load(self._entries)
+                self._kiwi = _load_kiwi(self._entries)
             return self._kiwi
 
 
@@ -88,7 +88,7 @@ _ANALYSER = Analyser()
 
 def use_dictionary(path: str) -> None:
     """Analyse with this user dictionary from now on; see `read_dictionary`."""
-    _ANALYSER.use(path)
+    _ANALYSER.set_dictionary(path)
 
 
 def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
@@ -97,7 +97,7 @@ def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
     Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
     """
     kiwi = get_analyser()
-    return (_morphemes(text, kiwi.tokenize(text, z_coda=False)) for text in texts)
+    return (_to_morphemes(text, kiwi.tokenize(text, z_coda=False)) for text in texts)
 
 
 def get_analyser() -> Any:
@@ -105,13 +105,13 @@ def get_analyser() -> Any:
 
     Raises `EngineUnavailable`.
     """
-    return _ANALYSER.kiwi()
+    return _ANALYSER.get_kiwi()
 
 
 def analyse_word(analyser: Any, word: str) -> list[Morpheme]:
     """The morphemes of one word between blanks, whatever stands beside it. Thread-safe."""
     # An open ending: read as a whole sentence, a word would rather end like one.
-    return _morphemes(word, analyser.tokenize(word, z_coda=False, open_ending=True))
+    return _to_morphemes(word, analyser.tokenize(word, z_coda=False, open_ending=True))
 
 
 def analyse_question(text: str) -> Sequence[Morpheme]:
@@ -119,15 +119,15 @@ def analyse_question(text: str) -> Sequence[Morpheme]:
 
     Raises `EngineUnavailable`.
     """
-    return _remembered(get_analyser(), text)
+    return _analyse_remembered(get_analyser(), text)
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
-def _remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
-    return tuple(_morphemes(text, kiwi.tokenize(text, z_coda=False)))
+def _analyse_remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
+    return tuple(_to_morphemes(text, kiwi.tokenize(text, z_coda=False)))
 
 
-def _morphemes(text: str, tokens: Sequence[Any]) -> list[Morpheme]:
+def _to_morphemes(text: str, tokens: Sequence[Any]) -> list[Morpheme]:
     """The tokens; one that spans words ("마리 앙투아네트" is one name to Kiwi) as its words."""
     found: list[Morpheme] = []
     for token in tokens:
@@ -142,7 +142,7 @@ def _morphemes(text: str, tokens: Sequence[Any]) -> list[Morpheme]:
     return found
 
 
-def _load(entries: Sequence[DictionaryEntry]) -> Any:
+def _load_kiwi(entries: Sequence[DictionaryEntry]) -> Any:
     try:
         from kiwipiepy import Kiwi
 
@@ -199,12 +199,12 @@ def strip_particle(word: str) -> str:
     """
     for length in range(min(MAX_PARTICLE_CHARACTERS, len(word) - 1), 0, -1):
         particle = word[-length:]
-        if particle in PARTICLES and fits_particle(word[-length - 1], particle):
+        if particle in PARTICLES and is_fitting_particle(word[-length - 1], particle):
             return word[:-length]
     return word
 
 
-def fits_particle(syllable: str, particle: str) -> bool:
+def is_fitting_particle(syllable: str, particle: str) -> bool:
     """Whether Korean joins the two: 책은 but 나무는, 책으로 but 서울로."""
     final = (ord(syllable) - ord("가")) % _FINALS
     if particle[0] in _AFTER_VOWEL:

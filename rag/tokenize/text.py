@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from rag.lexicon import load_words
-from rag.tokenize.korean import fits_particle
+from rag.tokenize.korean import is_fitting_particle
 from rag.types import Kind
 
 MAX_WORD_CHARACTERS = 256
@@ -119,11 +119,11 @@ def normalise_text(text: str) -> str:
     line ends stay. Piles of signs are cut and endless words get spaces. Idempotent, never raises,
     linear in time.
     """
-    text = _PILE.sub(r"\1", _LINE_END.sub(_line_end, text))
+    text = _PILE.sub(r"\1", _LINE_END.sub(_restore_hyphen, text))
     if _SPECIAL_SIGN.search(text):
-        text = _PILE.sub(r"\1", _SPECIAL.sub(_in_form, text))
-    text = _DASH.sub("-", _edited(text, _broken_words(text)))
-    return _ENDLESS.sub(_spaced, text)
+        text = _PILE.sub(r"\1", _SPECIAL.sub(_normalise_run, text))
+    text = _DASH.sub("-", _apply_edits(text, _join_broken_words(text)))
+    return _ENDLESS.sub(_split_endless_word, text)
 
 
 def to_letters(text: str) -> str:
@@ -158,52 +158,52 @@ def to_prompt_text(text: str, kind: Kind = Kind.TEXT) -> str:
     ends; of tables and code (`kind`) all lines do. Hyphens, blanks, full-width letters and
     ligatures are plain ones, nothing is invisible; other signs stay as they are printed.
     """
-    text = _LINE_END.sub(_line_end, text)
-    text = unicodedata.normalize("NFC", _PILE.sub(_shortened, text))
+    text = _LINE_END.sub(_restore_hyphen, text)
+    text = unicodedata.normalize("NFC", _PILE.sub(_shorten_pile, text))
     text = _TO_BE_SHOWN.sub(lambda sign: _SHOWN[sign[0]], text)
     text = _INVISIBLES.sub("", text)
     as_printed = kind in {Kind.TABLE, Kind.CODE}
-    return text if as_printed else _edited(text, _joined_lines(text))
+    return text if as_printed else _apply_edits(text, _join_lines(text))
 
 
 # --- characters ---------------------------------------------------------------------------------
 
 
-def _line_end(found: re.Match[str]) -> str:
+def _restore_hyphen(found: re.Match[str]) -> str:
     """The soft hyphen at the end of a line shows as a hyphen."""
     return "-" if found[0] == "\u00ad" else "\n"
 
 
-def _shortened(pile: re.Match[str]) -> str:
+def _shorten_pile(pile: re.Match[str]) -> str:
     """A pile of marks cut; rules, leaders and drawings stay."""
     return pile[1] if unicodedata.combining(pile[0][-1]) else pile[0]
 
 
-def _in_form(run: re.Match[str]) -> str:
-    return _fold(run[0]) if len(run[0]) <= MAX_REMEMBERED_CHARACTERS else _folded(run[0])
+def _normalise_run(run: re.Match[str]) -> str:
+    return _fold(run[0]) if len(run[0]) <= MAX_REMEMBERED_CHARACTERS else _fold_uncached(run[0])
 
 
-def _folded(run: str) -> str:
+def _fold_uncached(run: str) -> str:
     """The normal form; again until it stays, as what is removed may have kept others apart."""
     while True:
-        text = _SPELT.sub(_syllable, _INVISIBLES.sub("", run)).translate(_SAME)
+        text = _SPELT.sub(_compose_syllable, _INVISIBLES.sub("", run)).translate(_SAME)
         text = _INVISIBLES.sub("", unicodedata.normalize("NFKC", text)).translate(_SAME)
         if text == run:
             return text
         run = text
 
 
-_fold = functools.lru_cache(maxsize=MAX_REMEMBERED_CLUSTERS)(_folded)
+_fold = functools.lru_cache(maxsize=MAX_REMEMBERED_CLUSTERS)(_fold_uncached)
 
 
-def _syllable(letters: re.Match[str]) -> str:
+def _compose_syllable(letters: re.Match[str]) -> str:
     """Letters typed one by one (U+3131 ff.) as the syllable they spell."""
     lead, vowel, tail = letters.groups(default=" ")
     code = _LEADS.index(lead) * 21 + ord(vowel) - ord("ㅏ")
     return chr(ord("가") + code * 28 + _TAILS.index(tail))
 
 
-def _spaced(endless: re.Match[str]) -> str:
+def _split_endless_word(endless: re.Match[str]) -> str:
     word = endless[0]
     return " ".join(
         word[at : at + MAX_WORD_CHARACTERS] for at in range(0, len(word), MAX_WORD_CHARACTERS)
@@ -213,13 +213,13 @@ def _spaced(endless: re.Match[str]) -> str:
 # --- words broken at the end of a line ----------------------------------------------------------
 
 
-def _broken_words(text: str) -> Iterator[Edit]:
+def _join_broken_words(text: str) -> Iterator[Edit]:
     """Hyphenated words, and Hangul words whose second part cannot be a word."""
     if "\n" in text:
-        yield from sorted((*_hyphenated(text), *_with_tails(text)))
+        yield from sorted((*_join_hyphenated(text), *_join_tails(text)))
 
 
-def _hyphenated(text: str) -> Iterator[Edit]:
+def _join_hyphenated(text: str) -> Iterator[Edit]:
     compounds: set[str] | None = None
     for found in _HYPHENATED.finditer(text):
         start, end = found.span()
@@ -234,14 +234,14 @@ def _hyphenated(text: str) -> Iterator[Edit]:
         yield start, end, by
 
 
-def _with_tails(text: str) -> Iterator[Edit]:
+def _join_tails(text: str) -> Iterator[Edit]:
     """The ends of lines whose next word can only end the one before."""
     joined: dict[int, str] = {}
     for found in reversed([*_BEFORE_TAIL.finditer(text)]):  # a tail may itself be broken
         at = found.start()
         syllables = _SYLLABLES.match(text, at + 1, at + MAX_TAIL_CHARACTERS + 2)
         word = syllables[0] + joined.get(syllables.end(), "") if syllables else ""
-        if (word in _TAIL_WORDS or word.rstrip(".") in _TAIL_WORDS) and fits_particle(
+        if (word in _TAIL_WORDS or word.rstrip(".") in _TAIL_WORDS) and is_fitting_particle(
             text[at - 1], word
         ):
             joined[at] = word
@@ -253,7 +253,7 @@ def _with_tails(text: str) -> Iterator[Edit]:
 _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 
 
-def find_code(lines: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
+def track_code_fences(lines: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
     """Each line with the fence of the code that it belongs to ("": none), and whether it is one.
 
     As in CommonMark but for indentation, which is of no account, and for fences in quotes.
@@ -299,26 +299,26 @@ Line = tuple[int, str]
 """Where a line of a paragraph begins, and the line."""
 
 
-def _joined_lines(text: str) -> Iterator[Edit]:
+def _join_lines(text: str) -> Iterator[Edit]:
     """The line ends within sentences, and what they become."""
     if "\n" not in text:
         return
-    broken = {start: (start, end, by) for start, end, by in _broken_words(text)}
-    for paragraph in _paragraphs(text):
-        full = _columns_of(paragraph)
+    broken = {start: (start, end, by) for start, end, by in _join_broken_words(text)}
+    for paragraph in _split_paragraphs(text):
+        full = _estimate_columns(paragraph)
         for (start, line), (below_start, below) in pairwise(paragraph):
             end = start + len(line.rstrip())
             if edit := broken.get(end) or broken.get(end - 1):
                 yield edit
-            elif full and _goes_on(line := line.strip(), bare := below.lstrip(), full):
-                yield end, below_start + len(below) - len(bare), _between(line[-1], bare[0])
+            elif full and _is_continued(line := line.strip(), bare := below.lstrip(), full):
+                yield end, below_start + len(below) - len(bare), _choose_joint(line[-1], bare[0])
 
 
-def _paragraphs(text: str) -> Iterator[list[Line]]:
+def _split_paragraphs(text: str) -> Iterator[list[Line]]:
     """Lines of prose without a blank one, a row, a heading or code between them; two at least."""
     paragraph: list[Line] = []
     start = 0
-    for line, fence, _ in find_code(text.split("\n")):
+    for line, fence, _ in track_code_fences(text.split("\n")):
         first = line.lstrip()[:1]
         if first and first not in "|#>" and not fence and (paragraph or not _is_code(line)):
             paragraph.append((start, line))
@@ -337,22 +337,22 @@ def _is_code(line: str) -> bool:
     return line[0] in " \t" and len(line.expandtabs(4)) - len(line.lstrip()) >= MIN_CODE_INDENT
 
 
-def _columns(line: str) -> int:
+def _count_columns(line: str) -> int:
     """How wide a line is: UTF-8 takes one byte for a Latin letter and three for a syllable."""
     return (len(line.encode("utf-8", "replace")) + len(line)) // 2
 
 
-def _columns_of(paragraph: Sequence[Line]) -> int:
+def _estimate_columns(paragraph: Sequence[Line]) -> int:
     """How wide the text is; 0 where no line is wide enough to go on."""
     if max(len(line) for _start, line in paragraph) < MIN_WRAPPED_CHARACTERS:
         return 0
-    widths = sorted(_columns(line.strip()) for _start, line in paragraph)
+    widths = sorted(_count_columns(line.strip()) for _start, line in paragraph)
     return widths[round(WIDEST_QUANTILE * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
 
 
-def _goes_on(line: str, below: str, full: int) -> bool:
+def _is_continued(line: str, below: str, full: int) -> bool:
     """Whether the margin broke the line, and its sentence goes on in the one below."""
-    columns = _columns(line)
+    columns = _count_columns(line)
     if columns < MIN_WRAPPED_COLUMNS or columns < full * MIN_FULL_SHARE:
         return False
     if line[-1] in _CODE_ENDS or _LEADERS.search(line):
@@ -364,13 +364,13 @@ def _goes_on(line: str, below: str, full: int) -> bool:
     return len(_OF_PROSE.findall(line)) >= MIN_PROSE_SHARE * len("".join(line.split()))
 
 
-def _between(last: str, first: str) -> str:
+def _choose_joint(last: str, first: str) -> str:
     if first in _NO_SPACE_BEFORE or last in _NO_SPACE_BEHIND or last == "/":
         return ""
     return "" if _UNSPACED.match(last) and _UNSPACED.match(first) else " "
 
 
-def _edited(text: str, edits: Iterable[Edit]) -> str:
+def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
     parts: list[str] = []
     at = 0
     for start, end, by in edits:

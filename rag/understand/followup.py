@@ -40,9 +40,9 @@ _WEIGHTS: Mapping[str, Mapping[str, float]] = load_rules("followup")["weights"]
 _NAMING = frozenset(("NNG", "NNP", "XR"))
 _SHOWN = _NAMING | {"NR", "SL", "SH"}
 _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
-_RELATIONAL = load_words("relational.ko") | tokenize.read_stems("relational.en")
+_RELATIONAL = load_words("relational.ko") | tokenize.load_stems("relational.en")
 """Nouns that name an aspect and need its subject: "기한", "penalty"."""
-_PLAIN = tokenize.read_stems("plain.en")
+_PLAIN = tokenize.load_stems("plain.en")
 
 
 def list_titles(conversation: Conversation) -> tuple[str, ...]:

@@ -218,8 +218,8 @@ _KINDS = load_words("document_kinds.ko")
 _POINTED = re.compile(
     rf"{_IS['pointed'].pattern}(?:{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
 )
-_PLACE = load_words("place") | tokenize.read_stems("place")
-_NAMING_NOTHING = load_words("whole_document.ko") | tokenize.read_stems("whole_document.en")
+_PLACE = load_words("place") | tokenize.load_stems("place")
+_NAMING_NOTHING = load_words("whole_document.ko") | tokenize.load_stems("whole_document.en")
 
 
 def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> bool:

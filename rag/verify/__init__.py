@@ -123,15 +123,15 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     """
     found = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
     said = _read_claims(found)
-    held = list(_hold_all(said, _read_evidence(evidence))) if said else []
+    held = list(_pair_with_premises(said, _read_evidence(evidence))) if said else []
     slots = {item.number: item.slot for item in evidence}
     reasons = _infer_reasons(held, evidence, verifier) if verifier else None
     if reasons is None:
         reasons = _find_reasons(held)
     checks = tuple(_to_checked(one, reasons.get(one), slots) for one in found)
     lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in found)
-    rests = not citations and bool(earlier) and _rests_on(said, earlier)
-    is_from_tools = not citations and bool(tools) and _may_be_from(said, tools)
+    rests = not citations and bool(earlier) and _is_from_earlier_turns(said, earlier)
+    is_from_tools = not citations and bool(tools) and _is_from_tools(said, tools)
     told = replace(grounds, lacks=lacks, earlier=rests, tools=is_from_tools)
     bearing = _find_bearing_places(held)
     places = {
@@ -187,13 +187,13 @@ class _Premise:
     weekdays: frozenset[int]
     numbers: frozenset[float]
 
-    def share(self, terms: frozenset[str]) -> float:
+    def compute_share(self, terms: frozenset[str]) -> float:
         """The largest share of the terms that a unit of it holds."""
         return max((len(terms & unit.read.terms) for unit in self.units), default=0) / len(terms)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _ReadClaim:
     """A sentence beside the passages that it cites; beside all where it cites none."""
 
     sentence: Sentence
@@ -203,7 +203,7 @@ class _Held:
     others: tuple[_Premise, ...] = ()
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign(self) -> bool:
         """Written in another language than its passages: words cannot be compared, figures can."""
         return all(premise.language != self.read.language for premise in self.premises)
 
@@ -211,7 +211,7 @@ class _Held:
     def names(self) -> list[str]:
         """Its names that its passages could hold as they are written."""
         names = self.details.names
-        if not self.foreign:
+        if not self.is_foreign:
             return list(names)
         return [name for name in names if name.isascii() and self.read.language == "ko"]
 
@@ -271,17 +271,19 @@ def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
     )
 
 
-def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
+def _read_claims(split: Sequence[Sentence]) -> list[_ReadClaim]:
     """The sentences that may claim something, read, beside no passages yet."""
     telling = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
     texts = [claims.to_plain(one.text) for one in telling]
     return [
-        _Held(sentence, read_sentence(text, found), read_details(text, found))
+        _ReadClaim(sentence, read_sentence(text, found), read_details(text, found))
         for sentence, text, found in zip(telling, texts, analyse_morphemes(texts), strict=True)
     ]
 
 
-def _hold_all(said: Sequence[_Held], premises: Sequence[_Premise]) -> Iterator[_Held]:
+def _pair_with_premises(
+    said: Sequence[_ReadClaim], premises: Sequence[_Premise]
+) -> Iterator[_ReadClaim]:
     """The sentences that claim something, beside their passages."""
     for one in said:
         numbers = one.sentence.numbers
@@ -292,12 +294,12 @@ def _hold_all(said: Sequence[_Held], premises: Sequence[_Premise]) -> Iterator[_
             yield held
 
 
-def _has_claim(held: _Held) -> bool:
+def _has_claim(held: _ReadClaim) -> bool:
     """Whether there is enough in a sentence to be checked."""
     if held.read.figures or held.read.dates or held.names:
         return True
     fewest = 1 if held.sentence.numbers else MIN_CLAIM_WORDS
-    return not held.foreign and len(held.details.words) >= fewest and bool(held.read.terms)
+    return not held.is_foreign and len(held.details.words) >= fewest and bool(held.read.terms)
 
 
 def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list[_EvidenceUnit]:
@@ -314,29 +316,31 @@ def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list
     return [best]
 
 
-def _find_reasons(held: Sequence[_Held]) -> Mapping[Sentence, tuple[str, ...]]:
+def _find_reasons(held: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[str, ...]]:
     """What speaks against each sentence by the rules."""
     near = [_find_bearing(item.read.terms, item.units) for item in held]
     texts = list(dict.fromkeys(unit.read.text for units in near for unit in units))
     details = dict(zip(texts, map(read_details, texts, analyse_morphemes(texts)), strict=True))
     return {
         item.sentence: tuple(
-            dict.fromkeys(_compare(item, units, [details[unit.read.text] for unit in units]))
+            dict.fromkeys(
+                _find_contradictions(item, units, [details[unit.read.text] for unit in units])
+            )
         )
         for item, units in zip(held, near, strict=True)
     }
 
 
-def _compare(
-    held: _Held, near: Sequence[_EvidenceUnit], details: Sequence[Details]
+def _find_contradictions(
+    held: _ReadClaim, near: Sequence[_EvidenceUnit], details: Sequence[Details]
 ) -> Iterator[str]:
     """Why the passages do not bear out a sentence, each kind of reason perhaps several times."""
-    if not held.foreign and _is_too_little(held):
+    if not held.is_foreign and _is_unsupported(held):
         yield "overlap"
     for date in held.read.dates[:MAX_FIGURES]:
         if not any(is_date_told(date, one.dates, one.numbers) for one in held.premises):
             yield "date"
-    yield from _compare_figures(held, near)
+    yield from _find_figure_contradictions(held, near)
     bare = " ".join(one.bare for one in held.premises)
     if claims.read_weekdays(held.read.text).difference(*(one.weekdays for one in held.premises)):
         yield "date"
@@ -348,7 +352,7 @@ def _compare(
         yield "name"
 
 
-def _compare_figures(held: _Held, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
+def _find_figure_contradictions(held: _ReadClaim, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
     beside = to_known(other for unit in near for other in unit.read.figures)
     for figure in held.read.figures[:MAX_FIGURES]:
         told = set[str]().union(*(find_bounds(figure, one.figures) for one in held.premises))
@@ -358,19 +362,19 @@ def _compare_figures(held: _Held, near: Sequence[_EvidenceUnit]) -> Iterator[str
             yield "negation"
 
 
-def _is_too_little(held: _Held) -> bool:
+def _is_unsupported(held: _ReadClaim) -> bool:
     """Whether too few of its terms stand in its passages, or many more in others."""
     terms = held.read.terms
     if not terms:
         return False
     there = frozenset[str]().union(*(terms & one.terms for one in held.premises))
-    best = max((one.share(terms) for one in held.premises), default=0.0)
-    elsewhere = max((one.share(terms) for one in held.others), default=0.0)
+    best = max((one.compute_share(terms) for one in held.premises), default=0.0)
+    elsewhere = max((one.compute_share(terms) for one in held.others), default=0.0)
     return len(there) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > MIN_GAIN_ELSEWHERE
 
 
 def _infer_reasons(
-    held: Sequence[_Held], evidence: Sequence[Evidence], verifier: Verifier
+    held: Sequence[_ReadClaim], evidence: Sequence[Evidence], verifier: Verifier
 ) -> Mapping[Sentence, tuple[str, ...]] | None:
     """What speaks against each sentence by a model's reading; None where it fails.
 
@@ -393,32 +397,32 @@ def _infer_reasons(
     read: dict[Sentence, list[Inference]] = {item.sentence: [] for item in held}
     for (sentence, _, _), inference in zip(pairs, found, strict=True):
         read[sentence].append(inference)
-    return {sentence: tuple(_conclude(several)) for sentence, several in read.items()}
+    return {sentence: tuple(_find_inferred_reason(several)) for sentence, several in read.items()}
 
 
-def _conclude(several: Sequence[Inference]) -> Iterator[str]:
+def _find_inferred_reason(several: Sequence[Inference]) -> Iterator[str]:
     """The reason that inferences of one sentence give, if none of them bears it out."""
     if any(one.entailment >= MIN_LIKELIHOOD for one in several):
         return
     yield "negation" if any(one.contradiction >= MIN_LIKELIHOOD for one in several) else "overlap"
 
 
-def _rests_on(said: Sequence[_Held], earlier: Sequence[str]) -> bool:
+def _is_from_earlier_turns(said: Sequence[_ReadClaim], earlier: Sequence[str]) -> bool:
     """Whether most of what an answer claims stands in earlier turns."""
     premises = [
         replace(_read_premise(text), number=number) for number, text in enumerate(earlier, 1)
     ]
-    reasons = _find_reasons(list(_hold_all(said, premises))).values()
+    reasons = _find_reasons(list(_pair_with_premises(said, premises))).values()
     return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
 
-def _may_be_from(said: Sequence[_Held], tools: Sequence[str]) -> bool:
+def _is_from_tools(said: Sequence[_ReadClaim], tools: Sequence[str]) -> bool:
     """Whether most of the figures, dates and names of an answer stand in what tools told.
 
     Words are no measure here: tools answer tersely, and often in another language.
     """
     premises = [replace(_read_premise(text), number=number) for number, text in enumerate(tools, 1)]
-    reasons = _find_reasons(list(_hold_all(said, premises))).values()
+    reasons = _find_reasons(list(_pair_with_premises(said, premises))).values()
     foreign = sum(any(reason in DETAIL_REASONS for reason in one) for one in reasons)
     return foreign <= MAX_FOREIGN_SHARE * len(reasons)
 
@@ -437,14 +441,14 @@ _Place = tuple[int, int]
 """Start and end in the text of a piece of evidence."""
 
 
-def _find_bearing_places(held: Sequence[_Held]) -> Mapping[tuple[int, int], set[_Place]]:
+def _find_bearing_places(held: Sequence[_ReadClaim]) -> Mapping[tuple[int, int], set[_Place]]:
     """The stretches that bear a sentence: by its start, and the number of a passage it cites."""
     places: dict[tuple[int, int], set[_Place]] = {}
     for item in held:
         terms = item.read.terms
         for premise in item.premises if terms and item.sentence.numbers else ():
-            share = premise.share(terms)
-            if share and (item.foreign or share >= MIN_BEARING_SHARE):
+            share = premise.compute_share(terms)
+            if share and (item.is_foreign or share >= MIN_BEARING_SHARE):
                 found = _find_bearing(terms, premise.units)
                 places[item.sentence.start, premise.number] = {
                     (unit.start, unit.end) for unit in found if unit.end
@@ -473,7 +477,7 @@ def _tie_spans(
 def decide_label(checks: Sequence[Checked], grounds: Grounds) -> AnswerLabel:
     """The label of an answer with these sentences."""
     if not any(item.slots for item in checks):
-        return _uncited(grounds)
+        return _decide_uncited_label(grounds)
     if not grounds.model:
         return AnswerLabel.PASSAGES
     claims = [item.verdict is Verdict.SUPPORTED for item in checks if item.verdict != Verdict.PLAIN]
@@ -484,7 +488,7 @@ def decide_label(checks: Sequence[Checked], grounds: Grounds) -> AnswerLabel:
     return AnswerLabel.DOCUMENTS if all(claims) else AnswerLabel.PARTIAL
 
 
-def _uncited(grounds: Grounds) -> AnswerLabel:
+def _decide_uncited_label(grounds: Grounds) -> AnswerLabel:
     if grounds.asked and grounds.lacks and not grounds.earlier:
         return AnswerLabel.INSUFFICIENT
     if grounds.tools:

@@ -56,12 +56,12 @@ def read_dates(text: str) -> tuple[list[Date], str]:
     """The dates of a text, and the text with blanks in their places."""
     found: list[Date] = []
 
-    def take(match: re.Match[str]) -> str:
+    def blank_date(match: re.Match[str]) -> str:
         found.append(_to_date(match.groupdict()))
         return " " * len(match[0])
 
     for form in _DATES:
-        text = form.sub(take, text)
+        text = form.sub(blank_date, text)
     return found, text
 
 
@@ -92,7 +92,7 @@ def _read_numbers(name: str) -> dict[str, float]:
     }
 
 
-def _any_of(names: Iterable[str]) -> str:
+def _join_alternatives(names: Iterable[str]) -> str:
     """Any of the names, the longest first; a Latin one ends with its word."""
     return "|".join(
         re.escape(name) + (r"\b" if name.isascii() and name[-1].isalnum() else "")
@@ -112,14 +112,14 @@ _DAY_WORDS = _read_numbers("day_words")
 _SCALES = _read_numbers("scales")
 _FIGURE = re.compile(
     rf"(?<![\d.,A-Za-z]){_NUMBER}(?:{_SCALE}(?:[ ]?{_NUMBER}{_SCALE}?)*)?"
-    rf"|(?<![가-힣])(?!한\s?[^\s명달시])(?:{_any_of(_NUMBER_WORDS)})(?=\s?(?:{_COUNTERS}))"
-    rf"|(?<![가-힣])(?P<days>{_any_of(_DAY_WORDS)})(?!달)"
-    rf"|\b(?:{_any_of(filter(str.isascii, _NUMBER_WORDS))}){_SCALE}?",
+    rf"|(?<![가-힣])(?!한\s?[^\s명달시])(?:{_join_alternatives(_NUMBER_WORDS)})(?=\s?(?:{_COUNTERS}))"
+    rf"|(?<![가-힣])(?P<days>{_join_alternatives(_DAY_WORDS)})(?!달)"
+    rf"|\b(?:{_join_alternatives(filter(str.isascii, _NUMBER_WORDS))}){_SCALE}?",
     re.IGNORECASE,
 )
 _PART = re.compile(
-    rf"({_NUMBER}|{_any_of(_NUMBER_WORDS)})"
-    rf"(?:[ -]?여?([십백천만억조]+|{_any_of(filter(str.isascii, _SCALES))}))?",
+    rf"({_NUMBER}|{_join_alternatives(_NUMBER_WORDS)})"
+    rf"(?:[ -]?여?([십백천만억조]+|{_join_alternatives(filter(str.isascii, _SCALES))}))?",
     re.IGNORECASE,
 )
 _AROUND = 18
@@ -178,7 +178,7 @@ def _to_figure(text: str, match: re.Match[str]) -> Figure:
         raw, end = _DAY_WORDS[days], match.end()
         dimension, factor = _UNITS["일"]
     else:
-        raw = round(_add_up(_PART.findall(match[0])), 9)
+        raw = round(_sum_scales(_PART.findall(match[0])), 9)
         unit = _UNIT.match(text, match.end())
         end = unit.end() if unit else match.end()
         dimension, factor = _UNITS[unit[1].lower()] if unit else (_SIGNS.get(before[-1:], ""), 1.0)
@@ -187,7 +187,7 @@ def _to_figure(text: str, match: re.Match[str]) -> Figure:
     return Figure(round(raw * factor, 9), dimension, raw, bound)
 
 
-def _add_up(parts: Iterable[tuple[str, str]]) -> float:
+def _sum_scales(parts: Iterable[tuple[str, str]]) -> float:
     """The number that numbers with their scales tell: 3천 5백만 is 3,500 times 10,000.
 
     십, 백 and 천 count within the 만, 억 or 조 that follows.
@@ -216,12 +216,14 @@ _BOUNDS, _OPPOSED = {}, {}
 for _kind, _opposed, _names in (line.split(" | ") for line in load_phrases("bounds")):
     _BOUNDS.update(dict.fromkeys(_names.split(","), _kind))
     _OPPOSED[_kind] = frozenset(_opposed.split())
-_UNIT = re.compile(rf"(?:여|가량|정도)?[ -]?({_any_of(_UNITS)})(?!의\s?\d)", re.IGNORECASE)
+_UNIT = re.compile(
+    rf"(?:여|가량|정도)?[ -]?({_join_alternatives(_UNITS)})(?!의\s?\d)", re.IGNORECASE
+)
 _BOUND_BEHIND = re.compile(
-    rf"\s?(?:[을를]\s)?({_any_of(n for n in _BOUNDS if not n.isascii())})", re.IGNORECASE
+    rf"\s?(?:[을를]\s)?({_join_alternatives(n for n in _BOUNDS if not n.isascii())})", re.IGNORECASE
 )
 _BOUND_BEFORE = re.compile(
-    rf"\b({_any_of(_BOUNDS)})\s?(?:of )?(?:\w{{1,6}} )?[$₩€]?$", re.IGNORECASE
+    rf"\b({_join_alternatives(_BOUNDS)})\s?(?:of )?(?:\w{{1,6}} )?[$₩€]?$", re.IGNORECASE
 )
 
 
@@ -324,12 +326,12 @@ def read_terms(text: str, found: Sequence[Morpheme] | None = None) -> frozenset[
         terms.update(
             term for term in tokenize.read_surface(word).others if not _NO_LATIN.search(term)
         )
-    for word in _hangul_words(text, found):
+    for word in _find_hangul_words(text, found):
         terms.update(tokenize.split_pairs(word))
     return frozenset(terms)
 
 
-def _hangul_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
+def _find_hangul_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     if found is None:
         return tokenize.HANGUL.findall("".join(text.split()))
     nouns = (item.form for item in found if item.tag in _NOUNS)
@@ -374,7 +376,7 @@ def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:
         names += _ORGANISATION.findall(text)
         names += (word for word in _LATIN_WORD.findall(text) if word.lower() not in _STOP)
     else:
-        names = list(_capitalised(text))
+        names = list(_find_capitalised(text))
     return [name for name in dict.fromkeys(names) if len(name) > 1]
 
 
@@ -383,7 +385,7 @@ def find_missing(names: Iterable[str], told: str) -> list[str]:
     return [name for name in names if to_letters(name).removesuffix("s") not in told]
 
 
-def _capitalised(text: str) -> Iterator[str]:
+def _find_capitalised(text: str) -> Iterator[str]:
     """The capitalised words of an English sentence but for its first, which always is."""
     first = True
     for match in _LATIN_WORD.finditer(text):
@@ -397,8 +399,8 @@ def _capitalised(text: str) -> Iterator[str]:
 def read_signs(text: str, found: Sequence[Morpheme]) -> Signs:
     """What a sentence affirms and denies."""
     korean = bool(tokenize.HANGUL.search(text))
-    signs = list(_korean_signs(found) if korean else _english_signs(text))
-    pairs = _opposites("ko" if korean else "en")
+    signs = list(_read_korean_signs(found) if korean else _read_english_signs(text))
+    pairs = _load_opposites("ko" if korean else "en")
     signs += [(pair[0], sign is pair[1]) for word, sign in signs if (pair := pairs.get(word))]
     return join_signs([{word: frozenset([sign])} for word, sign in signs])
 
@@ -417,10 +419,10 @@ def is_sign_turned(mine: Signs, its: Signs) -> bool:
     return any(found - its.get(word, found) for word, found in mine.items())
 
 
-def _korean_signs(found: Sequence[Morpheme]) -> list[tuple[str, bool]]:
+def _read_korean_signs(found: Sequence[Morpheme]) -> list[tuple[str, bool]]:
     """The signs of nouns, verbs and adjectives; 않, 못하, 아니, 수 없 turn what they follow."""
     signs: list[tuple[str, bool]] = []
-    pairs = _opposites("ko")
+    pairs = _load_opposites("ko")
     denied = False  # by "불", "미" before a noun
     for before, item in zip((None, *found), found, strict=False):
         behind = before.form if before else ""
@@ -438,7 +440,7 @@ def _korean_signs(found: Sequence[Morpheme]) -> list[tuple[str, bool]]:
     return signs
 
 
-def _english_signs(text: str) -> list[tuple[str, bool]]:
+def _read_english_signs(text: str) -> list[tuple[str, bool]]:
     """The signs of words; "not" turns the next one that says something."""
     signs: list[tuple[str, bool]] = []
     reach = 0
@@ -449,7 +451,7 @@ def _english_signs(text: str) -> list[tuple[str, bool]]:
             reach = 0
         elif word in _NEGATORS:
             reach = _REACH
-        elif stem in _opposites("en") or (word not in _STOP and len(word) > 2):
+        elif stem in _load_opposites("en") or (word not in _STOP and len(word) > 2):
             signs.append((stem, reach == 0))
             reach = 0
         else:
@@ -458,7 +460,7 @@ def _english_signs(text: str) -> list[tuple[str, bool]]:
 
 
 @functools.cache
-def _opposites(language: str) -> Mapping[str, tuple[str, bool]]:
+def _load_opposites(language: str) -> Mapping[str, tuple[str, bool]]:
     """Each word that has an opposite: the name of its pair, and whether it is on the first side."""
     found: dict[str, tuple[str, bool]] = {}
     for line in load_phrases(f"opposites.{language}"):
@@ -499,17 +501,17 @@ def is_name_swapped(mine: Sequence[ClaimWord], its: Sequence[ClaimWord]) -> bool
         here, there = a + size, b + size
         if not size or len(left) > MAX_NAME_WORDS or len(right) > MAX_THERE_WORDS:
             continue
-        strange = any(not _has(told, one) for one in _names_of(left))
-        if strange and any(not _has(said, one) for one in _names_of(right)):
+        strange = any(not _is_word_in(told, one) for one in _list_names(left))
+        if strange and any(not _is_word_in(said, one) for one in _list_names(right)):
             return True
     return False
 
 
-def _names_of(found: Sequence[ClaimWord]) -> list[str]:
+def _list_names(found: Sequence[ClaimWord]) -> list[str]:
     return [word.key for word in found if word.is_name and len(word.key) > 1]
 
 
-def _has(text: str, key: str) -> bool:
+def _is_word_in(text: str, key: str) -> bool:
     """Whether a word, or half of it, is part of a text: names are written apart and shortened."""
     if key.isascii():
         return key in text

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from rag.lexicon import load_patterns, load_phrases
 from rag.prompts import get_reply
-from rag.tokenize.text import ABBREVIATIONS, find_code
+from rag.tokenize.text import ABBREVIATIONS, track_code_fences
 from rag.types import Box, Citation, Evidence, Passage, Span
 
 MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -70,10 +70,10 @@ def split_answer(answer: str, *, wrapped: bool = False) -> list[Sentence]:
     Rules between them are left out. A line ends a sentence unless the text is `wrapped`.
     """
     found: list[Sentence] = []
-    for start, end, form in _stretches(answer, wrapped=wrapped):
-        cuts = _sentences(answer, start, end) if form is Form.PROSE else [(start, end)]
+    for start, end, form in _split_blocks(answer, wrapped=wrapped):
+        cuts = _find_sentences(answer, start, end) if form is Form.PROSE else [(start, end)]
         for first, last in cuts:
-            _add(found, _trimmed(answer, first, last, form))
+            _append_sentence(found, _trim_sentence(answer, first, last, form))
     return found
 
 
@@ -88,7 +88,7 @@ def tie_citations(found: Sequence[Sentence], citations: Sequence[Citation]) -> l
     return tied
 
 
-def _add(found: list[Sentence], span: Sentence | None) -> None:
+def _append_sentence(found: list[Sentence], span: Sentence | None) -> None:
     """Keep a span; markers alone belong to what stands before them."""
     if span is None:
         return
@@ -100,7 +100,7 @@ def _add(found: list[Sentence], span: Sentence | None) -> None:
         found.append(span)
 
 
-def _trimmed(answer: str, start: int, end: int, form: Form) -> Sentence | None:
+def _trim_sentence(answer: str, start: int, end: int, form: Form) -> Sentence | None:
     if form is Form.PROSE and (bullet := _BULLET.match(answer, start, end)):
         start = bullet.end()
     text = answer[start:end]
@@ -109,11 +109,13 @@ def _trimmed(answer: str, start: int, end: int, form: Form) -> Sentence | None:
     return Sentence(start, start + len(text), text, form) if text else None
 
 
-def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
+def _split_blocks(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
     """Blocks of one form: paragraphs, items, rows, titles and code."""
     begun, end = -1, 0
     lines = answer.split("\n")
-    for (line, fence, bounds), following in zip(find_code(lines), [*lines[1:], ""], strict=True):
+    for (line, fence, bounds), following in zip(
+        track_code_fences(lines), [*lines[1:], ""], strict=True
+    ):
         start, end = end, end + len(line) + 1
         if fence:
             if begun >= 0:
@@ -122,8 +124,8 @@ def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]
             if not bounds and line.strip():
                 yield start, end, Form.CODE
             continue
-        form = _form(line, following)
-        if begun >= 0 and (form is not Form.PROSE or not wrapped or _begins(line)):
+        form = _detect_form(line, following)
+        if begun >= 0 and (form is not Form.PROSE or not wrapped or _is_item_start(line)):
             yield begun, start, Form.PROSE
             begun = -1
         if form is not Form.PROSE and line.strip() and not _RULE.match(line):
@@ -134,7 +136,7 @@ def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]
         yield begun, len(answer), Form.PROSE
 
 
-def _form(line: str, following: str) -> Form:
+def _detect_form(line: str, following: str) -> Form:
     if not line.strip() or _RULE.match(line) or _HEADING.match(line):
         return Form.TITLE
     if _ROW.match(line):
@@ -142,13 +144,13 @@ def _form(line: str, following: str) -> Form:
     return Form.PROSE
 
 
-def _begins(line: str) -> bool:
+def _is_item_start(line: str) -> bool:
     """Whether a line begins an item of a list."""
     bullet = _BULLET.match(line)
     return bool(bullet and bullet[0].strip())
 
 
-def _sentences(answer: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _find_sentences(answer: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The sentences of a paragraph; its lines end those that are over."""
     position = bullet.end() if (bullet := _BULLET.match(answer, start, end)) else start
     begun = start
@@ -175,8 +177,8 @@ def is_without_claim(sentence: Sentence) -> bool:
     text = MARKER.sub("", sentence.text).strip()
     return (
         sentence.form in (Form.TITLE, Form.CODE)
-        or _is_any(_ALWAYS, text)
-        or text in _notes()
+        or _is_matching_any(_ALWAYS, text)
+        or text in _load_notes()
         or _is_courtesy(text)
         or is_lack(text, cites=bool(sentence.numbers))
     )
@@ -184,10 +186,10 @@ def is_without_claim(sentence: Sentence) -> bool:
 
 def is_lack(text: str, *, cites: bool) -> bool:
     """Whether the sentence says that the documents do not tell something."""
-    return _is_any(_LACKS if cites else (*_LACKS, "lack_uncited_ko"), text)
+    return _is_matching_any(_LACKS if cites else (*_LACKS, "lack_uncited_ko"), text)
 
 
-def _is_any(names: Iterable[str], text: str) -> bool:
+def _is_matching_any(names: Iterable[str], text: str) -> bool:
     return any(load_patterns("no_claims")[name].search(text) for name in names)
 
 
@@ -201,7 +203,7 @@ def _is_courtesy(text: str) -> bool:
 
 
 @functools.cache
-def _notes() -> frozenset[str]:
+def _load_notes() -> frozenset[str]:
     """What we say ourselves of how an answer came about."""
     return frozenset(get_reply(name, tongue) for name in _NOTES for tongue in ("ko", "en"))
 
@@ -234,7 +236,7 @@ def _find_boxes(passage: Passage, start: int, end: int) -> tuple[Box, ...]:
         pairs = zip(lines, passage.boxes, strict=True)
         return tuple(box for (first, last), box in pairs if first < end and start < last)
     widths = list(accumulate((box.x1 - box.x0 for box in passage.boxes), initial=0.0))
-    letters = list(accumulate(map(_width, passage.text), initial=0))
+    letters = list(accumulate(map(_estimate_width, passage.text), initial=0))
     scale = widths[-1] / max(1, letters[-1])
     slack = SLACK * widths[-1] / len(passage.boxes)
     first = min(bisect_right(widths, letters[start] * scale + slack), len(passage.boxes)) - 1
@@ -242,6 +244,6 @@ def _find_boxes(passage: Passage, start: int, end: int) -> tuple[Box, ...]:
     return passage.boxes[first : max(first + 1, behind)]
 
 
-def _width(letter: str) -> int:
+def _estimate_width(letter: str) -> int:
     """How wide a letter is printed beside a Latin one; bars and breaks are not printed."""
     return 0 if letter in "|\n" else 2 if letter >= "\u1100" else 1

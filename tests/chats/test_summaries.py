@@ -12,7 +12,7 @@ from chats.runs import dispatch, summaries
 from jobs import connections
 from jobs.lease import claim_job
 from rag.conversation import RunningSummary
-from rag.memory.summary import Noted
+from rag.memory.summary import TurnNote
 from tests.chats.conftest import make_document
 from tests.chats.turns import again, known_after, say
 from tests.support import wait_until
@@ -40,7 +40,7 @@ class NotingEngine:
             await self.meanwhile.pop()()
         folded = self.running or running
         vectors = {one.number: (0.5, 0.25) for one in [*earlier, turn]}
-        return Noted(f"요약 {turn.number}", model, {"휴가": 2}, folded, vectors, "model-a")
+        return TurnNote(f"요약 {turn.number}", model, {"휴가": 2}, folded, vectors, "model-a")
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ WORD = "먹고보자"
 """A name that reads as two verbs."""
 
 
-load_once = functools.cache(korean._load)
+load_once = functools.cache(korean._load_kiwi)
 
 
 @pytest.fixture
 def dictionary(tmp_path, monkeypatch):
     """A dictionary with one word, for an analyser of the test's own."""
-    monkeypatch.setattr(korean, "_load", load_once)  # a second each time
+    monkeypatch.setattr(korean, "_load_kiwi", load_once)  # a second each time
     monkeypatch.setattr(korean, "_ANALYSER", korean.Analyser())
     path = tmp_path / "words.txt"
     path.write_text(f"# 우리 말\n\n{WORD}\tNNP\t5.0\n", encoding="utf-8")

@@ -14,7 +14,7 @@ TALK = [
     PastTurn(3, "우리 프로젝트 담당자는 김민수야", "문서에서는 찾지 못했습니다."),
     PastTurn(7, "예산은 1억 2천만 원으로 정했어. 마감은 2026년 3월 15일이야.", "알겠습니다."),
     PastTurn(9, "입찰 담당자의 의무는 무엇인가요?", "입찰 담당자는 공정해야 합니다. [1]"),
-    PastTurn(12, "Our project code is A-1023. The contractor is Hanbit.", "Noted."),
+    PastTurn(12, "Our project code is A-1023. The contractor is Hanbit.", "TurnNote."),
 ]
 
 
@@ -76,7 +76,7 @@ def test_a_question_on_documents_is_not(text):
     ],
 )
 def test_what_a_question_recalls_is_left_of_it(text, about):
-    assert tokenize.find_subject_terms(recall.strip_frame(text)) == {about}
+    assert tokenize.find_subject_terms(recall.strip_recall_frame(text)) == {about}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_turn_may_be_named_by_its_place(text, place):
 @pytest.mark.parametrize("text", ["아까 " * 5000, "i " * 9000, "라고 " * 9000, "내가 말" * 4000])
 def test_endless_questions_take_no_time(text):
     begun = time.process_time()
-    recall.is_recalling(text), recall.strip_frame(text), recall.find_turn_number(text)
+    recall.is_recalling(text), recall.strip_recall_frame(text), recall.find_turn_number(text)
     assert time.process_time() - begun < 1
 
 

@@ -123,7 +123,10 @@ def test_documents_that_the_search_found_speak_for_their_turns():
 
 def test_a_failing_embedder_leaves_the_terms_to_choose():
     embedder = LetterEmbedder()
-    turns = [PastTurn(1, "The budget is 3 million.", "Noted."), PastTurn(2, "Hello there", "Hi.")]
+    turns = [
+        PastTurn(1, "The budget is 3 million.", "TurnNote."),
+        PastTurn(2, "Hello there", "Hi."),
+    ]
     lines = [line(one, embedder) for one in turns]
     embedder.failing = True
     found = chosen("What is the budget?", turns, lines=lines, embedder=embedder)

@@ -50,18 +50,18 @@ def test_no_pairs_means_no_window():
 
 def test_a_first_question_has_none():
     window = opened(0)
-    assert (window.messages, window.summary()) == ((), "")
+    assert (window.messages, window.render_summary()) == ((), "")
 
 
 def test_what_left_the_window_and_is_not_folded_yet_is_told_a_line_each():
     told = [f"{number}. {number}번에 말한 것" for number in range(1, 6)]
-    assert opened(12).summary() == "\n".join(told)
+    assert opened(12).render_summary() == "\n".join(told)
 
 
 @pytest.mark.parametrize("count", [15, 16, 19])
 def test_the_summary_goes_to_where_the_window_begins(count):
     window = opened(count, summary=RunningSummary("접은 것", 5))
-    told = window.summary()
+    told = window.render_summary()
     between = range(6, window.first)
     assert told == "\n".join(["접은 것", *(f"{n}. {n}번에 말한 것" for n in between)])
     assert contents(window)[0] == f"질문 {window.first}"
@@ -69,25 +69,26 @@ def test_the_summary_goes_to_where_the_window_begins(count):
 
 def test_the_window_never_holds_what_is_folded():
     window = opened(12, summary=RunningSummary("접은 것", 7))
-    assert (window.first, contents(window)[0], window.summary()) == (8, "질문 8", "접은 것")
+    assert (window.first, contents(window)[0], window.render_summary()) == (8, "질문 8", "접은 것")
 
 
 def test_a_turn_that_the_prompt_holds_whole_is_not_told_once_more():
     folded = RunningSummary("1. 하나\n2. 둘\n3. 셋", 5, EXTRACTIVE)
     window = opened(12, pairs=4, summary=folded)
-    assert window.summary(without={2, 6}) == "1. 하나\n3. 셋\n7. 7번에 말한 것\n8. 8번에 말한 것"
+    told = window.render_summary(without={2, 6})
+    assert told == "1. 하나\n3. 셋\n7. 7번에 말한 것\n8. 8번에 말한 것"
 
 
 def test_a_list_that_a_model_numbered_itself_is_told_whole():
     window = opened(12, pairs=4, summary=RunningSummary("1. 하나\n2. 둘", 5, "gemma"))
-    assert window.summary(without={2, 6}).startswith("1. 하나\n2. 둘\n7. ")
+    assert window.render_summary(without={2, 6}).startswith("1. 하나\n2. 둘\n7. ")
 
 
 def test_nothing_from_before_a_new_start_is_in_it():
     window = opened(12, begins_at=9, summary=RunningSummary("옛 주제", 5))
-    assert (window.first, contents(window)[0], window.summary()) == (9, "질문 9", "")
+    assert (window.first, contents(window)[0], window.render_summary()) == (9, "질문 9", "")
 
 
 def test_a_question_that_begins_anew_sees_nothing():
     window = opened(12, summary=RunningSummary("옛 주제", 5), forgets=True)
-    assert (window.messages, window.first, window.summary()) == ((), 13, "")
+    assert (window.messages, window.first, window.render_summary()) == ((), 13, "")

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from rag.generate.passages import VALUES, compose_passages, read_question
+from rag.generate.passages import VALUES, compose_passages, read_passage_query
 from rag.types import QuestionType
 from tests.rag.passages import evidence as made_evidence
 
@@ -359,11 +359,11 @@ def test_titles_leave_a_comparison_with_the_particles_behind_them():
     ],
 )
 def test_a_title_within_another_word_leaves_that_whole(question, title, word):
-    assert word in [one.said for one in read_question(question, [title]).words]
+    assert word in [one.said for one in read_passage_query(question, [title]).words]
 
 
 def test_the_longest_title_goes_first():
-    words = read_question("여비 규정에서 숙박비는?", ["여비", "여비 규정", "규정"]).words
+    words = read_passage_query("여비 규정에서 숙박비는?", ["여비", "여비 규정", "규정"]).words
     assert [one.said for one in words] == ["숙박비"]
 
 

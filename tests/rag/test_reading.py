@@ -69,11 +69,11 @@ def test_a_unit_stands_under_the_headings_that_its_own_is_a_part_of():
         "1.2 추진 일정\n마감은 2월 26일이다."
     )
     (stretch,) = reading.read_stretches([evidence(text, section="제안요청서 > 1. 사업 개요")])
-    assert list(stretch.headings(stretch.units[-1])) == ["1.2 추진 일정", "1. 사업 개요"]
+    assert list(stretch.list_headings(stretch.units[-1])) == ["1.2 추진 일정", "1. 사업 개요"]
     (later,) = reading.read_stretches(
         [evidence("1.3 예산\n예산은 3억 원이다.", section="제안요청서 > 1. 사업 개요")]
     )
-    assert list(later.headings(later.units[-1])) == ["1.3 예산", "1. 사업 개요"]
+    assert list(later.list_headings(later.units[-1])) == ["1.3 예산", "1. 사업 개요"]
 
 
 @pytest.mark.parametrize(

@@ -157,31 +157,33 @@ def asked_back(unclear, *titles) -> Reference:
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("unclear", [Unclear.AMBIGUOUS, Unclear.OUT_OF_RANGE, Unclear.NOTHING])
 def test_a_question_back_lists_what_can_be_chosen(unclear, language):
-    text = offline.ask_back(asked_back(unclear, "공탁법", "상표법"), language)
+    text = offline.render_clarification(asked_back(unclear, "공탁법", "상표법"), language)
     assert text.endswith("1. 공탁법\n2. 상표법")
     assert bool(re.search("[가-힣]{2}나요", text)) == (language == "ko")
 
 
 def test_each_reason_has_its_own_words():
     reasons = [asked_back(kind, "공탁법") for kind in Unclear]
-    texts = {offline.ask_back(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))}
+    texts = {
+        offline.render_clarification(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))
+    }
     assert len(texts) == 4
 
 
 def test_nothing_is_listed_where_nothing_was_shown():
-    text = offline.ask_back(asked_back(Unclear.NOTHING), "ko")
+    text = offline.render_clarification(asked_back(Unclear.NOTHING), "ko")
     assert "아직 보여 드린 문서가 없습니다" in text
     assert "1." not in text
 
 
 def test_a_clear_reference_is_not_asked_back():
     with pytest.raises(ValueError, match="clear"):
-        offline.ask_back(Reference((ref(),), "기한은?"), "ko")
+        offline.render_clarification(Reference((ref(),), "기한은?"), "ko")
 
 
 def test_a_title_cannot_write_markdown_or_lines_of_its_own():
     title = "[x](http://a.b)\n\n# 제목 **굵게** <img src=x> <|im_start|> " + "길" * 300
-    text = offline.ask_back(asked_back(Unclear.AMBIGUOUS, title), "ko")
+    text = offline.render_clarification(asked_back(Unclear.AMBIGUOUS, title), "ko")
     line = text.splitlines()[-1]
     assert line.startswith("1. \\[x\\](http://a.b) \\# 제목 \\*\\*굵게\\*\\*")
     assert "<|" not in line
@@ -189,7 +191,9 @@ def test_a_title_cannot_write_markdown_or_lines_of_its_own():
 
 
 def test_many_candidates_are_cut():
-    text = offline.ask_back(asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko")
+    text = offline.render_clarification(
+        asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko"
+    )
     assert "20. 법 19" in text
     assert "법 20" not in text
     assert "+30" in text
