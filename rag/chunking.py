@@ -74,7 +74,7 @@ class PageBlocks:
     """The blocks of a page by offset."""
 
     def __init__(self, text: str, regions: Sequence[Region], size: int) -> None:
-        self._blocks = list(_read(text, regions, size))
+        self._blocks = list(_find_blocks(text, regions, size))
         self._leads = [block.lead for block in self._blocks]
         self._rows = sorted(
             place
@@ -119,7 +119,7 @@ def find_visible(text: str, start: int, end: int) -> int:
     return found.start() if found else end
 
 
-def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
+def _find_blocks(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
     behind = 0
     for region in sorted(regions, key=lambda region: region.start):
         start = find_visible(text, region.start, region.end)
@@ -128,7 +128,7 @@ def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
             header = text[start : region.header_end].rstrip() if region.header_end < end else ""
             yield Block(
                 region.kind,
-                _lead(text, behind, start, region.kind, size // SHORT_DIVISOR),
+                _find_lead(text, behind, start, region.kind, size // SHORT_DIVISOR),
                 start,
                 end,
                 header if len(header) <= size // 2 else "",  # else it leaves the rows no room
@@ -138,7 +138,7 @@ def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
         behind = max(behind, end)
 
 
-def _lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:
+def _find_lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:
     """Where the lead-in of a block begins: its caption, or the line that announces it."""
     lead = start
     while lead > behind:
@@ -155,42 +155,42 @@ def _lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:
     return lead
 
 
-def _starts(text: str, start: int, end: int) -> list[int]:
+def _find_line_starts(text: str, start: int, end: int) -> list[int]:
     """Where the lines that hold something begin; the first at `start`."""
     return [start, *(found.end() for found in _NEXT_LINE.finditer(text, start, end))]
 
 
-def _rows(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
+def _find_row_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
     """Every row but the first."""
-    return (tuple(_starts(text, start, end)[1:]),)
+    return (tuple(_find_line_starts(text, start, end)[1:]),)
 
 
-def _items(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
+def _find_item_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
     """Items like the first one, then all items, then all lines; without the first of each."""
-    lines = _starts(text, start, end)
+    lines = _find_line_starts(text, start, end)
     lines[0] -= len(text[:start]) - len(text[:start].rstrip(" \t"))
-    marked = [(at, _shape(found)) for at in lines if (found := _ITEM.match(text, at, end))]
+    marked = [(at, _to_list_shape(found)) for at in lines if (found := _ITEM.match(text, at, end))]
     like_first = tuple(at for at, shape in marked[1:] if shape == marked[0][1])
     return like_first, tuple(at for at, _ in marked[1:]), tuple(lines[1:])
 
 
-def _shape(found: re.Match[str]) -> tuple[int, str]:
+def _to_list_shape(found: re.Match[str]) -> tuple[int, str]:
     """What items of one list have in common: their indentation and the form of their marks."""
     mark = re.sub(r"\d+", "0", found["mark"])
     mark = re.sub(r"[가-하a-zA-Z](?=\W)", "a", mark)
     return len(found["indent"].expandtabs(4)), re.sub(r"[①-⑳㉠-㉭ⓐ-ⓩ]", "①", mark)
 
 
-def _lines(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
+def _find_line_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
     """Lines behind a blank one, then all lines."""
-    lines = _starts(text, start, end)
+    lines = _find_line_starts(text, start, end)
     apart = [
         at for before, at in pairwise(lines) if text[before : at - 1].rstrip(" \t\r").endswith("\n")
     ]
     return tuple(apart), tuple(lines[1:])
 
 
-_LEVELS = {Kind.TABLE: _rows, Kind.LIST: _items, Kind.CODE: _lines}
+_LEVELS = {Kind.TABLE: _find_row_breaks, Kind.LIST: _find_item_breaks, Kind.CODE: _find_line_breaks}
 
 
 class Cuts:
@@ -204,23 +204,23 @@ class Cuts:
         """The chunks from `start` to `end`: each begins and ends with a visible character."""
         covered = start
         while (start := find_visible(self._text, start, end)) < end:
-            room = self._room(start)
-            stop = end if end - start <= room else min(end, self._stop(start, room, covered))
+            room = self._compute_room(start)
+            stop = end if end - start <= room else min(end, self._find_stop(start, room, covered))
             last = stop
             while self._text[last - 1].isspace():
                 last -= 1
             yield start, last
             covered = find_visible(self._text, stop, end)
-            start = self._next_start(start, stop, covered)
+            start = self._find_next_start(start, stop, covered)
             if covered >= end or covered - start >= self._size // 2:  # nothing, or a desert
                 start = covered
 
-    def _room(self, start: int) -> int:
+    def _compute_room(self, start: int) -> int:
         """What a chunk that begins here may hold beside the header that it repeats."""
         header = self._blocks.get_header(start)
         return self._size - len(header) - 1 if header else self._size
 
-    def _stop(self, start: int, room: int, covered: int) -> int:
+    def _find_stop(self, start: int, room: int, covered: int) -> int:
         """Where to end a chunk: at the last break of the strongest kind in its second half.
 
         It takes in `covered`, the first character that no chunk holds yet.
@@ -228,7 +228,7 @@ class Cuts:
         lowest, highest = max(start + room // 2, covered + 1), start + room
         block = self._blocks.find_block_around(highest)
         if block:
-            stop = self._beside(block, start, lowest, covered) or self._within(
+            stop = self._find_stop_beside(block, start, lowest, covered) or self._find_stop_within(
                 block, lowest, highest
             )
             if stop:
@@ -245,7 +245,7 @@ class Cuts:
         whole = (at for at in range(highest, lowest, -1) if not _is_joined(self._text, at))
         return next(whole, highest)
 
-    def _beside(self, block: Block, start: int, lowest: int, covered: int) -> int | None:
+    def _find_stop_beside(self, block: Block, start: int, lowest: int, covered: int) -> int | None:
         """Where to end so that the block stays whole: before it or, with code, behind it."""
         room = int(self._size * MAX_CODE_FACTOR) if block.kind is Kind.CODE else self._size
         if block.end - block.lead > room:
@@ -257,14 +257,14 @@ class Cuts:
         worth = block.lead - start >= self._size // SHORT_DIVISOR and block.lead > covered
         return block.lead if worth else None
 
-    def _within(self, block: Block, lowest: int, highest: int) -> int | None:
+    def _find_stop_within(self, block: Block, lowest: int, highest: int) -> int | None:
         """The last place between two of its parts, else the one before it."""
         for level in block.levels:
             if found := [place for place in level if lowest <= place <= highest]:
                 return found[-1]
         return block.lead if block.lead >= lowest else None
 
-    def _next_start(self, start: int, stop: int, covered: int) -> int:
+    def _find_next_start(self, start: int, stop: int, covered: int) -> int:
         """Where the next chunk begins: at the first sentence, line or word within the overlap.
 
         `covered` is where its own text begins.
@@ -357,7 +357,7 @@ class Splitter:
         describe = _Describer(page, self.start, sections, blocks)
         chunks = [
             describe.make_chunk(index, *span)
-            for index, span in enumerate(_spans(page, groups, cuts), self._count)
+            for index, span in enumerate(_split_spans(page, groups, cuts), self._count)
         ]
         self._count += len(chunks)
         self.start += len(page.text) + len(SEPARATOR)
@@ -395,7 +395,7 @@ class Outline:
         sections: list[PageSection] = []
         groups = [0]
         if ends[0]:
-            sections.append(PageSection(0, self._level, self._path(), body=True))
+            sections.append(PageSection(0, self._level, self._get_path(), body=True))
             self._begun = offset if self._begun is None else self._begun
         for heading, end in zip(headings, ends[1:], strict=True):
             self._open = [above for above in self._open if above.level < heading.level]
@@ -409,11 +409,11 @@ class Outline:
                 self._begun = begins
                 groups.append(heading.start)
             self._level = heading.level
-            body = _holds_more(heading, page.text[heading.start : end])
-            sections.append(PageSection(heading.start, heading.level, self._path(), body))
+            body = _has_body(heading, page.text[heading.start : end])
+            sections.append(PageSection(heading.start, heading.level, self._get_path(), body))
         return sections, groups
 
-    def _path(self) -> tuple[str, ...]:
+    def _get_path(self) -> tuple[str, ...]:
         return tuple(" ".join(heading.title.split()) for heading in self._open)
 
 
@@ -426,12 +426,12 @@ def find_shared_path(sections: Sequence[PageSection], start: int, end: int) -> t
     return tuple(level[0] for level in same)
 
 
-def _holds_more(heading: Heading, text: str) -> bool:
+def _has_body(heading: Heading, text: str) -> bool:
     words = len("".join(text.split()).strip("#*="))
     return words > len("".join(heading.title.split()))
 
 
-def _spans(page: Page, groups: Sequence[int], cuts: Cuts) -> Iterator[tuple[int, int]]:
+def _split_spans(page: Page, groups: Sequence[int], cuts: Cuts) -> Iterator[tuple[int, int]]:
     """The chunks of a page. None reaches over the beginning of a group or the edge of a picture."""
     edges = {0, len(page.text), *groups}
     for region in page.regions:
@@ -453,7 +453,7 @@ class _Describer:
 
     def make_chunk(self, index: int, start: int, end: int) -> TextChunk:
         """The chunk of a span."""
-        kind, picture = self._kind(start, end)
+        kind, picture = self._find_kind(start, end)
         return TextChunk(
             index=index,
             text=self._page.text[start:end],
@@ -462,12 +462,12 @@ class _Describer:
             page=self._page.number,
             page_end=self._page.number,
             section=" > ".join(find_shared_path(self._sections, start, end)),
-            boxes=(picture,) if picture else tuple(self._boxes(start, end)),
+            boxes=(picture,) if picture else tuple(self._list_boxes(start, end)),
             kind=kind,
             header=self._blocks.get_header(start),
         )
 
-    def _kind(self, start: int, end: int) -> tuple[Kind, Box | None]:
+    def _find_kind(self, start: int, end: int) -> tuple[Kind, Box | None]:
         """What most of the span is, and where the picture stands that it is of."""
         held: Counter[Kind] = Counter()
         box: Box | None = None
@@ -480,7 +480,7 @@ class _Describer:
         kind = max(held, key=lambda one: held[one])
         return kind, box if kind is Kind.PICTURE else None
 
-    def _boxes(self, start: int, end: int) -> Iterator[Box]:
+    def _list_boxes(self, start: int, end: int) -> Iterator[Box]:
         """One box a line of the page, clipped to the characters of the span."""
         at = max(bisect_right(self._line_starts, start) - 1, 0)
         for line in self._page.lines[at:]:

@@ -246,7 +246,9 @@ class MemoryHistory:
     def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
         """The newest turns, newest first."""
         numbers = [number for number in self._turns if before is None or number < before]
-        return [_line(self._turns[number]) for number in sorted(numbers, reverse=True)[:limit]]
+        return [
+            _to_turn_line(self._turns[number]) for number in sorted(numbers, reverse=True)[:limit]
+        ]
 
     def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
@@ -266,7 +268,7 @@ def number_documents(answers: Iterable[Sequence[DocRef]]) -> tuple[DocRef, ...]:
     return tuple(replace(ref, slot=slot) for slot, ref in enumerate(found.values(), 1))
 
 
-def _line(turn: PastTurn) -> TurnLine:
+def _to_turn_line(turn: PastTurn) -> TurnLine:
     return TurnLine(
         number=turn.number,
         question=turn.user_text[:QUESTION_CHARACTERS],

@@ -104,8 +104,8 @@ Event = StepBegan | SourcesFound | Reasoning | Delta | Replaced | Finished
 def describe_retrieval(found: Retrieval) -> dict[str, object]:
     """Plan, candidates with all their scores, gate and times."""
     return {
-        "plan": _plan(found.plan) | {"dropped_filters": dict(found.dropped_filters)},
-        "candidates": [_candidate(hit) for hit in found.hits],
+        "plan": _describe_plan(found.plan) | {"dropped_filters": dict(found.dropped_filters)},
+        "candidates": [_describe_candidate(hit) for hit in found.hits],
         "gate": {
             "score": round(found.gate.score, 4),
             "threshold": found.gate.threshold,
@@ -151,7 +151,7 @@ class AnswerTrace:
 
     def note_time_since_start(self, step: str) -> None:
         """Note the time from the beginning to now."""
-        self._timings[step] = milliseconds_since(self._started)
+        self._timings[step] = measure_milliseconds_since(self._started)
 
     @contextmanager
     def time_step(self, step: str) -> Iterator[None]:
@@ -160,19 +160,19 @@ class AnswerTrace:
         try:
             yield
         finally:
-            self._timings[step] = milliseconds_since(begun)
+            self._timings[step] = measure_milliseconds_since(begun)
 
     def snapshot(self) -> dict[str, object]:
         """What is known so far."""
         return {**self.values, "timings_ms": dict(self._timings)}
 
 
-def milliseconds_since(begun: float) -> float:
+def measure_milliseconds_since(begun: float) -> float:
     """Milliseconds since a `perf_counter`."""
     return round((time.perf_counter() - begun) * 1000, 2)
 
 
-def _plan(plan: Plan) -> dict[str, object]:
+def _describe_plan(plan: Plan) -> dict[str, object]:
     return {
         "question_type": plan.question_type.value,
         "strategy": plan.strategy.value,
@@ -183,7 +183,7 @@ def _plan(plan: Plan) -> dict[str, object]:
     }
 
 
-def _candidate(hit: Hit) -> dict[str, object]:
+def _describe_candidate(hit: Hit) -> dict[str, object]:
     passage = hit.passage
     return {
         "chunk_id": passage.chunk_id,

@@ -70,7 +70,7 @@ class Engine:
     ) -> None:
         use_dictionary(config.user_dictionary)
         self.config = config
-        self.embedder = embedder or _embedder(config)
+        self.embedder = embedder or _get_embedder(config)
         self.searcher = Searcher(config, self.embedder, reranker or make_reranker(config))
         model = llm or get_main_model(config.llm)
         options = GenerationOptions(
@@ -238,7 +238,7 @@ def make_embedder(config: RagConfig) -> Embedder:
 _shared_embedder = functools.lru_cache(maxsize=KEPT)(make_embedder)
 
 
-def _embedder(config: RagConfig) -> Embedder:
+def _get_embedder(config: RagConfig) -> Embedder:
     """One of each in a process, whatever else the configuration says."""
     return _shared_embedder(
         RagConfig(

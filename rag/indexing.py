@@ -97,7 +97,7 @@ def complete_chunks(
 
     Raises `EmbedderFailed`.
     """
-    titled = _title_emphasis(title)
+    titled = _compute_title_emphasis(title)
     coming = iter(analysed)
     done = 0
     while window := list(islice(coming, WINDOW_CHUNKS)):
@@ -112,18 +112,18 @@ def complete_chunks(
                 found[place] = vector
             on_progress(done + start + len(batch), total)
         for one, vector in zip(window, found, strict=True):
-            yield IndexedChunk(one.chunk, one.terms, vector, _sums(titled, one.emphasis))
+            yield IndexedChunk(one.chunk, one.terms, vector, _sum_weights(titled, one.emphasis))
         done += len(window)
 
 
 def index_terms(chunks: Iterable[TextChunk], title: str) -> Iterator[IndexedChunk]:
     """Chunks of a document, in order, with their terms and all of their emphasis; no vectors."""
-    titled = _title_emphasis(title)
+    titled = _compute_title_emphasis(title)
     for one in ChunkAnalyser().analyse_chunks(chunks):
-        yield IndexedChunk(one.chunk, one.terms, None, _sums(titled, one.emphasis))
+        yield IndexedChunk(one.chunk, one.terms, None, _sum_weights(titled, one.emphasis))
 
 
-def _title_emphasis(title: str) -> dict[str, float]:
+def _compute_title_emphasis(title: str) -> dict[str, float]:
     return dict.fromkeys(tokenize.count_terms(title), TITLE_EMPHASIS)
 
 
@@ -141,24 +141,26 @@ class ChunkAnalyser:
         """
         coming = iter(chunks)
         while window := list(islice(coming, WINDOW_CHUNKS)):
-            self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
+            self._remember_terms(
+                {text for chunk in window for text in (chunk.section, chunk.header)}
+            )
             read = tokenize.count_terms_and_leads(
                 [chunk.text for chunk in window], MAX_LEAD_CHARACTERS
             )
             for chunk, (counts, lead) in zip(window, read, strict=True):
-                emphasis = _sums(
+                emphasis = _sum_weights(
                     dict.fromkeys(self._known[chunk.section], SECTION_EMPHASIS),
                     dict.fromkeys(self._known[chunk.header], HEADER_EMPHASIS),
                     dict.fromkeys(lead, LEAD_EMPHASIS),
                 )
                 yield IndexedChunk(chunk, counts, None, emphasis)
 
-    def _learn(self, texts: set[str]) -> None:
+    def _remember_terms(self, texts: set[str]) -> None:
         new = sorted(texts - self._known.keys())
         self._known |= zip(new, map(tuple, tokenize.count_terms_of_all(new)), strict=True)
 
 
-def _sums(*parts: Mapping[str, float]) -> dict[str, float]:
+def _sum_weights(*parts: Mapping[str, float]) -> dict[str, float]:
     total: dict[str, float] = defaultdict(float)
     for part in parts:
         for term, weight in part.items():

@@ -231,7 +231,7 @@ class TextChunk:
     @property
     def content(self) -> str:
         """What is read of it: its text below the header of its table."""
-        return _under(self.header, self.text)
+        return _add_header(self.header, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,10 +290,10 @@ class Passage:
 
         Offsets, boxes and previews are of `text` alone.
         """
-        return _under(self.header, self.text)
+        return _add_header(self.header, self.text)
 
 
-def _under(header: str, text: str) -> str:
+def _add_header(header: str, text: str) -> str:
     return f"{header}\n{text}" if header else text
 
 
@@ -327,7 +327,7 @@ class Evidence:
     @property
     def content(self) -> str:
         """The text below the header of its table."""
-        return _under(self.passage.header, self.text)
+        return _add_header(self.passage.header, self.text)
 
     @property
     def document_id(self) -> UUID:

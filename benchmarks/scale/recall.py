@@ -46,4 +46,4 @@ def _name_way(search: Any) -> str:
 
     if search.facts.chunks <= store.EXACT_CHUNKS:
         return "exact"
-    return "signs" if store.goes_by_signs(search, search.facts.space) else "graph"
+    return "signs" if store.can_search_by_signs(search, search.facts.space) else "graph"

@@ -59,7 +59,7 @@ from rag.events import (
     Replaced,
     SourcesFound,
     StepBegan,
-    milliseconds_since,
+    measure_milliseconds_since,
 )
 from rag.factory import get_embedding_model_name, get_engine, get_main_model
 from rag.memory.profile import Slot
@@ -452,7 +452,7 @@ async def _look_up(run: Run, loaded: LoadedQuestion) -> tuple[CacheKey | None, K
     kept = await in_database(answer_cache.find_answer, key, owner=owner)
     if kept is None:
         return key, None
-    trace = {**kept.outcome.trace, "timings_ms": {"total": milliseconds_since(begun)}}
+    trace = {**kept.outcome.trace, "timings_ms": {"total": measure_milliseconds_since(begun)}}
     return key, replace(kept, outcome=replace(kept.outcome, trace=trace))
 
 

@@ -41,7 +41,7 @@ from rag.factory import Engine
 from rag.generate.offline import find_emergency
 from rag.tokenize.text import choose_reply_language
 from rag.types import AnswerLabel
-from rag.understand.sameness import depends_on_today, fold_question, is_same_question
+from rag.understand.sameness import fold_question, is_dependent_on_today, is_same_question
 
 logger = structlog.get_logger()
 
@@ -126,7 +126,7 @@ def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey 
                 for one in fields(question)
                 if one.name not in _OTHERS
             },
-            "day": date.today().isoformat() if depends_on_today(text) else "",  # noqa: DTZ011 - as the prompt has it
+            "day": date.today().isoformat() if is_dependent_on_today(text) else "",  # noqa: DTZ011 - as the prompt has it
         }
     )
     scope = _digest_scope(basis, ids)

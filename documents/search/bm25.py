@@ -113,7 +113,7 @@ def weigh_marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> tupl
     """
     length = sum(terms.values())
     once = compute_term_weight(1, length, REFERENCE_LENGTH)
-    places = _frequencies(terms, emphasis)
+    places = _compute_frequencies(terms, emphasis)
     more = {
         (count, extra): compute_term_weight(count, length, REFERENCE_LENGTH, extra) - once
         for count, extra in {*places.values()} - {_ONCE}
@@ -141,7 +141,7 @@ def to_lexical_row(indexed: IndexedChunk, namespace: int) -> LexicalRow:
     return LexicalRow(sum(terms.values()), lexemes, marks, surplus)
 
 
-def _frequencies(
+def _compute_frequencies(
     terms: Mapping[str, int], emphasis: Mapping[str, float]
 ) -> dict[int, tuple[int, float]]:
     """Count and emphasis by place, of the weightiest terms where there are too many."""
@@ -235,7 +235,7 @@ class _Weights:
     coverage: Figures
 
     @classmethod
-    def of(cls, counts: Sequence[float], held: Sequence[float], size: float) -> "_Weights":
+    def from_counts(cls, counts: Sequence[float], held: Sequence[float], size: float) -> "_Weights":
         pairs = list(zip(counts, held, strict=True))
         return cls(
             np.array([count * compute_idf(df, size) for count, df in pairs]),
@@ -288,7 +288,9 @@ def find_best_chunks(
 def compare_exactly(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
     """The same by the marks of every chunk in scope: exact document frequencies and scores."""
     found = _fetch_marks(search, terms, WALK)
-    weights = _Weights.of(list(terms.values()), found.count_held().tolist(), len(found.keys))
+    weights = _Weights.from_counts(
+        list(terms.values()), found.count_held().tolist(), len(found.keys)
+    )
     once, twice = _compute_term_weights(found.lengths)
     several = found.sum_marked(SEVERAL, weights.score)
     base = once * found.sum_marked(HELD, weights.score)
@@ -313,7 +315,7 @@ def _read_best(
         return []
     query = to_sparsevec(zip(terms, weights.score, strict=True))
     asked = {"keys": database.to_number_array(keys), "scores": database.to_number_array(base)}
-    rows = search.rows(BEST, query=query, limit=limit, **asked)
+    rows = search.fetch_rows(BEST, query=query, limit=limit, **asked)
     covered = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
     most = float(weights.score.sum()) * (K1 + 1)
     return [_to_hit(row, most, covered[row[0]]) for row in rows]
@@ -335,7 +337,9 @@ def _fetch_marks(
     groups = [places[at : at + DIGITS] for at in range(0, len(places), DIGITS)]
     columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
     powers = {f"places{number}": to_power_vector(group) for number, group in enumerate(groups)}
-    ((keys, lengths, *sent),) = search.rows(statement.format(marks=columns), **powers, **parameters)
+    ((keys, lengths, *sent),) = search.fetch_rows(
+        statement.format(marks=columns), **powers, **parameters
+    )
     read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent[: len(groups)]]
     parts = range(DIGITS // TOGETHER)
     return _Marked(
@@ -361,13 +365,13 @@ def _find_by_rare_terms(
     """
     counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
-    weights = _Weights.of(counts, frequencies.tolist(), size)
+    weights = _Weights.from_counts(counts, frequencies.tolist(), size)
     namespaces = _find_namespaces(search)
     alone = frequencies * (namespaces.chunks / size) <= MAX_POSTINGS
     most = int(np.count_nonzero(alone))
     dearness = np.where(alone, frequencies / np.maximum(weights.score, 1e-9), frequencies)
     order = np.lexsort((dearness, ~alone))
-    found, asked, bar = _Postings.none(), 0, 0.0
+    found, asked, bar = _Postings.make_empty(), 0, 0.0
     expected = EXPECTED_SHARE * float(weights.score.sum())
     while (wanted := min(most, _count_needed(weights.score[order], bar or expected))) > asked:
         expected = 0.0
@@ -375,10 +379,10 @@ def _find_by_rare_terms(
         found = _look_up(search, found, [names[term] for term in looked_up])
         frequencies[looked_up] = found.counts[asked:wanted]
         asked, size = wanted, max(size, *found.counts)
-        weights = _Weights.of(counts, frequencies.tolist(), size)
+        weights = _Weights.from_counts(counts, frequencies.tolist(), size)
         keys, held, once = found.sum_up(weights.score[order[:asked]])
         likely = _find_best(once * held, FIRST * limit)
-        bar = _find_bar(_score(search, terms, weights, keys[likely])[1], limit)
+        bar = _find_bar(_score_chunks(search, terms, weights, keys[likely])[1], limit)
     values = weights.score[order[:asked]]
     if _count_needed(weights.score[order], bar) > asked:
         crowd = [(names[at], weights.score[at]) for at in order[asked : asked + CROWD]]
@@ -388,7 +392,7 @@ def _find_by_rare_terms(
     reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
     kept = np.flatnonzero(reach >= bar)
     kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
-    marked, scores = _score(search, terms, weights, keys[kept])
+    marked, scores = _score_chunks(search, terms, weights, keys[kept])
     best = _find_best(scores, limit)
     coverage = marked.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
     base = scores - marked.surplus
@@ -453,7 +457,7 @@ class _Postings:
     lengths: NDArray[Any]
 
     @classmethod
-    def none(cls) -> "_Postings":
+    def make_empty(cls) -> "_Postings":
         return cls([], np.empty(0, np.int64), np.empty(0, int))
 
     def sum_up(self, weights: Figures) -> tuple[NDArray[Any], Figures, Figures]:
@@ -475,7 +479,7 @@ def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str])
         asked = [f"({one}) & ({among})" for one in asked]
     known = search.scope.postings
     missing = [one for one in asked if (whole, one) not in known]
-    rows = search.rows(statement, asked=missing, most=MAX_POSTINGS) if missing else []
+    rows = search.fetch_rows(statement, asked=missing, most=MAX_POSTINGS) if missing else []
     for one, (keys, lengths) in zip(missing, rows, strict=True):
         known[whole, one] = parse_numbers(keys, ">i8"), parse_numbers(lengths, ">i4")
     found = [known[whole, one] for one in asked]
@@ -486,7 +490,7 @@ def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str])
     )
 
 
-def _score(
+def _score_chunks(
     search: SearchTransaction,
     terms: Mapping[str, float],
     weights: _Weights,

@@ -221,7 +221,7 @@ class SearchTransaction:
     scope: SearchScope
     facts: ScopeFacts
 
-    def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    def fetch_rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement; the scope's ids are its parameter `documents`."""
         if "%(documents)s" in statement:
             parameters["documents"] = self.scope.uuid_array
@@ -238,7 +238,7 @@ class SearchTransaction:
         everywhere = self.facts.everywhere
         while known and len(known) <= MAX_NAMESPACES:
             asked = {"known": list(known), "most": most, "namespaced": NAMESPACED}
-            ((chunks, found),) = self.rows(NAMESPACES, **asked)
+            ((chunks, found),) = self.fetch_rows(NAMESPACES, **asked)
             others = _read_namespaces(found)
             if others is not None and others <= known:
                 return Namespaces(tuple(known), min(everywhere, chunks or everywhere))
@@ -260,9 +260,9 @@ class SearchTransaction:
                 return inside[:limit]
         return find(replace(self, facts=replace(self.facts, whole=False)), limit)
 
-    def settle(self, statement: LiteralString, **parameters: Any) -> None:
+    def apply_setting(self, statement: LiteralString, **parameters: Any) -> None:
         """Make a setting for the rest of the transaction, without waiting for it."""
-        _settle(self.cursor.connection, statement, **parameters)
+        _apply_setting(self.cursor.connection, statement, **parameters)
 
 
 T = TypeVar("T")
@@ -298,13 +298,15 @@ def open_search(scope: SearchScope, server: str = replica.PRIMARY) -> Iterator[S
     with opened.wrap_database_errors:
         opened.ensure_connection()
         with opened.connection.pipeline(), psycopg.Cursor(opened.connection) as cursor:
-            _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
+            _apply_setting(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
             with scope.lock:
                 facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
             yield SearchTransaction(cursor, scope, facts)
 
 
-def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **parameters: Any) -> None:
+def _apply_setting(
+    opened: psycopg.Connection[Any], statement: LiteralString, **parameters: Any
+) -> None:
     """Not by the cursor of the search.
 
     In a pipeline the answer may come when the next statement was sent; it would pass for its rows.
@@ -370,10 +372,10 @@ def run_beside(work: Callable[[], T]) -> Callable[[], T]:
     """
     if connection.in_atomic_block or not _free.acquire(blocking=False):
         return work
-    return _threads.submit(contextvars.copy_context().run, _work_and_release, work).result
+    return _threads.submit(contextvars.copy_context().run, _run_and_release, work).result
 
 
-def _work_and_release(work: Callable[[], T]) -> T:
+def _run_and_release(work: Callable[[], T]) -> T:
     """Give connection and place back, whatever happens."""
     try:
         return work()

@@ -115,18 +115,18 @@ def find_nearest_chunks(
     """The nearest `limit` chunks; see `rag.ports.PassageStore.find_similar`."""
     if search.facts.chunks <= EXACT_CHUNKS:
         return compare_exactly(search, space, vector, limit)
-    if goes_by_signs(search, space):
+    if can_search_by_signs(search, space):
         return _find_by_signs(search, space, vector, limit)
-    search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
+    search.apply_setting(GRAPH_SETTINGS, ef_search=EF_SEARCH)
     found = search.find_inside(
-        lambda searched, most: _by_graph(searched, space, vector, most), limit
+        lambda searched, most: _find_by_graph(searched, space, vector, most), limit
     )
     if len(found) == limit:
         return found
     return compare_exactly(search, space, vector, limit)  # the graph's walk ended short
 
 
-def goes_by_signs(search: SearchTransaction, space: SearchedSpace) -> bool:
+def can_search_by_signs(search: SearchTransaction, space: SearchedSpace) -> bool:
     """Whether they tell enough in the space, and are few enough to be read."""
     chunks, code_bytes = search.facts.chunks, KEY_BYTES + math.ceil(space.dimensions / 8)
     is_even = space.unrelated is not None and space.unrelated <= MAX_UNRELATED
@@ -138,7 +138,7 @@ def compare_exactly(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
     """The same, compared one by one."""
-    rows = search.rows(EXACT, vector=to_halfvec(vector), space=space.pk, limit=limit)
+    rows = search.fetch_rows(EXACT, vector=to_halfvec(vector), space=space.pk, limit=limit)
     return [_to_hit(row) for row in rows]
 
 
@@ -152,7 +152,7 @@ def _find_by_signs(
     """
     asked = np.asarray(vector, np.float32)
     signs = np.packbits(asked > 0)
-    sent = b"".join([codes for (codes,) in search.rows(CODES, space=space.pk)])
+    sent = b"".join([codes for (codes,) in search.fetch_rows(CODES, space=space.pk)])
     if not sent:
         return []
     rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(signs))
@@ -166,7 +166,7 @@ def _find_by_signs(
     near = likely[_find_least(away, max(CANDIDATES, limit))]
     keys = database.to_number_array(near[:, :KEY_BYTES].copy().view(">i8")[:, 0])
     named = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
-    return [_to_hit(row) for row in search.rows(NEAREST, keys=keys, **named)]
+    return [_to_hit(row) for row in search.fetch_rows(NEAREST, keys=keys, **named)]
 
 
 def _find_least(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:
@@ -176,11 +176,11 @@ def _find_least(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:
     return least
 
 
-def _by_graph(
+def _find_by_graph(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
     statement = to_graph_statement(space, "" if search.facts.whole else database.WITHIN)
-    rows = search.rows(statement, vector=to_halfvec(vector), limit=limit)
+    rows = search.fetch_rows(statement, vector=to_halfvec(vector), limit=limit)
     return [_to_hit(row) for row in rows]
 
 
@@ -194,7 +194,7 @@ def load_vectors(
     search: SearchTransaction, space: SearchedSpace, keys: Sequence[int]
 ) -> dict[int, Sequence[float]]:
     """The stored vectors of those of the chunks that are in scope."""
-    rows = search.rows(VECTORS, keys=list(keys), space=space.pk)
+    rows = search.fetch_rows(VECTORS, keys=list(keys), space=space.pk)
     return {
         key: array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
         for key, document, sent in rows
@@ -240,7 +240,7 @@ def read_stretch(
     search: SearchTransaction, document_id: UUID, start: int, length: int
 ) -> Excerpt | None:
     """`length` characters from `start`; None where the document has no text (any more)."""
-    rows = search.rows(STRETCH, document=document_id, first=start + 1, length=length)
+    rows = search.fetch_rows(STRETCH, document=document_id, first=start + 1, length=length)
     text, total = rows[0]
     return None if total is None else Excerpt(text, start, total)
 
@@ -277,7 +277,7 @@ class ScopedStore:
             return []
 
         def find(search: SearchTransaction) -> list[Hit]:
-            space = self._searched(search)
+            space = self._get_searched_space(search)
             if space is None or space.dimensions != len(vector):
                 return []
             return find_nearest_chunks(search, space, vector, limit)
@@ -289,7 +289,9 @@ class ScopedStore:
         first = SearchScope(self._scope.documents[: max(limit, 0)])
         if not first.documents:
             return []
-        rows = database.run_search(first, lambda search: search.rows(OPENING_CHUNKS, limit=limit))
+        rows = database.run_search(
+            first, lambda search: search.fetch_rows(OPENING_CHUNKS, limit=limit)
+        )
         return [database.to_passage(row) for row in rows]
 
     def read_all(self, limit: int) -> list[Passage] | None:
@@ -298,7 +300,9 @@ class ScopedStore:
             return []
 
         def read(search: SearchTransaction) -> list[tuple[Any, ...]] | None:
-            return None if search.facts.chunks > limit else search.rows(ALL_CHUNKS, limit=limit)
+            return (
+                None if search.facts.chunks > limit else search.fetch_rows(ALL_CHUNKS, limit=limit)
+            )
 
         facts = self._scope.facts
         is_long = facts is not None and facts.chunks > limit
@@ -314,7 +318,7 @@ class ScopedStore:
         wanted = list(places)
         rows = database.run_search(
             self._scope,
-            lambda search: search.rows(
+            lambda search: search.fetch_rows(
                 CHUNKS_AT_PLACES,
                 wanted=[str(document) for document, _ in wanted],
                 indexes=[index for _, index in wanted],
@@ -344,7 +348,7 @@ class ScopedStore:
             return {}
 
         def load(search: SearchTransaction) -> dict[int, Sequence[float]]:
-            space = self._searched(search)
+            space = self._get_searched_space(search)
             return load_vectors(search, space, keys) if space else {}
 
         return database.run_search(self._scope, load)
@@ -362,7 +366,7 @@ class ScopedStore:
         """On another connection, while some are free."""
         return database.run_beside(work)
 
-    def _searched(self, search: database.SearchTransaction) -> SearchedSpace | None:
+    def _get_searched_space(self, search: database.SearchTransaction) -> SearchedSpace | None:
         fixed = self._space
         return (
             SearchedSpace(fixed.pk, fixed.dimensions, fixed.unrelated)

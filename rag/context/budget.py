@@ -134,10 +134,10 @@ class Budget:
 
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
     """The budget when only instructions and question are known."""
-    system = _size(render_system(context.language, context.fence), counter)
-    system += sum(_size(text, counter) for text in context.wished)
-    query = _size(context.question, counter) + _size(context.standalone, counter)
-    query += sum(_size(one.text, counter) for one in context.tool_results)
+    system = _count_tokens(render_system(context.language, context.fence), counter)
+    system += sum(_count_tokens(text, counter) for text in context.wished)
+    query = _count_tokens(context.question, counter) + _count_tokens(context.standalone, counter)
+    query += sum(_count_tokens(one.text, counter) for one in context.tool_results)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
     return budget.with_used(system=system, query=query)
 
@@ -162,8 +162,8 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
     it moves on by `OVERFLOW_STEP_TURNS`. The last turn always stays, cut if need be.
     """
     room, counter = budget.recent, budget.counter
-    turns = _in_turns(context.window)
-    sizes = [sum(_size(one.content, counter) for one in turn) for turn in turns]
+    turns = _group_by_turn(context.window)
+    sizes = [sum(_count_tokens(one.content, counter) for one in turn) for turn in turns]
     first = 0
     while first < len(turns) - 1 and sum(sizes[first:]) > room:
         first = min(first + OVERFLOW_STEP_TURNS, len(turns) - 1)
@@ -171,7 +171,7 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
     if len(kept) == 1 and sizes[-1] > room:
         kept = [tuple(_cut_message(one, room // len(kept[0]), counter) for one in kept[0])]
     window = tuple(one for turn in kept for one in turn)
-    used = sum(_size(one.content, counter) for one in window)
+    used = sum(_count_tokens(one.content, counter) for one in window)
     return replace(context, window=window), budget.with_used(recent=used)
 
 
@@ -182,7 +182,7 @@ def fit_profile(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     """
     used, kept = 0, list[str]()
     for place, line in enumerate(context.profile):
-        size = _size(line, budget.counter)
+        size = _count_tokens(line, budget.counter)
         if place >= context.protected and used + size > budget.profile:
             break
         kept.append(line)
@@ -194,12 +194,12 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     """The context with the older turns, findings and summary that fit, and its budget."""
     room = max(0, budget.long_term - budget.used.get("profile", 0))
     counter = budget.counter
-    summary_size = _size(context.summary, counter)
+    summary_size = _count_tokens(context.summary, counter)
     kept_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
     used = 0
     findings: list[str] = []
     for note in context.findings:
-        size = _size(note, counter)
+        size = _count_tokens(note, counter)
         if used + size > room - kept_for_summary:
             break
         findings.append(note)
@@ -210,12 +210,12 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
         if fitted is None:
             break
         recalled.insert(0, fitted)
-        used += _turn_size(fitted, counter)
+        used += _count_turn_tokens(fitted, counter)
     summary = context.summary
     if summary_size > room - used:
         left = room - used - MESSAGE_TOKENS
         summary = cut_to_tokens(summary, left, counter) if left >= MIN_TEXT_TOKENS else ""
-    used += _size(summary, counter)
+    used += _count_tokens(summary, counter)
     fitted_context = replace(
         context, findings=tuple(findings), recalled=tuple(recalled), summary=summary
     )
@@ -229,7 +229,7 @@ def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContex
     while kept < len(sizes) and (kept == 0 or left >= sizes[kept]):
         left -= sizes[kept]
         kept += 1
-    turns = _in_turns(context.window)
+    turns = _group_by_turn(context.window)
     window = tuple(one for turn in turns[(len(turns) + 1) // 2 :] for one in turn)
     return replace(
         context,
@@ -243,7 +243,7 @@ def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContex
     )
 
 
-def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, ...]]:
+def _group_by_turn(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, ...]]:
     """The messages grouped by turn, each beginning with the user's."""
     turns: list[tuple[HistoryMessage, ...]] = []
     for message in messages:
@@ -262,19 +262,19 @@ def _cut_message(message: HistoryMessage, room: int, counter: TokenCounter) -> H
 
 def _fit_turn(turn: PastTurn, room: int, counter: TokenCounter) -> PastTurn | None:
     """The turn with as much of its answer as fits; None if that is too little."""
-    if _turn_size(turn, counter) <= room:
+    if _count_turn_tokens(turn, counter) <= room:
         return turn
-    bare = _turn_size(replace(turn, assistant_text=""), counter)
+    bare = _count_turn_tokens(replace(turn, assistant_text=""), counter)
     if room - bare < MIN_TEXT_TOKENS:
         return None
     return replace(turn, assistant_text=cut_to_tokens(turn.assistant_text, room - bare, counter))
 
 
-def _turn_size(turn: PastTurn, counter: TokenCounter) -> int:
-    return _size(turn.user_text, counter) + _size(turn.assistant_text, counter)
+def _count_turn_tokens(turn: PastTurn, counter: TokenCounter) -> int:
+    return _count_tokens(turn.user_text, counter) + _count_tokens(turn.assistant_text, counter)
 
 
-def _size(text: str, counter: TokenCounter) -> int:
+def _count_tokens(text: str, counter: TokenCounter) -> int:
     return counter.count(text) + MESSAGE_TOKENS if text else 0
 
 
@@ -320,11 +320,11 @@ def reset_context_lengths() -> None:
 def find_known_context_length(model: str) -> int | None:
     """The context length of a known hosted model."""
     name = model.casefold().rpartition("/")[2]
-    return next((tokens for begins, tokens in _table() if name.startswith(begins)), None)
+    return next((tokens for begins, tokens in _load_table() if name.startswith(begins)), None)
 
 
 @functools.cache
-def _table() -> tuple[tuple[tuple[str, ...], int], ...]:
+def _load_table() -> tuple[tuple[tuple[str, ...], int], ...]:
     stored = Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
     return tuple((tuple(one["begins"]), one["tokens"]) for one in tomllib.loads(stored)["model"])
 
@@ -334,21 +334,21 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
     get_client(endpoint)  # loading the library takes longer than the server may
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            model = _find_model(await _get(endpoint, "/models", "data"), endpoint.model)
-            length = _first_number(model, _LENGTH_FIELDS)
+            model = _find_model(await _fetch_key(endpoint, "/models", "data"), endpoint.model)
+            length = _find_first_number(model, _LENGTH_FIELDS)
             place = _LOCAL_SERVERS.get(str(model.get("owned_by")))
             if length is not None or place is None:
                 return length, True
             path, key, name = place
-            loaded = _find_model(await _get(endpoint, path, key), endpoint.model)
-            length = _first_number(loaded, (name,))
+            loaded = _find_model(await _fetch_key(endpoint, path, key), endpoint.model)
+            length = _find_first_number(loaded, (name,))
             return length, length is not None
     except Exception as error:  # noqa: BLE001 - whatever a server does, the question goes on
         logger.info("context_length_not_told", model=endpoint.model, error=repr(error))
         return None, hasattr(error, "status_code")
 
 
-async def _get(endpoint: Endpoint, path: str, key: str) -> Any:
+async def _fetch_key(endpoint: Endpoint, path: str, key: str) -> Any:
     """A key of a JSON response; paths other than "/models" are outside "/v1"."""
     client = get_client(endpoint)
     if path != "/models":
@@ -369,6 +369,6 @@ def _find_model(found: Any, name: str) -> Mapping[str, Any]:
     return listed[0] if len(listed) == 1 else {}
 
 
-def _first_number(found: Mapping[str, Any], names: Iterable[str]) -> int | None:
+def _find_first_number(found: Mapping[str, Any], names: Iterable[str]) -> int | None:
     values = (found.get(name) for name in names)
     return next((int(one) for one in values if isinstance(one, int | float) and one >= 1), None)

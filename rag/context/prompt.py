@@ -88,7 +88,7 @@ class AnswerContext:
 
 def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
     """The prompt: instructions, earlier conversation, recent messages, question."""
-    fence = _safe_fence(context)
+    fence = _choose_fence(context)
     return (
         HistoryMessage(Speaker.SYSTEM, render_system(context.language, fence)),
         *_render_earlier(context, fence),
@@ -129,20 +129,20 @@ def render_head(item: Evidence, language: str) -> str:
     passage = item.passage
     page = prompts.fill_prompt("page", language, page=str(passage.page)) if passage.page else ""
     kind = prompts.load_prompt(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
-    parts = (_own_section(item), page, kind)
+    parts = (_strip_section(item), page, kind)
     place = neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
     return f"[{item.number}] {place}".rstrip()
 
 
 def render_text(item: Evidence) -> str:
     """The passage, one sentence per line, below its table header if it has one."""
-    return _tame_passage(item.text, item.passage.header, item.passage.kind)
+    return _sanitise_passage(item.text, item.passage.header, item.passage.kind)
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
-def _tame_passage(text: str, header: str, kind: Kind) -> str:
+def _sanitise_passage(text: str, header: str, kind: Kind) -> str:
     text = to_prompt_text(text, kind)
-    return _tame_text(f"{header}\n{text}" if header else text)
+    return _sanitise_text(f"{header}\n{text}" if header else text)
 
 
 def render_document(passage: Passage) -> str:
@@ -152,7 +152,7 @@ def render_document(passage: Passage) -> str:
     return "# " + neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
 
 
-def _own_section(item: Evidence) -> str:
+def _strip_section(item: Evidence) -> str:
     """The passage's section without its document's title and its own heading."""
     passage = item.passage
     parts = [part.strip() for part in passage.section.split(" > ")]
@@ -183,10 +183,12 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
     if context.persona and context.persona.instructions:
         blocks.append(_render_persona(context.persona, language, fence))
     if context.summary:
-        blocks.append(_block("block_summary", language, fence, _tame_text(context.summary)))
+        blocks.append(
+            _render_block("block_summary", language, fence, _sanitise_text(context.summary))
+        )
     if context.recalled:
         told = "\n\n".join(_render_turn(turn, language) for turn in context.recalled)
-        blocks.append(_block("block_recalled", language, fence, told))
+        blocks.append(_render_block("block_recalled", language, fence, told))
     if not blocks:
         return ()
     return (
@@ -201,8 +203,8 @@ def _render_persona(persona: Persona, language: str, fence: str) -> str:
         "block_assistant",
         language,
         fence=fence,
-        title=_tame_text(persona.name).replace("\n", " "),
-        content=_FENCE_END.sub("\n\n", _tame_text(persona.instructions)),
+        title=_sanitise_text(persona.name).replace("\n", " "),
+        content=_FENCE_END.sub("\n\n", _sanitise_text(persona.instructions)),
     )
 
 
@@ -210,25 +212,25 @@ def _render_question(context: AnswerContext, fence: str) -> str:
     language = context.language
     blocks = [_render_today(context)]
     if context.profile:
-        known = "\n".join(f"- {_tame_text(line)}" for line in context.profile)
-        blocks.append(_block("block_profile", language, fence, known))
+        known = "\n".join(f"- {_sanitise_text(line)}" for line in context.profile)
+        blocks.append(_render_block("block_profile", language, fence, known))
     if context.medical:
         blocks.append(prompts.load_prompt("medical", language))
     if context.seen:
-        titles = "\n".join(_tame_title(title) for title in context.seen[:MAX_TITLES])
-        blocks.append(_block("block_seen", language, fence, titles))
+        titles = "\n".join(_sanitise_title(title) for title in context.seen[:MAX_TITLES])
+        blocks.append(_render_block("block_seen", language, fence, titles))
     for name, lines in (
-        ("block_findings", [f"- {_tame_text(note)}" for note in context.findings]),
-        ("block_tools", [_tame_text(one.text) for one in context.tool_results]),
+        ("block_findings", [f"- {_sanitise_text(note)}" for note in context.findings]),
+        ("block_tools", [_sanitise_text(one.text) for one in context.tool_results]),
         ("block_notes", context.notes),
     ):
         if lines:
-            blocks.append(_block(name, language, fence, "\n".join(lines)))
+            blocks.append(_render_block(name, language, fence, "\n".join(lines)))
     strong = [item for item in context.evidence if not item.weak]
     weak = [item for item in context.evidence if item.weak]
     for name, group in (("block_passages", strong), ("block_weak", weak)):
         if group:
-            blocks.append(_block(name, language, fence, render_passages(group, language)))
+            blocks.append(_render_block(name, language, fence, render_passages(group, language)))
     if context.searched and not context.evidence and not context.notes:
         blocks.append(prompts.load_prompt("nothing_found", language))
     told = [name.replace("notice_", "tell_", 1) for name in context.notices]
@@ -251,16 +253,16 @@ def _render_turn(turn: PastTurn, language: str) -> str:
     return prompts.fill_prompt(
         "block_turn",
         language,
-        question=_tame_text(turn.user_text),
-        answer=_tame_text(turn.assistant_text),
+        question=_sanitise_text(turn.user_text),
+        answer=_sanitise_text(turn.assistant_text),
     )
 
 
-def _block(name: str, language: str, fence: str, content: str) -> str:
+def _render_block(name: str, language: str, fence: str, content: str) -> str:
     return prompts.fill_prompt(name, language, fence=fence, content=_FENCE_END.sub("\n\n", content))
 
 
-def _safe_fence(context: AnswerContext) -> str:
+def _choose_fence(context: AnswerContext) -> str:
     """The installation's fence, or another one if a text contains it."""
     texts = (
         context.question,
@@ -277,10 +279,10 @@ def _safe_fence(context: AnswerContext) -> str:
     return f"=== {fence} ==="
 
 
-def _tame_text(text: str) -> str:
+def _sanitise_text(text: str) -> str:
     """Without power, and with no number that could be taken for one of this answer's passages."""
     return _MARKER.sub(r"(\1)", neutralise_text(text))
 
 
-def _tame_title(title: str) -> str:
-    return f"- {_tame_text(title)}".replace("\n", " ")[:MAX_TITLE_CHARACTERS]
+def _sanitise_title(title: str) -> str:
+    return f"- {_sanitise_text(title)}".replace("\n", " ")[:MAX_TITLE_CHARACTERS]

@@ -94,7 +94,7 @@ class Exact:
     def count(self, text: str) -> int:
         """The tokens; markers of chat templates count as plain text."""
         plain = text.encode("utf-8", "replace").decode("utf-8")  # half a pair has no encoding
-        return len(_load(self.name).encode_ordinary(plain))
+        return len(_load_tokenizer(self.name).encode_ordinary(plain))
 
     def learn(self, counted: int, reported: int) -> None:
         """Nothing to learn: what a server counts on top is its chat template."""
@@ -111,7 +111,7 @@ class Estimate:
 
     def count(self, text: str) -> int:
         """Estimated number of tokens."""
-        return round(_estimated(text) * self.ratio)
+        return round(_estimate_tokens(text) * self.ratio)
 
     def learn(self, counted: int, reported: int) -> None:
         """Move the ratio towards the report's, within its bounds.
@@ -148,7 +148,7 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
 
 
 @functools.lru_cache(maxsize=4096)  # passages and messages come again with the next question
-def _estimated(text: str) -> float:
+def _estimate_tokens(text: str) -> float:
     sent = text.encode("utf-8", "surrogatepass")  # bytes of ASCII are searched far faster
     words = sent.translate(_LETTERS_ALONE).split()
     unusual = "".join(_UNUSUAL.findall(text))
@@ -182,7 +182,7 @@ def find_vocabulary(model: str) -> str:
 
 
 @functools.cache
-def _load(vocabulary: str) -> Any:
+def _load_tokenizer(vocabulary: str) -> Any:
     """The tokenizer, about 50 ms at first. Thread-safe; its own cache is bounded."""
     import splintr  # here: only who counts with it needs it
 

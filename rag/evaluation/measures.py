@@ -14,6 +14,7 @@ from rag import prompts
 from rag.adapters.light import BadReply, Light
 from rag.context.tokens import MESSAGE_TOKENS, get_counter
 from rag.evaluation.question_set import ExpectedTurn, measure_fact_share
+from rag.events import measure_milliseconds_since
 from rag.ports import LLM, Choice, GenerationOptions, Piece, Tool, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import AnswerMode, AnswerSource, Checked, HistoryMessage, Verdict
@@ -99,7 +100,7 @@ class _Recorded:
                     usage = piece.usage or usage
                     yield piece
         finally:
-            self._recorder.end(place, "".join(said), usage, _milliseconds_since(begun))
+            self._recorder.end(place, "".join(said), usage, measure_milliseconds_since(begun))
 
 
 class _RecordedCaller(_Recorded):
@@ -112,12 +113,8 @@ class _RecordedCaller(_Recorded):
             choice = await self._model.choose(turns, tools)  # type: ignore[attr-defined]
             text = choice.text
         finally:
-            self._recorder.end(place, text, None, _milliseconds_since(begun))
+            self._recorder.end(place, text, None, measure_milliseconds_since(begun))
         return choice  # type: ignore[no-any-return]
-
-
-def _milliseconds_since(begun: float) -> float:
-    return round((time.perf_counter() - begun) * 1000, 2)
 
 
 # Figures
@@ -316,19 +313,19 @@ def _measure_citations(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[s
     if not cited:
         return {}
     right = sum(
-        _bears_out(source.slot, answered.checks) or _holds_fact(expected, source.text)
+        _is_borne_out(source.slot, answered.checks) or _has_fact(expected, source.text)
         for source in cited
     )
     return {"citations": right / len(cited)}
 
 
-def _bears_out(slot: int, checks: Sequence[Checked]) -> bool:
+def _is_borne_out(slot: int, checks: Sequence[Checked]) -> bool:
     """Whether sentences cite the slot and none of them is doubted."""
     verdicts = {check.verdict for check in checks if slot in check.slots}
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
 
 
-def _holds_fact(expected: ExpectedTurn, text: str) -> bool:
+def _has_fact(expected: ExpectedTurn, text: str) -> bool:
     return any(measure_fact_share([fact], text, in_answer=False) == 1 for fact in expected.facts)
 
 

@@ -48,46 +48,46 @@ def find_missing_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> 
 
 def is_findable(alternative: str) -> bool:
     """Whether there is anything in it to look for."""
-    return bool(_cells(alternative))
+    return bool(_split_cells(alternative))
 
 
 def _has_fact(fact: Fact, text: str, *, in_answer: bool) -> bool:
-    return any(_stands_in(one, text) for one in (fact if in_answer else _telling(fact)))
+    return any(_is_in_text(one, text) for one in (fact if in_answer else _select_telling(fact)))
 
 
-def _telling(fact: Fact) -> Fact:
+def _select_telling(fact: Fact) -> Fact:
     """The alternatives that say enough by themselves; all of them where none does."""
     long = [one for one in fact if len(_BLANK_OR_BAR.sub("", one)) >= MIN_TELLING_CHARACTERS]
     return tuple(long) or fact
 
 
-def _stands_in(alternative: str, text: str) -> bool:
+def _is_in_text(alternative: str, text: str) -> bool:
     """Whether its cells follow each other in the text.
 
     Cell by cell, so that no text makes the search try every combination of places.
     """
-    first, *others = _patterns(alternative) or (None,)
+    first, *others = _compile_cells(alternative) or (None,)
     if first is None:
         return False
     ends = [match.end() for match in first.finditer(text)]
     for cell in others:
-        ends = [match.end() for match in cell.finditer(text) if _follows(match.start(), ends)]
+        ends = [match.end() for match in cell.finditer(text) if _is_followed(match.start(), ends)]
     return bool(ends)
 
 
-def _follows(start: int, ends: Sequence[int]) -> bool:
+def _is_followed(start: int, ends: Sequence[int]) -> bool:
     """Whether one of the sorted ends lies shortly before the start."""
     place = bisect.bisect_right(ends, start)
     return place > 0 and start - ends[place - 1] <= MAX_CELL_GAP_CHARACTERS
 
 
 @functools.lru_cache(maxsize=4096)
-def _patterns(alternative: str) -> tuple[re.Pattern[str], ...]:
+def _compile_cells(alternative: str) -> tuple[re.Pattern[str], ...]:
     """One pattern a cell.
 
     A number at an end of the whole must not go on there: 2 is not in 12, 500 is not in 1,500.
     """
-    cells = _cells(alternative)
+    cells = _split_cells(alternative)
     made = [_BETWEEN.join(map(re.escape, cell)) for cell in cells]
     if made and cells[0][0].isdigit():
         made[0] = rf"(?<!\d)(?<!\d[.,]){made[0]}"
@@ -96,7 +96,7 @@ def _patterns(alternative: str) -> tuple[re.Pattern[str], ...]:
     return tuple(map(re.compile, made))
 
 
-def _cells(alternative: str) -> list[str]:
+def _split_cells(alternative: str) -> list[str]:
     cells = (_SKIPPED.sub("", cell) for cell in _to_plain(alternative).split("|"))
     return [cell for cell in cells if cell]
 
@@ -184,26 +184,26 @@ def _to_line(given: Any) -> QuestionLine:
     if not isinstance(turns, list) or not turns:
         raise SetUnreadableError("`turns` must be a list of questions")
     documents = given.get("documents")
-    if documents is not None and not _texts(documents, "documents"):
+    if documents is not None and not _read_texts(documents, "documents"):
         raise SetUnreadableError("`documents` is empty; without it everything is read")
     kind = str(given.get("kind") or "")
     return QuestionLine(
-        id=_text(given.get("id"), "id"),
+        id=_read_text(given.get("id"), "id"),
         turns=tuple(_to_turn(turn, kind, has_documents=bool(documents)) for turn in turns),
         documents=tuple(documents or ()),
-        known=tuple(_texts(given.get("known") or (), "known")),
+        known=tuple(_read_texts(given.get("known") or (), "known")),
     )
 
 
 def _to_turn(given: Any, kind: str, *, has_documents: bool) -> ExpectedTurn:
     if not isinstance(given, Mapping):
         raise SetUnreadableError("a turn must be an object")
-    answerable, choose = _decision(given, "answerable"), _decision(given, "choose")
+    answerable, choose = _read_decision(given, "answerable"), _read_decision(given, "choose")
     gold = given.get("gold") or ()
     if not isinstance(gold, Sequence) or isinstance(gold, str):
         raise SetUnreadableError("`gold` must be a list of facts")
     return ExpectedTurn(
-        user=_text(given.get("user"), "user"),
+        user=_read_text(given.get("user"), "user"),
         facts=tuple(_to_fact(one) for one in gold),
         answerable=answerable,
         labels=_to_labels(given.get("label"), answerable),
@@ -213,7 +213,7 @@ def _to_turn(given: Any, kind: str, *, has_documents: bool) -> ExpectedTurn:
 
 
 def _to_fact(given: Any) -> Fact:
-    fact = tuple(_texts([given] if isinstance(given, str) else given, "gold"))
+    fact = tuple(_read_texts([given] if isinstance(given, str) else given, "gold"))
     if not fact or not all(map(is_findable, fact)):
         raise SetUnreadableError("a fact of `gold` is empty")
     return fact
@@ -224,26 +224,26 @@ def _to_labels(given: Any, answerable: bool | None) -> frozenset[AnswerLabel]:
         return {True: FOUND_LABELS, False: NOT_FOUND_LABELS, None: frozenset[AnswerLabel]()}[
             answerable
         ]
-    names = _texts([given] if isinstance(given, str) else given, "label")
+    names = _read_texts([given] if isinstance(given, str) else given, "label")
     if unknown := set(names) - set(AnswerLabel):
         raise SetUnreadableError(f"`label` knows no {', '.join(sorted(unknown))}")
     return frozenset(map(AnswerLabel, names))
 
 
-def _decision(given: Mapping[str, Any], field: str) -> bool | None:
+def _read_decision(given: Mapping[str, Any], field: str) -> bool | None:
     value = given.get(field)
     if value is not None and not isinstance(value, bool):
         raise SetUnreadableError(f"`{field}` must be true, false or null")
     return value
 
 
-def _texts(given: Any, field: str) -> list[str]:
+def _read_texts(given: Any, field: str) -> list[str]:
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
         raise SetUnreadableError(f"`{field}` must be a list of texts")
     return list(given)
 
 
-def _text(given: Any, field: str) -> str:
+def _read_text(given: Any, field: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise SetUnreadableError(f"`{field}` must be a text")
     return given

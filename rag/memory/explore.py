@@ -22,7 +22,7 @@ from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import PastTurn
 from rag.errors import LLMError, NuraError
-from rag.events import milliseconds_since
+from rag.events import measure_milliseconds_since
 from rag.generate.offline import quote_turns
 from rag.lexicon import load_patterns
 from rag.memory import recall
@@ -203,7 +203,7 @@ class Explorer:
                 "tool": call.name[:40],
                 "arguments": told,
                 "size": len(text),
-                "ms": milliseconds_since(begun),
+                "ms": measure_milliseconds_since(begun),
                 "failed": failed,
             }
         )

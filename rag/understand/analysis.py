@@ -135,21 +135,21 @@ async def analyse_question(
     conversation = question.conversation
 
     def judge() -> tuple[QuestionAnalysis, bool]:
-        judged = _with_intent(_judge(question, history, config.memory, embedder), question)
+        judged = _add_intent(_judge_by_rules(question, history, config.memory, embedder), question)
         unsure = _needs_model(judged, conversation)
-        return judged if unsure else _complete(judged, conversation), unsure
+        return judged if unsure else _complete_for_search(judged, conversation), unsure
 
     judged, unsure = await asyncio.to_thread(judge)
     if not unsure:
         return judged
     reading = None
     try:
-        reading = await model.read_question(judged.text, conversation, light)
+        reading = await model.read_question_by_model(judged.text, conversation, light)
         judged = _add_reading(judged, reading)
     except LLMError as error:
         logger.warning("question_not_read_by_model", code=error.code)
         judged = replace(judged, failed=error.code)
-    return await asyncio.to_thread(_complete, judged, conversation, reading)
+    return await asyncio.to_thread(_complete_for_search, judged, conversation, reading)
 
 
 def analyse_by_rules(
@@ -162,11 +162,11 @@ def analyse_by_rules(
 
     Reads the store only for references to the whole session; `embedder` serves mode "simple".
     """
-    judged = _with_intent(_judge(question, history, config.memory, embedder), question)
-    return _complete(judged, question.conversation)
+    judged = _add_intent(_judge_by_rules(question, history, config.memory, embedder), question)
+    return _complete_for_search(judged, question.conversation)
 
 
-def _with_intent(judged: QuestionAnalysis, question: Question) -> QuestionAnalysis:
+def _add_intent(judged: QuestionAnalysis, question: Question) -> QuestionAnalysis:
     usual = question.persona.intent if question.persona else None
     intent, by = kinds.find_intent(read_message(judged.text), usual)
     return replace(judged, intent=intent, intent_by=by)
@@ -253,7 +253,7 @@ def bind_to_conversation(analysis: QuestionAnalysis, certainty: float) -> Questi
 # What kind of question it is, and whether it is bound to the conversation
 
 
-def _judge(
+def _judge_by_rules(
     question: Question, history: HistoryStore, rules: MemoryRules, embedder: Embedder | None
 ) -> QuestionAnalysis:
     """Reference, kind and bond by rules; nothing is completed yet."""
@@ -301,7 +301,7 @@ def _judge_bond(
         return told if question.topic is Topic.NEW else bind_to_conversation(told, 1.0)
     if rules.mode == "simple":
         told = replace(told, by="simple")
-        follows = _follows_simply(said, conversation, rules, embedder)
+        follows = _is_simple_followup(said, conversation, rules, embedder)
         return bind_to_conversation(told, 1.0) if follows else told
     found = followup.find_signals(said, conversation, rules)
     likely = followup.estimate_bond(said, found)
@@ -309,7 +309,7 @@ def _judge_bond(
     return bind_to_conversation(weighed, weighed.certainty) if likely >= 0.5 else weighed
 
 
-def _follows_simply(
+def _is_simple_followup(
     said: Spoken, conversation: Conversation, rules: MemoryRules, embedder: Embedder | None
 ) -> bool:
     """The plain rule: short, a follow-up word, or like the last question.
@@ -330,7 +330,7 @@ def _follows_simply(
 # What a question lacks: words of the conversation, and other words for what is asked
 
 
-def _complete(
+def _complete_for_search(
     judged: QuestionAnalysis, conversation: Conversation, reading: Reading | None = None
 ) -> QuestionAnalysis:
     """The question as it is searched; `reading` is what a model made of it."""
@@ -367,14 +367,14 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
         plain,
         standalone=followup.complete_text(text, carried) if lacks else text,
         completed_by="terms",
-        context=_context(own, carried, said, share),
+        context=_weigh_context_terms(own, carried, said, share),
         own_words=text,
         background="\n".join(before).strip(),
         background_weight=share,
     )
 
 
-def _context(
+def _weigh_context_terms(
     own: Said, carried: Sequence[Word], turns: Sequence[Said], share: float
 ) -> dict[str, float]:
     """The terms of the turns, all of them together weighing `share` of the question's own.
@@ -428,7 +428,7 @@ def find_document_terms(text: str) -> Mapping[str, float]:
 
     Longer entries leave out the shorter ones in them; what the question says itself is left out.
     """
-    said = _read_said(text)
+    said = _read_word_forms(text)
     taken: set[int] = set()
     found: dict[str, None] = {}
     for words, terms in _match_entries(said):
@@ -482,16 +482,16 @@ def _load_entries() -> Mapping[str, Sequence[Entry]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _read_said(text: str) -> WordReadings:
+def _read_word_forms(text: str) -> WordReadings:
     """The words of a text as entries are compared: stems of verbs and of Latin words, nouns."""
     clean = tokenize.normalise(text)
     if tokenize.HANGUL.search(clean):
-        return _read_telling(clean, tokenize.analyse_morphemes(clean) or ())
+        return _read_korean_forms(clean, tokenize.analyse_morphemes(clean) or ())
     words = (part.strip(".,?!'\"") for part in clean.lower().split())
     return [frozenset((tokenize.stem_word(word),)) for word in words if word]
 
 
-def _read_telling(text: str, found: Sequence[Morpheme]) -> WordReadings:
+def _read_korean_forms(text: str, found: Sequence[Morpheme]) -> WordReadings:
     words: list[set[str]] = []
     begins = 0
     before = ""

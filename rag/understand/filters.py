@@ -113,12 +113,12 @@ class _Span:
 def find_filter(question: str, store: PassageStore) -> Filter | None:
     """The filter that a question asks for; None where it names nothing that the store knows."""
     text = tokenize.normalise(question)
-    spans = _spans(text)
+    spans = _find_spans(text)
     found: dict[str, list[Named]] = defaultdict(list)
     for named in store.find_named(list(spans)) if spans else ():
         if is_distinct(named.field, named.value):
             found[named.name].append(named)
-    kept = _longest(
+    kept = _select_longest(
         (name, span)
         for name, group in found.items()
         for span in spans[name]
@@ -131,10 +131,10 @@ def find_filter(question: str, store: PassageStore) -> Filter | None:
         rest = f"{rest[: span.start]} {rest[span.cut :]}"
     if not groups or not (_PIECE.search(rest) or any(map(_is_own_name, groups))):
         return None
-    documents = _documents(groups)
+    documents = _combine_documents(groups)
     own = {frozenset(named.document_id for named in group) & documents for group in groups}
     return Filter(
-        values=_values(groups),
+        values=_group_values(groups),
         document_ids=documents,
         rest=" ".join(rest.split()),
         several=len(documents) > 1 and len(own) > 1,
@@ -170,10 +170,10 @@ def _is_kind(value: str) -> bool:
     return to_name_key(value).endswith(_KINDS)
 
 
-def _spans(text: str) -> dict[str, list[_Span]]:
+def _find_spans(text: str) -> dict[str, list[_Span]]:
     """Every name that could stand in the text, normalised, and where."""
     pieces = list(_PIECE.finditer(text))[:MAX_PIECES]
-    ends = [list(_ends(*pair)) for pair in zip_longest(pieces, pieces[1:])]
+    ends = [list(_list_name_ends(*pair)) for pair in zip_longest(pieces, pieces[1:])]
     found: dict[str, list[_Span]] = defaultdict(list)
     for first, piece in enumerate(pieces):
         if first and pieces[first - 1].end() == piece.start():
@@ -187,7 +187,9 @@ def _spans(text: str) -> dict[str, list[_Span]]:
     return found
 
 
-def _ends(piece: re.Match[str], after: re.Match[str] | None) -> Iterable[tuple[str, int, int]]:
+def _list_name_ends(
+    piece: re.Match[str], after: re.Match[str] | None
+) -> Iterable[tuple[str, int, int]]:
     """Ways in which a name may end with this piece: its last part, its end, the word's end."""
     text, end = piece.group().casefold(), piece.end()
     if after is not None and after.start() == end:
@@ -202,7 +204,7 @@ def _ends(piece: re.Match[str], after: re.Match[str] | None) -> Iterable[tuple[s
             yield text[:-length], end - length, end
 
 
-def _longest(places: Iterable[tuple[str, _Span]]) -> list[tuple[str, _Span]]:
+def _select_longest(places: Iterable[tuple[str, _Span]]) -> list[tuple[str, _Span]]:
     """The names that stand in no longer one, in the order of the text."""
     kept: list[tuple[str, _Span]] = []
     for name, span in sorted(places, key=lambda place: (-len(place[0]), place[1].start)):
@@ -221,7 +223,7 @@ def _is_own_name(group: Sequence[Named]) -> bool:
     return any(named.field != "title" or _is_kind(named.value) for named in group)
 
 
-def _documents(groups: Iterable[Sequence[Named]]) -> frozenset[UUID]:
+def _combine_documents(groups: Iterable[Sequence[Named]]) -> frozenset[UUID]:
     """Those of an issuer named and of a project or title named, where there are such; else all."""
     issued: set[UUID] = set()
     called: set[UUID] = set()
@@ -231,7 +233,7 @@ def _documents(groups: Iterable[Sequence[Named]]) -> frozenset[UUID]:
     return frozenset(issued & called or issued | called)
 
 
-def _values(groups: Iterable[Sequence[Named]]) -> dict[str, str]:
+def _group_values(groups: Iterable[Sequence[Named]]) -> dict[str, str]:
     """The names by field, as written; a name that stands in several fields counts in the first."""
     values: dict[str, list[str]] = {field: [] for field in FIELDS}
     for group in groups:

@@ -87,7 +87,7 @@ def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -
         "bias": 1.0,
         "reference": float(is_pointing_back(said)),
         "connective": float(is_continuation(said, rules)),
-        **(_korean_signals if said.korean else _english_signals)(said, known),
+        **(_find_korean_signals if said.korean else _find_english_signals)(said, known),
     }
 
 
@@ -131,9 +131,9 @@ def is_pointing_back(said: Spoken) -> bool:
     )
 
 
-def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
+def _find_korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     found = said.morphemes or ()
-    nouns = find_nouns(kinds.cut_shape(said.text))
+    nouns = find_nouns(kinds.strip_table_wish(said.text))
     count = _count_words(said.text, found, nouns - _RELATIONAL - known)
     fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in found)
     proper = {item.form.lower() for item in found if item.tag == "NNP"}
@@ -145,7 +145,7 @@ def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
         "new_two": float(count == 2),
         "new_more": float(max(0, min(count, MAX_NEW_NOUNS) - 2)),
         "shared": float(min(len(nouns & known), MAX_SHARED_NOUNS)),
-        "run": float(max(0, min(_longest_run(found), MAX_RUN_NOUNS) - 1)),
+        "run": float(max(0, min(_measure_longest_run(found), MAX_RUN_NOUNS) - 1)),
         "condition": float(any(item.tag == "EC" and item.form.endswith("면") for item in found)),
         "proper": float(bool(proper - known)),
         "also": float(any(item.tag == "JX" and item.form in ("도", "까지도") for item in found)),
@@ -163,7 +163,7 @@ def _count_words(text: str, found: Sequence[Morpheme], nouns: Collection[str]) -
     return len({bisect(spaces, start) for start in starts}) + latin
 
 
-def _longest_run(found: Sequence[Morpheme]) -> int:
+def _measure_longest_run(found: Sequence[Morpheme]) -> int:
     """Nouns in a row, as in "체육 지도자 자격": the longest, without those that name a property."""
     longest = run = 0
     for item in found:
@@ -175,7 +175,7 @@ def _longest_run(found: Sequence[Morpheme]) -> int:
     return longest
 
 
-def _english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
+def _find_english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     terms = find_nouns(said.text) - _PLAIN
     own = terms - _RELATIONAL
     names = {tokenize.stem_word(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
@@ -232,7 +232,7 @@ class Said:
 def read_words(text: str, conversation: Conversation) -> Said:
     """A question in words; names of documents of its conversation may stand in it."""
     names = (name for name in list_titles(conversation) if filters.is_distinct("title", name))
-    return _read(text, tuple(names))
+    return _read_words(text, tuple(names))
 
 
 def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Said], ...]:
@@ -249,7 +249,7 @@ def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Said], ...]:
             continue
         said = read_words(text, conversation)
         found.insert(0, (turn, said))
-        if _stands_alone(turn, said):
+        if _is_self_contained(turn, said):
             break
     return tuple(found)
 
@@ -292,16 +292,16 @@ def complete_text(text: str, carried: Sequence[Word]) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(text: str, names: tuple[str, ...]) -> Said:
+def _read_words(text: str, names: tuple[str, ...]) -> Said:
     clean = tokenize.normalise(text)
     found = tokenize.analyse_morphemes(clean)
     laws = find_names(clean)
     written = {to_name_key(name): name for name in names}
     words: dict[str, Word] = {}
     rest: list[str] = []
-    for match in _split(clean, names):
+    for match in _split_words(clean, names):
         named = match[1] is not None
-        shown = written[to_name_key(match[1])] if named else _show(clean, match, found)
+        shown = written[to_name_key(match[1])] if named else _strip_to_noun(clean, match, found)
         terms = frozenset(tokenize.find_subject_terms(shown)) if shown else frozenset()
         document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
         if terms:
@@ -313,14 +313,14 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
     return Said(text, " ".join(rest), tuple(words.values()), is_pointing_back(read_message(text)))
 
 
-def _split(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
+def _split_words(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
     """The words between white space; group 1 is the name of a document that one begins with."""
     longest_first = sorted(map(tokenize.normalise, names), key=len, reverse=True)
     shapes = [r"\s*".join(map(re.escape, name.split())) for name in longest_first]
     return re.finditer(rf"({'|'.join(shapes) or '(?!)'})\S*|\S+", text, re.IGNORECASE)
 
 
-def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> str:
+def _strip_to_noun(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> str:
     """The word between white space without its particle; empty where it names nothing."""
     edges = r"^[^\w]+|[^\w+#%]+$"
     whole = match[0]
@@ -334,7 +334,7 @@ def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> 
     return re.sub(edges, "", text[match.start() : end])
 
 
-def _stands_alone(turn: PastTurn, said: Said) -> bool:
+def _is_self_contained(turn: PastTurn, said: Said) -> bool:
     """Whether a turn's question said all by itself: as it was taken then, else by its words."""
     if turn.question_type:
         return turn.question_type == QuestionType.SINGLE

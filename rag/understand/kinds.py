@@ -41,15 +41,15 @@ class Spoken:
 
     def find_places(self, word: str) -> Iterable[tuple[int, int]]:
         """Where the word or phrase stands by itself, or as a whole part of a compound."""
-        for match in _shape(word).finditer(self.text):
-            if self._stands(*match.span()):
+        for match in _compile_word(word).finditer(self.text):
+            if self._is_whole_word(*match.span()):
                 yield match.span()
 
     def holds_any(self, words: Iterable[str]) -> bool:
         """True when one of the words stands in the message."""
         return any(True for word in words for _ in self.find_places(word))
 
-    def _stands(self, start: int, end: int) -> bool:
+    def _is_whole_word(self, start: int, end: int) -> bool:
         if not tokenize.HANGUL.search(self.text[start:end]):
             return True
         if self.morphemes is None:
@@ -69,7 +69,7 @@ def read_message(text: str) -> Spoken:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(word: str) -> re.Pattern[str]:
+def _compile_word(word: str) -> re.Pattern[str]:
     """The word in small letters; spaces in Korean phrases are optional."""
     clean = tokenize.normalise(word).lower()
     if tokenize.HANGUL.search(clean):
@@ -99,17 +99,17 @@ def is_smalltalk(text: str) -> bool:
 
 def is_comparison(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when a word of comparison is meant as one. No `words`: those of the list."""
-    return _means(said, words or load_phrases("compare"))
+    return _is_meant(said, words or load_phrases("compare"))
 
 
 def is_about_several(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when several documents or bodies are asked about. No `words`: those of the list."""
     if not words and _IS["each"].search(_IS["not_meant"].sub(" ", said.text)):
         return True
-    return _means(said, words or load_phrases("multi"))
+    return _is_meant(said, words or load_phrases("multi"))
 
 
-def _means(said: Spoken, words: Sequence[str]) -> bool:
+def _is_meant(said: Spoken, words: Sequence[str]) -> bool:
     """Whether one of the words stands there and means what it is listed for: 대비, not 재난대비."""
     other = [match.span() for match in _IS["not_meant"].finditer(said.text)]
     return any(
@@ -135,7 +135,7 @@ def is_lookup(text: str) -> bool:
         return True
     if any(_IS[name].search(text) for name in ("question", "request", "formal")):
         return True
-    last = _last_morpheme(tokenize.analyse_morphemes(text))
+    last = _find_last_morpheme(tokenize.analyse_morphemes(text))
     return last is not None and last.tag in _NOUNS_AT_END | {"JX", "JKS"}
 
 
@@ -154,7 +154,7 @@ def is_statement(text: str) -> bool:
         return False
     if not said.korean:
         return bool(_IS["told"].match(said.raw)) and not _IS["request"].search(said.text)
-    last = _last_morpheme(said.morphemes)
+    last = _find_last_morpheme(said.morphemes)
     if last is None or not is_asking(said):
         return last is not None and last.tag == "EF"
     topic = _IS["named_topic"].match(said.text)
@@ -168,7 +168,7 @@ def is_about_speakers(text: str) -> bool:
     return bool(_IS["self"].search(text))
 
 
-def _last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
+def _find_last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
     """The last one that is no mark."""
     said = (item for item in found or () if item.tag[0] != "S" or item.tag in ("SN", "SL"))
     return next(reversed(list(said)), None)
@@ -188,7 +188,7 @@ def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
     No `words`: those of the list.
     """
     said = tokenize.normalise(text).strip()
-    wish = _wish(tuple(words) or load_phrases("reset"))
+    wish = _compile_wish(tuple(words) or load_phrases("reset"))
     at = 0
     while not (found := wish.match(said, at)):
         before = _IS["before_reset"].match(said, at)
@@ -205,7 +205,7 @@ def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _wish(words: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_wish(words: tuple[str, ...]) -> re.Pattern[str]:
     """Any of the phrases: spaces are optional and particles may stand between the words."""
     longest_first = sorted(map(tokenize.normalise, words), key=len, reverse=True)
     shapes = ((_PARTICLE + r"\s*").join(map(re.escape, phrase.split())) for phrase in longest_first)
@@ -307,6 +307,6 @@ def find_intent(said: Spoken, usual: Intent | None = None) -> tuple[Intent, str]
     return (Intent.LOOKUP, USUAL) if usual is None else (usual, BY_ASSISTANT)
 
 
-def cut_shape(text: str) -> str:
+def strip_table_wish(text: str) -> str:
     """A text without the words that ask for a table: they tell nothing of what it is about."""
     return _ASKS_FOR[Intent.TABLE.value].sub(" ", text)

@@ -62,10 +62,10 @@ class Mention:
 def find_mention(text: str) -> Mention | None:
     """The documents that a text names by place at its ends; None where it names none."""
     if len(text) <= 2 * MAX_END_CHARACTERS:
-        return _find(text)
-    if head := _find(text[:MAX_END_CHARACTERS]):
+        return _find_in_piece(text)
+    if head := _find_in_piece(text[:MAX_END_CHARACTERS]):
         return head
-    tail, shift = _find(text[-MAX_END_CHARACTERS:]), len(text) - MAX_END_CHARACTERS
+    tail, shift = _find_in_piece(text[-MAX_END_CHARACTERS:]), len(text) - MAX_END_CHARACTERS
     return tail and replace(
         tail, spans=tuple((start + shift, end + shift) for start, end in tail.spans)
     )
@@ -105,7 +105,7 @@ def read_places(said: str) -> tuple[int, ...]:
 
 
 def _read_digits(said: str) -> int:
-    return int(said) if said.isdigit() else _spelled(said)
+    return int(said) if said.isdigit() else _parse_number_word(said)
 
 
 def _read_numbers(said: str, start: int, end: int) -> Iterator[int]:
@@ -118,11 +118,11 @@ def _read_number(match: re.Match[str]) -> int:
     if match["mark"]:
         return _CIRCLED.index(match["mark"]) + 1
     if match["from_end"]:
-        return -abs(_spelled(re.split(r"[\s-]", match["from_end"])[0]))
-    return _spelled(match["word"])
+        return -abs(_parse_number_word(re.split(r"[\s-]", match["from_end"])[0]))
+    return _parse_number_word(match["word"])
 
 
-def _spelled(word: str) -> int:
+def _parse_number_word(word: str) -> int:
     """The number that a word spells: 세, 열두, 십이, third, last (-1). Raises `KeyError`."""
     word = "".join(word.casefold().split())
     if word in _ANY.numbers:
@@ -131,22 +131,22 @@ def _spelled(word: str) -> int:
     return _ANY.numbers[tens] + _ANY.numbers[word[len(tens) :]]
 
 
-def _find(text: str) -> Mention | None:
+def _find_in_piece(text: str) -> Mention | None:
     if _KOREAN.search(text):
         session = _KO["session"].search(text)
-        groups = _korean_groups(text)
-        found = [one for group in groups if (one := _korean_mention(text, group, session))]
-        if korean := _chosen(found, found[:1]) or _korean_that(text):
+        groups = _group_korean_items(text)
+        found = [one for group in groups if (one := _to_korean_mention(text, group, session))]
+        if korean := _merge_mentions(found, found[:1]) or _find_korean_that(text):
             return korean
     if not _LATIN.search(text):
         return None
     session = _EN["session"].search(text)
-    items = _items(text, _EN["several"], _EN["ordinals"], _EN["numbered"])
-    found = [one for item in items if (one := _english_mention(text, item, session))]
-    return _chosen(found, found) or _english_that(text)
+    items = _find_items(text, _EN["several"], _EN["ordinals"], _EN["numbered"])
+    found = [one for item in items if (one := _to_english_mention(text, item, session))]
+    return _merge_mentions(found, found) or _find_english_that(text)
 
 
-def _chosen(found: Sequence[Mention], unsure: Sequence[Mention]) -> Mention | None:
+def _merge_mentions(found: Sequence[Mention], unsure: Sequence[Mention]) -> Mention | None:
     """Those that speak of documents as one, else the unsure ones; what one says holds for all."""
     mentions = [one for one in found if one.noun or one.kind] or unsure
     if not mentions:
@@ -163,7 +163,7 @@ def _chosen(found: Sequence[Mention], unsure: Sequence[Mention]) -> Mention | No
     )
 
 
-def _items(text: str, *shapes: re.Pattern[str]) -> Iterator[re.Match[str]]:
+def _find_items(text: str, *shapes: re.Pattern[str]) -> Iterator[re.Match[str]]:
     """The first `MAX_PLACES` matches of each pattern in text order, none within another."""
     found = [match for shape in shapes for match in islice(shape.finditer(text), MAX_PLACES)]
     end = -1
@@ -173,14 +173,14 @@ def _items(text: str, *shapes: re.Pattern[str]) -> Iterator[re.Match[str]]:
             end = match.end()
 
 
-def _parts(item: re.Match[str]) -> Mapping[str, str]:
+def _get_parts(item: re.Match[str]) -> Mapping[str, str]:
     """The named parts of a match; those are empty that its pattern does not know."""
     return defaultdict(str, {name: said or "" for name, said in item.groupdict().items()})
 
 
-def _places(item: re.Match[str], *names: str) -> tuple[int, ...]:
+def _read_item_places(item: re.Match[str], *names: str) -> tuple[int, ...]:
     """The places that an item names in the first of these parts."""
-    said = _parts(item)
+    said = _get_parts(item)
     if not said["side"]:
         found = read_places(next(said[name] for name in names if said[name]))
         return tuple(-place for place in found) if said["from_end"] else found
@@ -189,7 +189,7 @@ def _places(item: re.Match[str], *names: str) -> tuple[int, ...]:
     return tuple(range(-count, 0)) if last else tuple(range(1, count + 1))
 
 
-def _outside(found: re.Match[str] | None, span: Span) -> re.Match[str] | None:
+def _drop_if_overlapping(found: re.Match[str] | None, span: Span) -> re.Match[str] | None:
     """The match, unless it overlaps the span."""
     return found if found and not (found.start() < span[1] and span[0] < found.end()) else None
 
@@ -197,20 +197,20 @@ def _outside(found: re.Match[str] | None, span: Span) -> re.Match[str] | None:
 # In Korean
 
 
-def _korean_groups(text: str) -> list[list[re.Match[str]]]:
+def _group_korean_items(text: str) -> list[list[re.Match[str]]]:
     """The places named, those together that are joined: "1번과 3번 문서".
 
     A mere blank joins what one noun is said of: "1번 2번 3번 문서".
     """
     groups: list[list[re.Match[str]]] = []
-    for item in _items(text, _KO["several"], _KO["numbered"], _KO["item"]):
+    for item in _find_items(text, _KO["several"], _KO["numbered"], _KO["item"]):
         if groups and _are_joined(text, groups[-1][-1], item):
             groups[-1].append(item)
         else:
             groups.append([item])
     joined: list[list[re.Match[str]]] = []
     for group in reversed(groups):
-        if joined and _share_noun(text, group[-1], joined[-1]):
+        if joined and _is_sharing_noun(text, group[-1], joined[-1]):
             joined[-1][:0] = group
         else:
             joined.append(group)
@@ -223,10 +223,10 @@ def _are_joined(text: str, left: re.Match[str], right: re.Match[str]) -> bool:
     return bool(between.strip() and _KO["join"].fullmatch(between))
 
 
-def _share_noun(text: str, left: re.Match[str], group: Sequence[re.Match[str]]) -> bool:
+def _is_sharing_noun(text: str, left: re.Match[str], group: Sequence[re.Match[str]]) -> bool:
     """Whether a place stands right before a group whose noun is said of it, too."""
     between = text[left.end() : group[0].start()]
-    return not (between.strip() or _parts(left)["noun"]) and bool(_parts(group[-1])["noun"])
+    return not (between.strip() or _get_parts(left)["noun"]) and bool(_get_parts(group[-1])["noun"])
 
 
 def _group_places(text: str, group: Sequence[re.Match[str]]) -> tuple[int, ...]:
@@ -234,7 +234,7 @@ def _group_places(text: str, group: Sequence[re.Match[str]]) -> tuple[int, ...]:
     places: list[int] = []
     before = group[0]
     for item in group:
-        found = _places(item, "end", "head", "spelled", "ordinal")
+        found = _read_item_places(item, "end", "head", "spelled", "ordinal")
         if places and _KO["through"].fullmatch(text, before.end(), item.start()):
             places += range(places[-1] + 1, found[0])
         places += found
@@ -242,10 +242,10 @@ def _group_places(text: str, group: Sequence[re.Match[str]]) -> tuple[int, ...]:
     return tuple(places)
 
 
-def _korean_mention(
+def _to_korean_mention(
     text: str, group: Sequence[re.Match[str]], session: re.Match[str] | None
 ) -> Mention | None:
-    said, (start, end) = _parts(group[-1]), (group[0].start(), group[-1].end())
+    said, (start, end) = _get_parts(group[-1]), (group[0].start(), group[-1].end())
     noun, kind = bool(said["noun"]), said["kind"]
     if (said["end"] or said["head"]) and not (noun or kind or said["form"]):
         return None
@@ -253,20 +253,20 @@ def _korean_mention(
     before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
     if _KO["not_these"].match(text, end):
         rest = text.find("나머지", end)
-        span = (start, _cut(text, rest + len("나머지")))
+        span = (start, _find_reference_end(text, rest + len("나머지")))
         return Mention((span,), places, noun=noun, back=True, others=True) if rest >= 0 else None
     handed_in = (noun or said["form"]) and _KO["handed_in"].match(text, end)
     if handed_in or _KO["of_the_user"].search(before):
         return None
     answer, back, other = (_KO[name].search(before) for name in ("answer", "back", "other"))
-    session = _outside(session, (start, start + 1))
+    session = _drop_if_overlapping(session, (start, start + 1))
     pointed = bool(session or answer or back)
     if not noun:
         if not (pointed or other or _KO["lead"].fullmatch(text, 0, start)):
             return None
-        if not _stands_alone(text, end, said, pointed=pointed, many=len(group) > 1):
+        if not _is_document_number(text, end, said, pointed=pointed, many=len(group) > 1):
             return None
-    spans = [(start, _cut(text, end))]
+    spans = [(start, _find_reference_end(text, end))]
     spans += [session.span()] if session else []
     spans += [(start - len(before) + one.start(), start) for one in (answer, back, other) if one]
     return Mention(
@@ -280,7 +280,7 @@ def _korean_mention(
     )
 
 
-def _stands_alone(
+def _is_document_number(
     text: str, end: int, said: Mapping[str, str], *, pointed: bool, many: bool
 ) -> bool:
     """Whether a number without a noun that ends here is followed by what is asked of a document."""
@@ -296,16 +296,16 @@ def _stands_alone(
     return bool(_KO["tail"].match(text, end))
 
 
-def _cut(text: str, end: int) -> int:
+def _find_reference_end(text: str, end: int) -> int:
     """Where a reference ends that ends here, with its particle and what ties it to the rest."""
     found = _KO["cut"].match(text, end)
     return found.end() if found else end
 
 
-def _korean_that(text: str) -> Mention | None:
+def _find_korean_that(text: str) -> Mention | None:
     """The reference by "that" or by when it was: "아까 그 문서", "위 문서", "그 상표법 문서"."""
     for found in _KO["that"].finditer(text):
-        said, before = _parts(found), text[: found.start()]
+        said, before = _get_parts(found), text[: found.start()]
         named, time, that = said["named"].strip(), said["time"], said["that"].strip()
         if not (time or that) or _KO["antecedent"].search(before):
             continue
@@ -320,7 +320,7 @@ def _korean_that(text: str) -> Mention | None:
         start = found.end() - len(found[0].lstrip())
         spoken_of = bool(time) or that in {"그", "저"}
         return Mention(
-            spans=((start, _cut(text, found.end())),),
+            spans=((start, _find_reference_end(text, found.end())),),
             named=named,
             noun=True,
             back=spoken_of,
@@ -335,12 +335,12 @@ _VERBS = load_words("reference_verbs.en")
 """What follows a number that stands for a document, and no noun that is counted."""
 
 
-def _english_mention(
+def _to_english_mention(
     text: str, item: re.Match[str], session: re.Match[str] | None
 ) -> Mention | None:
-    said, (start, end) = _parts(item), item.span()
+    said, (start, end) = _get_parts(item), item.span()
     shown = _EN["shown_after"].match(text, end)
-    session = _outside(session, (start, end))
+    session = _drop_if_overlapping(session, (start, end))
     users = _EN["users"].match(text, end) or (_EN["of"].match(text, end) and not session)
     before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
     if (users and not shown) or _EN["not_these"].search(before):
@@ -349,13 +349,13 @@ def _english_mention(
     noun, back = bool(said["noun"]), bool(shown or (lead and lead["answer"]))
     if not (noun or back or session or _EN["lead"].fullmatch(text, 0, start)):
         return None
-    if item.re is _EN["numbered"] and _heads_noun(text, end, counted=noun):
+    if item.re is _EN["numbered"] and _is_counting_noun(text, end, counted=noun):
         return None
     spans = [(start - len(lead[0]) if lead else start, (shown or item).end())]
     spans += [session.span()] if session else []
     return Mention(
         spans=tuple(spans),
-        places=_places(item, "ordinals", "numbers", "numbers_too", "bare", "mark"),
+        places=_read_item_places(item, "ordinals", "numbers", "numbers_too", "bare", "mark"),
         noun=noun or bool(said["mark"] and back),
         back=back,
         session=session is not None,
@@ -363,7 +363,7 @@ def _english_mention(
     )
 
 
-def _heads_noun(text: str, end: int, *, counted: bool) -> bool:
+def _is_counting_noun(text: str, end: int, *, counted: bool) -> bool:
     """Whether a number heads a noun: "the number 2 rule", or counts it: "file 3 copies"."""
     follows = re.compile(r"\s+([a-z]+)").match(text, end)
     if follows is None or follows[1] in _VERBS:
@@ -371,10 +371,10 @@ def _heads_noun(text: str, end: int, *, counted: bool) -> bool:
     return not counted or follows[1].endswith("s")
 
 
-def _english_that(text: str) -> Mention | None:
+def _find_english_that(text: str) -> Mention | None:
     """The reference by "that": "that document", "the lease document you cited"."""
     for found in _EN["that"].finditer(text):
-        said, before = _parts(found), text[: found.start()]
+        said, before = _get_parts(found), text[: found.start()]
         if not (said["that"] or said["shown"]) or _EN["not_these"].search(before):
             continue
         users = not said["shown"] and _EN["users"].match(text, found.end())

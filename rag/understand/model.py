@@ -63,18 +63,18 @@ class Reading:
     search_terms: tuple[str, ...] = ()
 
 
-async def read_question(text: str, conversation: Conversation, light: Light) -> Reading:
+async def read_question_by_model(text: str, conversation: Conversation, light: Light) -> Reading:
     """What the model says of a question in its conversation.
 
     Raises `LLMError`, `BadReply` for anything that is no reading.
     """
-    told = _tell_turns(conversation)
+    told = _render_turns(conversation)
     language = choose_reply_language(text)
     shown = prompts.fill_prompt(
         "analyse_question",
         language,
         conversation=told,
-        message=_tamed(text, MAX_QUESTION_CHARACTERS),
+        message=_sanitise(text, MAX_QUESTION_CHARACTERS),
     )
     said = await light.ask_json(
         prompts.load_prompt("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
@@ -102,47 +102,49 @@ def _read_standalone(said: object, text: str, told: str) -> str:
     question = " ".join(said.strip().strip(_QUOTES).split())
     if not question or len(question) > MAX_STANDALONE_CHARACTERS:
         return ""
-    kept = _marks(text) <= _marks(question) and find_names(text) <= find_names(question)
-    return question if kept and _numbers(question) <= _numbers(f"{text}\n{told}") else ""
+    kept = _find_marks(text) <= _find_marks(question) and find_names(text) <= find_names(question)
+    return question if kept and _find_numbers(question) <= _find_numbers(f"{text}\n{told}") else ""
 
 
 def _read_terms(said: object, known: str) -> tuple[str, ...]:
     """The model's search terms that may be used: short, and without new numbers or names."""
     terms = said if isinstance(said, list) else []
-    marks, names = _marks(known), find_names(known)
+    marks, names = _find_marks(known), find_names(known)
     kept: dict[str, None] = {}
     for term in terms[: 2 * MAX_TERMS]:
         if not isinstance(term, str) or not 0 < len(term.strip()) <= MAX_TERM_CHARACTERS:
             continue
-        if _marks(term) <= marks and find_names(term) <= names:
+        if _find_marks(term) <= marks and find_names(term) <= names:
             kept[term.strip()] = None
     return tuple(kept)[:MAX_TERMS]
 
 
-def _marks(text: str) -> set[str]:
+def _find_marks(text: str) -> set[str]:
     """What must stay: numbers, and Latin words with capitals or digits."""
     clean = tokenize.normalise(text)
-    words = {match[0].casefold() for match in _MARKED.finditer(clean) if not _opens(match)}
-    return words | _numbers(clean)
+    words = {
+        match[0].casefold() for match in _MARKED.finditer(clean) if not _is_sentence_opening(match)
+    }
+    return words | _find_numbers(clean)
 
 
-def _opens(match: re.Match[str]) -> bool:
+def _is_sentence_opening(match: re.Match[str]) -> bool:
     """True for the first word of a sentence, which has a capital for no other reason."""
     return match.start() == 0 and match[0].isalpha() and match[0].istitle()
 
 
-def _numbers(text: str) -> set[str]:
+def _find_numbers(text: str) -> set[str]:
     return {match.replace(",", "") for match in _NUMBER.findall(tokenize.normalise(text))}
 
 
-def _tell_turns(conversation: Conversation) -> str:
+def _render_turns(conversation: Conversation) -> str:
     """The last turns, shortened."""
     return "\n".join(
-        f"- {message.role.value}: {_tamed(message.content, MAX_MESSAGE_CHARACTERS)}"
+        f"- {message.role.value}: {_sanitise(message.content, MAX_MESSAGE_CHARACTERS)}"
         for message in conversation.messages[-2 * MAX_TURNS :]
     )
 
 
-def _tamed(text: str, characters: int) -> str:
+def _sanitise(text: str, characters: int) -> str:
     """The beginning of a text that cannot close the marks around it."""
     return neutralise_text(text[:characters]).replace("<", "‹").replace(">", "›")

@@ -111,12 +111,12 @@ def _find_reference(text: str, conversation: Conversation, session: Session) -> 
     mention = find_mention(text)
     if mention is None:
         return _find_titled(text, conversation)
-    rest = _rest(text, mention, conversation)
+    rest = _remove_reference(text, mention, conversation)
     made = _resolve_mention(mention, rest, conversation, session)
     return made and _add_wish(replace(made, counted=bool(mention.places)), text)
 
 
-def _rest(text: str, mention: Mention | None, conversation: Conversation) -> str:
+def _remove_reference(text: str, mention: Mention | None, conversation: Conversation) -> str:
     """The question without its reference; "2번은?" asks of it what was asked before."""
     if mention is None:
         return text
@@ -134,7 +134,7 @@ def _rest(text: str, mention: Mention | None, conversation: Conversation) -> str
     return rest
 
 
-def _ask_back(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
+def _to_unclear(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
     """The reference that is not clear, with its candidates numbered from 1."""
     numbered = tuple(replace(ref, slot=slot) for slot, ref in enumerate(candidates, 1))
     return Reference(numbered, rest, unclear=why)
@@ -147,22 +147,22 @@ def _resolve_mention(
     pool = _list_documents(mention, conversation, session)
     if not pool:
         explicit = _is_explicit(mention, rest, conversation)
-        return _ask_back(Unclear.NOTHING, session(), rest) if explicit else None
+        return _to_unclear(Unclear.NOTHING, session(), rest) if explicit else None
     if not mention.places:
-        return _resolve_that(mention, pool, conversation, session, rest)
+        return _resolve_pronoun(mention, pool, conversation, session, rest)
     if mention.kind:
         return _resolve_kind(mention, pool, rest)
-    sure = _means_document(mention, conversation)
+    sure = _is_document_meant(mention, conversation)
     if sure is None:
         # a number that no document has means a line of the answer
         beyond = max(mention.places) > len(pool)
-        return None if beyond else _ask_back(Unclear.AMBIGUOUS, pool, rest)
+        return None if beyond else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
     return _resolve_places(mention, pool, rest) if sure else None
 
 
 def _resolve_places(mention: Mention, pool: Sequence[DocRef], rest: str) -> Reference | None:
     """The documents at the places named."""
-    found = [_at(place, pool) for place in mention.places]
+    found = [_get_document_at(place, pool) for place in mention.places]
     if mention.others:
         found = [ref for ref in pool if ref not in found]
     known = tuple(ref for ref in found if ref is not None)
@@ -170,11 +170,11 @@ def _resolve_places(mention: Mention, pool: Sequence[DocRef], rest: str) -> Refe
         bare = not (mention.noun or mention.session or mention.back)
         if bare and max(mention.places) > max(MAX_BARE_PLACE, len(pool)):
             return None
-        return _ask_back(Unclear.OUT_OF_RANGE, pool, rest)
+        return _to_unclear(Unclear.OUT_OF_RANGE, pool, rest)
     return Reference(known, rest, whole_session=mention.session)
 
 
-def _at(place: int, documents: Sequence[DocRef]) -> DocRef | None:
+def _get_document_at(place: int, documents: Sequence[DocRef]) -> DocRef | None:
     """The document at a place from 1, or from -1 at the end."""
     if place < 0:
         return documents[place] if -place <= len(documents) else None
@@ -190,15 +190,15 @@ def _resolve_kind(mention: Mention, pool: Sequence[DocRef], rest: str) -> Refere
     among = [replace(ref, slot=slot) for slot, ref in enumerate(own, 1)]
     found, other = (_resolve_places(mention, documents, rest) for documents in (pool, among))
     if other and other.unclear:
-        return _ask_back(other.unclear, pool, rest)
+        return _to_unclear(other.unclear, pool, rest)
     if found and other and not found.unclear:
         ids = [[ref.document_id for ref in one.documents] for one in (found, other)]
         if ids[0] == ids[1]:
             return found
-    return _ask_back(Unclear.AMBIGUOUS, pool, rest)
+    return _to_unclear(Unclear.AMBIGUOUS, pool, rest)
 
 
-def _resolve_that(
+def _resolve_pronoun(
     mention: Mention,
     pool: Sequence[DocRef],
     conversation: Conversation,
@@ -210,12 +210,12 @@ def _resolve_that(
     if mention.named:
         named = _find_called(mention.named, pool) or _find_called(mention.named, session())
         if not named:
-            return None if mention.soft else _ask_back(Unclear.AMBIGUOUS, pool, rest)
+            return None if mention.soft else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
         pool = named
     elif view:
         pool = [ref for ref in (*pool, *session()) if ref.document_id == view.document_id][:1]
     if len(pool) > 1:
-        return _ask_back(Unclear.AMBIGUOUS, pool, rest)
+        return _to_unclear(Unclear.AMBIGUOUS, pool, rest)
     return Reference(tuple(pool), rest) if pool else None
 
 
@@ -233,7 +233,7 @@ def _find_titled(text: str, conversation: Conversation) -> Reference | None:
         at = text.casefold().find(title.casefold())
         if title and at >= 0:
             rest = remove_spans(text, [(at, at + len(title))])
-            if _asks_to_show(rest):
+            if _is_asking_to_show(rest):
                 return _add_wish(Reference((ref,), rest), text)
     return None
 
@@ -277,14 +277,14 @@ def _is_explicit(mention: Mention, rest: str, conversation: Conversation) -> boo
         return False
     if mention.noun or mention.session or mention.answer is not None:
         return True
-    if _numbered_lines(conversation.last) & set(mention.places):
+    if _find_line_numbers(conversation.last) & set(mention.places):
         return False
     # a number and nothing else may be meant for anything: "첫째"
     wish = rest.strip("?!., ")
     return mention.back or bool(wish and _ANY["wish_wishes"].fullmatch(wish))
 
 
-def _means_document(mention: Mention, conversation: Conversation) -> bool | None:
+def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | None:
     """Whether a number means a place, and no line of an answer that counts its lines.
 
     None: it may be either.
@@ -293,7 +293,7 @@ def _means_document(mention: Mention, conversation: Conversation) -> bool | None
     asked_back = last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
     if mention.noun or mention.session or last is None or shown is None or asked_back:
         return True
-    listed = bool(_numbered_lines(last) & set(mention.places))
+    listed = bool(_find_line_numbers(last) & set(mention.places))
     if last.number == shown.number:
         return None if listed else True
     if listed:
@@ -307,7 +307,7 @@ def _means_document(mention: Mention, conversation: Conversation) -> bool | None
     return True if idle or mention.back else None
 
 
-def _numbered_lines(turn: PastTurn | None) -> set[int]:
+def _find_line_numbers(turn: PastTurn | None) -> set[int]:
     """The numbers of the lines that an answer counts itself."""
     found = _ITEM.finditer(turn.assistant_text[:MAX_ANSWER_CHARACTERS]) if turn else ()
     return {int(line[1]) if line[1] else _CIRCLED.index(line[2]) + 1 for line in found}
@@ -321,15 +321,15 @@ def _add_wish(made: Reference, text: str) -> Reference:
     if len(made.rest) > MAX_WISH_CHARACTERS:
         return made
     asked = _find_part(made.rest)
-    if asked and (not asked[1] or _asks_to_show(asked[1])):
+    if asked and (not asked[1] or _is_asking_to_show(asked[1])):
         made = replace(made, whole=True, part=asked[0])
-    elif _asks_to_show(made.rest):
+    elif _is_asking_to_show(made.rest):
         made = replace(made, whole=True)
-    made = replace(made, present=made.whole and _asks_for_present(text))
+    made = replace(made, present=made.whole and _is_asking_for_present(text))
     return made if _LETTER.search(made.rest) else replace(made, rest=text)
 
 
-def _asks_to_show(rest: str) -> bool:
+def _is_asking_to_show(rest: str) -> bool:
     """Whether the document itself is asked for; `rest` is the question without the reference."""
     rest = _ANY["wish_not_an_answer"].sub("", rest.strip())
     return bool(_KO["wish_tell"].fullmatch(rest)) or any(
@@ -339,7 +339,7 @@ def _asks_to_show(rest: str) -> bool:
     )
 
 
-def _asks_for_present(text: str) -> bool:
+def _is_asking_for_present(text: str) -> bool:
     """Whether the present version is asked for where another was shown."""
     return bool(_ANY["wish_present"].search(text))
 
@@ -354,7 +354,7 @@ def _find_part(rest: str) -> tuple[int, str] | None:
     return LAST_PART if part < 0 else part, left
 
 
-def _turn_page(text: str, at: int) -> int | None:
+def _find_page_turn(text: str, at: int) -> int | None:
     """The part that "다음", "back" or "3쪽" turns to from part `at`; else None."""
     text = _ANY["wish_polite"].sub("", text.strip())
     if len(text) > MAX_TURNING_CHARACTERS:
@@ -363,7 +363,7 @@ def _turn_page(text: str, at: int) -> int | None:
         if _ANY[name].fullmatch(text):
             return part
     found = _find_part(text)
-    turns = found and (not found[1].strip(" .?!요") or _asks_to_show(found[1]))
+    turns = found and (not found[1].strip(" .?!요") or _is_asking_to_show(found[1]))
     return found[0] if found and turns else None
 
 
@@ -372,27 +372,27 @@ def _find_turned(text: str, conversation: Conversation, session: Session) -> Ref
     view = conversation.last.view if conversation.last else None
     if view is None:
         return None
-    part = _turn_page(text, view.part)
-    anew = part is None and _asks_for_present(text) and _asks_to_show(text)
+    part = _find_page_turn(text, view.part)
+    anew = part is None and _is_asking_for_present(text) and _is_asking_to_show(text)
     if part is None and not anew:
         return None
     turns = [turn for turn in reversed(conversation.turns) if turn.mode != AnswerMode.DOCUMENT]
     own = conversation.shown.doc_refs if conversation.shown else ()
     shown = (*(ref for turn in turns for ref in turn.doc_refs), *session(), *own)
     ref = next((ref for ref in shown if ref.document_id == view.document_id), None)
-    present = anew or _reads_present(conversation, view.document_id)
+    present = anew or _is_reading_present(conversation, view.document_id)
     part = view.parts if part == LAST_PART else part or 1
     return Reference((ref,), text, whole=True, part=part, present=present) if ref else None
 
 
-def _reads_present(conversation: Conversation, document_id: UUID) -> bool:
+def _is_reading_present(conversation: Conversation, document_id: UUID) -> bool:
     """Whether the reading that goes on began with the present version."""
     for turn in reversed(conversation.turns):
         if turn.view is None or turn.view.document_id != document_id:
             return False
-        if _asks_for_present(turn.user_text):
+        if _is_asking_for_present(turn.user_text):
             return True
-        if _turn_page(turn.user_text, 1) is None:
+        if _find_page_turn(turn.user_text, 1) is None:
             return False
     return False
 
@@ -400,12 +400,12 @@ def _reads_present(conversation: Conversation, document_id: UUID) -> bool:
 # Answers to a question back: "2번이요", "공탁법", "둘 다"
 
 
-def _offered(conversation: Conversation) -> tuple[DocRef, ...]:
+def _get_candidates(conversation: Conversation) -> tuple[DocRef, ...]:
     last = conversation.last
     return last.candidates if last and last.mode == AnswerMode.CLARIFY else ()
 
 
-def _asked(conversation: Conversation) -> list[str]:
+def _list_unclear_questions(conversation: Conversation) -> list[str]:
     """The messages that led to clarifying questions, latest first; the last is the question."""
     turns = itertools.takewhile(
         lambda turn: turn.mode == AnswerMode.CLARIFY, reversed(conversation.turns)
@@ -417,41 +417,43 @@ def _find_picked(
     text: str, conversation: Conversation, named: Collection[UUID]
 ) -> Reference | None:
     """The question asked again, with the documents that were picked for it."""
-    refs = tuple(ref for ref in _offered(conversation) if ref.document_id in named)
-    if refs and text in _asked(conversation):
-        return _add_wish(Reference(refs, _rest(text, find_mention(text), conversation)), text)
+    refs = tuple(ref for ref in _get_candidates(conversation) if ref.document_id in named)
+    if refs and text in _list_unclear_questions(conversation):
+        return _add_wish(
+            Reference(refs, _remove_reference(text, find_mention(text), conversation)), text
+        )
     return None
 
 
 def _find_chosen(text: str, conversation: Conversation) -> Reference | None:
     """The reply to a clarifying question: the first question, for the documents now chosen."""
-    candidates = _offered(conversation)
+    candidates = _get_candidates(conversation)
     if not candidates or len(text.strip()) > MAX_CHOICE_CHARACTERS:
         return None
-    asked = _asked(conversation)[-1]
-    rest = _rest(asked, find_mention(asked), conversation)
-    made = _choose(text.strip(), candidates, rest)
+    asked = _list_unclear_questions(conversation)[-1]
+    rest = _remove_reference(asked, find_mention(asked), conversation)
+    made = _resolve_choice(text.strip(), candidates, rest)
     return made and _add_wish(made, asked)
 
 
-def _choose(text: str, candidates: tuple[DocRef, ...], rest: str) -> Reference | None:
+def _resolve_choice(text: str, candidates: tuple[DocRef, ...], rest: str) -> Reference | None:
     """What a short message chooses; None where it chooses nothing."""
     if _ANY["choice_every"].fullmatch(text):
         return Reference(candidates, rest)
     if found := _ANY["choice_chosen"].fullmatch(text):
-        refs = [_at(place, candidates) for place in read_places(found["said"])]
+        refs = [_get_document_at(place, candidates) for place in read_places(found["said"])]
         known = tuple(dict.fromkeys(ref for ref in refs if ref is not None))
         if None in refs:
-            return _ask_back(Unclear.OUT_OF_RANGE, candidates, rest)
+            return _to_unclear(Unclear.OUT_OF_RANGE, candidates, rest)
         return Reference(known, rest)
     found = _ANY["choice_name"].fullmatch(text)
-    return _choose_named(found["name"], candidates, rest) if found else None
+    return _resolve_named_choice(found["name"], candidates, rest) if found else None
 
 
-def _choose_named(name: str, candidates: Sequence[DocRef], rest: str) -> Reference | None:
+def _resolve_named_choice(name: str, candidates: Sequence[DocRef], rest: str) -> Reference | None:
     if refs := _find_called(name, candidates):
         one = len(refs) == 1
-        return Reference(refs, rest) if one else _ask_back(Unclear.AMBIGUOUS, refs, rest)
+        return Reference(refs, rest) if one else _to_unclear(Unclear.AMBIGUOUS, refs, rest)
     parts = [_find_called(part, candidates) for part in _ANY["choice_and"].split(name)]
     if all(len(part) == 1 for part in parts):
         return Reference(tuple(dict.fromkeys(part[0] for part in parts)), rest)

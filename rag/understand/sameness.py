@@ -33,12 +33,12 @@ _EMPTY_EN = frozenset(_RULES["words"]["empty_en"])
 _EMPTY_VERBS = frozenset(_RULES["words"]["empty_verbs"])
 
 
-def _turn_round(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _invert(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {word: name for name, words in lists.items() for word in words}
 
 
-_SAME_WORDS = _turn_round(_RULES["classes"])
-_QUESTION_WORDS = _turn_round(_RULES["question_words"])
+_SAME_WORDS = _invert(_RULES["classes"])
+_QUESTION_WORDS = _invert(_RULES["question_words"])
 
 
 def fold_question(text: str) -> str:
@@ -60,7 +60,7 @@ def _fold_word(word: str, *, is_first: bool) -> str:
     return word
 
 
-def depends_on_today(text: str) -> bool:
+def is_dependent_on_today(text: str) -> bool:
     """Whether the answer changes with the day on which the question is asked."""
     return bool(_IS["today"].search(text))
 
@@ -71,14 +71,18 @@ def is_same_question(one: str, other: str) -> bool:
         return True
     if max(len(one), len(other)) > MAX_CHARACTERS:
         return False
-    first, second = _read(one), _read(other)
+    first, second = _read_question(one), _read_question(other)
     if first is None or second is None:
         return False
-    return first.core == second.core and first.moving == second.moving and _agree(first, second)
+    return (
+        first.core == second.core
+        and first.moving == second.moving
+        and _is_role_consistent(first, second)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ComparedQuestion:
     """What counts of a question, in order; apart from that what may stand anywhere.
 
     `roles` are what the particle behind each noun says of it, by its place among the letters of
@@ -93,7 +97,7 @@ class _Asked:
 _TOPIC = "topic"
 
 
-def _agree(first: _Asked, second: _Asked) -> bool:
+def _is_role_consistent(first: _ComparedQuestion, second: _ComparedQuestion) -> bool:
     """Whether nobody does in one question what is done to him in the other.
 
     A subject or object may be the topic instead, and only one: two would be an exchange.
@@ -110,7 +114,7 @@ def _agree(first: _Asked, second: _Asked) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _read(text: str) -> _Asked | None:
+def _read_question(text: str) -> _ComparedQuestion | None:
     """What counts of a question; None where nothing does, or the analyser is not there."""
     clean = _fold_case(unicodedata.normalize("NFC", text).strip())
     if not HANGUL.search(clean):
@@ -123,7 +127,7 @@ def _read(text: str) -> _Asked | None:
         stripped, found = clean, tokenize.analyse_morphemes(clean)
     if not found:
         return None
-    return _arrange([*_read_morphemes(found, asks=stripped == clean)])
+    return _to_compared_question([*_read_morphemes(found, asks=stripped == clean)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ _IMPLIED = {"<past>": "date", "<says>": "question"}
 """Signs that tell nothing beside a date that says when, or a word that asks."""
 
 
-def _arrange(pieces: Sequence[_Piece]) -> _Asked | None:
+def _to_compared_question(pieces: Sequence[_Piece]) -> _ComparedQuestion | None:
     """A single date and a single question word may stand anywhere; of several the order counts."""
     kinds = [piece.kind for piece in pieces]
     free = {kind for kind in ("question", "date") if kinds.count(kind) == 1}
@@ -163,7 +167,7 @@ def _arrange(pieces: Sequence[_Piece]) -> _Asked | None:
         else:
             core.append(piece.text)
             place += len(piece.text)
-    return _Asked("".join(core), tuple(moving), roles) if core or moving else None
+    return _ComparedQuestion("".join(core), tuple(moving), roles) if core or moving else None
 
 
 # Korean
@@ -298,7 +302,7 @@ _NO_PLURALS = frozenset(
 """Words that mean something else than what they would be the plural of."""
 
 
-def _read_words(text: str) -> _Asked | None:
+def _read_words(text: str) -> _ComparedQuestion | None:
     """What counts of a question in words between blanks; endings of verbs do."""
     said = list(_split_words(_IS["asking_en"].sub("", text, count=1)))
     is_exchange = not _OWN.isdisjoint(said) and not _OTHERS.isdisjoint(said)
@@ -316,7 +320,7 @@ def _read_words(text: str) -> _Asked | None:
         else:
             is_plain = word in _NO_PLURALS or not word.isalpha()
             pieces.append(_Piece(f" {word if is_plain else to_singular(word)}"))
-    return _arrange(pieces)
+    return _to_compared_question(pieces)
 
 
 def _split_words(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rag.errors import LLMUnreachable
 from rag.ports import Piece
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules, analyse_question
-from rag.understand.model import read_question
+from rag.understand.model import read_question_by_model
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 BEFORE = Conversation(
@@ -152,7 +152,7 @@ def test_the_words_of_a_model_are_checked_in_no_time():
     terms = ["하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟"]
     light = Light(said(reading(search_terms=terms)))
     started = time.process_time()
-    found = asyncio.run(read_question("a." * 10_000, BEFORE, light))
+    found = asyncio.run(read_question_by_model("a." * 10_000, BEFORE, light))
     assert found.search_terms == tuple(terms)
     assert time.process_time() - started < 2
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.understand.sameness import depends_on_today, fold_question, is_same_question
+from rag.understand.sameness import fold_question, is_dependent_on_today, is_same_question
 
 PAIRS = [
     json.loads(line)
@@ -51,8 +51,8 @@ def test_a_long_question_is_the_same_as_it_is_written_only():
 
 @pytest.mark.parametrize("text", ["오늘 마감인 과제는?", "지난달 매출은?", "What is still open?"])
 def test_a_question_on_today_depends_on_the_day(text):
-    assert depends_on_today(text)
+    assert is_dependent_on_today(text)
 
 
 def test_a_question_on_a_date_does_not():
-    assert not depends_on_today("2024년 3월 매출은 얼마인가요?")
+    assert not is_dependent_on_today("2024년 3월 매출은 얼마인가요?")
