@@ -1,20 +1,21 @@
 -- Distributes the passages of an installation over the workers of a Citus cluster.
 --
--- Tried: everything but the calls of Citus itself, on the PostgreSQL 18 that Nura brings. Not tried: Citus. No cluster was at
--- hand, so try it on a copy first, with `manage.py verify` and a search before and after. docs/notes/scale.md tells
--- what shards are measured to cost, and up to which size an installation is better off without them.
+-- Tested: everything except the calls of Citus itself, on the bundled PostgreSQL 18. Not tested: Citus, because no cluster was
+-- available. Try it on a copy first, with `manage.py verify` and a search before and after. docs/notes/scale.md has the measured
+-- cost of shards, and the size up to which an installation is better off without them.
 --
--- Before: coordinator and workers have Citus, pgvector and the same collation, and know each other (citus_add_node); Nura is
--- stopped; there is a backup (`manage.py backup`).
+-- Requirements: coordinator and workers have Citus, pgvector and the same collation, and know each other (citus_add_node); Nura
+-- is stopped; there is a backup (`manage.py backup`).
 --   psql "$DATABASE_URL" -v ON_ERROR_STOP=1 -f deploy/citus/distribute.sql
--- It is one transaction: where something fails, nothing has changed.
+-- It is one transaction: if anything fails, nothing has changed.
 --
--- The key is the document: it is the only column that all three tables of passages have, and what Nura writes, deletes and
--- searches by. All passages, words and vectors of a document lie on one worker, and searches within a few documents ask only
--- the workers that hold them. To keep a whole library on one worker, its id would have to stand in the three tables.
+-- The distribution key is the document: it is the only column that all three passage tables share, and the one by which Nura
+-- writes, deletes and searches. All passages, words and vectors of a document are on one worker, and searches within a few
+-- documents query only the workers that hold them. To keep a whole library on one worker, its id would have to be in all three tables.
 --
--- Accounts, chats and runs stay on the coordinator: they are small. The documents' own rows are copied to every worker. Not tried
--- either: the triggers that keep the vectors' signs (documents_vectorcodes), which Citus allows with citus.enable_unsafe_triggers alone.
+-- Accounts, chats and runs stay on the coordinator: they are small. The rows of documents are copied to every worker. Also not
+-- tested: the triggers that maintain the sign bits of vectors (documents_vectorcodes), which Citus allows only with
+-- citus.enable_unsafe_triggers.
 
 BEGIN;
 
