@@ -351,7 +351,7 @@ class Splitter:
 
     def add(self, page: Page) -> list[TextChunk]:
         """The chunks of the next page."""
-        sections, groups = self._outline.read(page, self.start)
+        sections, groups = self._outline.split_sections(page, self.start)
         blocks = PageBlocks(page.text, page.regions, self._size)
         cuts = Cuts(page.text, blocks, self._size, self._overlap)
         describe = _Describer(page, self.start, sections, blocks)
@@ -385,7 +385,7 @@ class Outline:
         self._begun: int | None = None
         """Where in the whole text the sections began that are cut together with the last one."""
 
-    def read(self, page: Page, offset: int) -> tuple[list[PageSection], list[int]]:
+    def split_sections(self, page: Page, offset: int) -> tuple[list[PageSection], list[int]]:
         """The sections of a page in order, without gaps, and the places where groups begin.
 
         A group is cut as one. `offset` is where the page begins in the whole text.

@@ -554,7 +554,7 @@ class Pipeline:
         costly = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
         written = await _check_draft(draft, check, asked.trace, costly=costly)
         if written and self.reviser and ANSWER_CUT not in draft.notices:
-            for step, better in self.reviser.steps(written):
+            for step, better in self.reviser.list_steps(written):
                 yield StepBegan(step, {"model": self.reviser.light.name})
                 try:
                     with asked.trace.time_step(step):

@@ -241,7 +241,7 @@ class PassageStore(Protocol):
         """Part of a document's text by the offsets of its chunks; None if out of scope."""
         ...
 
-    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+    def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
         """Begin what asks this store, beside what its caller asks; the result waits for it.
 
         Where nothing can be asked at once, it is done when the result is called.

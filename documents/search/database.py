@@ -365,8 +365,8 @@ _threads = ThreadPoolExecutor(MAX_BESIDE, thread_name_prefix="search")
 _free = threading.BoundedSemaphore(MAX_BESIDE)
 
 
-def run_beside(work: Callable[[], T]) -> Callable[[], T]:
-    """See `rag.ports.PassageStore.run_beside`.
+def run_concurrently(work: Callable[[], T]) -> Callable[[], T]:
+    """See `rag.ports.PassageStore.run_concurrently`.
 
     Nothing runs beside a transaction, whose rows no other connection sees.
     """

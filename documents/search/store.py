@@ -362,9 +362,9 @@ class ScopedStore:
             self._scope, lambda search: read_stretch(search, document_id, first, most)
         )
 
-    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+    def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
         """On another connection, while some are free."""
-        return database.run_beside(work)
+        return database.run_concurrently(work)
 
     def _get_searched_space(self, search: database.SearchTransaction) -> SearchedSpace | None:
         fixed = self._space
@@ -420,6 +420,6 @@ class ReleasingStore:
         """As `PassageStore.read`."""
         return released(self._store.read, document_id, start, length)
 
-    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
-        """As `PassageStore.run_beside`."""
-        return self._store.run_beside(work)
+    def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
+        """As `PassageStore.run_concurrently`."""
+        return self._store.run_concurrently(work)

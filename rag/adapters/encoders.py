@@ -61,7 +61,7 @@ def find_declaration(model: str) -> Declared:
     Ollama's names carry a tag that says nothing of these: "bge-m3:567m".
     """
     name = model.rstrip("/").rsplit("/", 1)[-1].partition(":")[0]
-    return _known_models().get(name.lower(), Declared())
+    return _load_known_models().get(name.lower(), Declared())
 
 
 def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -84,7 +84,7 @@ def _warn_of_unknown(model: str) -> None:
 
 
 @functools.cache
-def _known_models() -> Mapping[str, Declared]:
+def _load_known_models() -> Mapping[str, Declared]:
     stored = Path(__file__).with_name("known_embedders.toml").read_text(encoding="utf-8")
     return {
         name: Declared(**fields | {"languages": frozenset(fields["languages"])})
@@ -191,7 +191,7 @@ class EndpointEmbedder:
 
     @functools.cached_property
     def _client(self) -> Any:
-        return _new_client(self._endpoint)
+        return _make_client(self._endpoint)
 
     @functools.cached_property
     def _query_client(self) -> Any:
@@ -236,7 +236,7 @@ class EndpointReranker:
 
     @functools.cached_property
     def _client(self) -> Any:
-        return _new_client(self._endpoint)
+        return _make_client(self._endpoint)
 
 
 class EndpointVerifier:
@@ -265,7 +265,7 @@ class EndpointVerifier:
 
     def _to_inference(self, shares: Sequence[Mapping[str, Any]]) -> Inference:
         sums = dict.fromkeys(("entailment", "neutral", "contradiction"), 0.0)
-        kinds = {str(share["label"]): _kind_of(str(share["label"]).lower()) for share in shares}
+        kinds = {str(share["label"]): _parse_label(str(share["label"]).lower()) for share in shares}
         if "entailment" not in kinds.values():
             raise EngineUnavailable(f"the labels of {self.name} name no entailment")
         for share in shares:
@@ -274,10 +274,10 @@ class EndpointVerifier:
 
     @functools.cached_property
     def _client(self) -> Any:
-        return _new_client(self._endpoint)
+        return _make_client(self._endpoint)
 
 
-def _kind_of(label: str) -> str:
+def _parse_label(label: str) -> str:
     """What an output of a model stands for, by its label in the configuration."""
     known = ("entail", "entailment"), ("contra", "contradiction")
     return next((kind for begins, kind in known if label.startswith(begins)), "neutral")
@@ -307,13 +307,13 @@ def _ask(client: Any, endpoint: Endpoint, path: str, body: Mapping[str, Any]) ->
     return reply
 
 
-def _new_client(endpoint: Endpoint) -> Any:
+def _make_client(endpoint: Endpoint) -> Any:
     import openai
 
     from rag.adapters.wire import BoundedClient
 
     limits = openai.Timeout(endpoint.idle_timeout, connect=endpoint.connect_timeout)
-    way = _socket_transport(endpoint.socket) if endpoint.socket else {}
+    way = _make_socket_transport(endpoint.socket) if endpoint.socket else {}
     return openai.OpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",
@@ -324,7 +324,7 @@ def _new_client(endpoint: Endpoint) -> Any:
     )
 
 
-def _socket_transport(path: str) -> dict[str, Any]:
+def _make_socket_transport(path: str) -> dict[str, Any]:
     """HTTP transport over a Unix socket, ignoring proxies of the environment."""
     import httpx2
 

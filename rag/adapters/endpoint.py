@@ -259,7 +259,7 @@ def to_llm_error(error: Exception, *, started: bool, secrets: Iterable[str] = ()
 
     if isinstance(error, openai.APIStatusError):
         detail = _redact(f"{error} {error.code or ''} {error.body or ''}", secrets)
-        return _error_of_status(int(error.status_code), detail, error.response.headers)
+        return _to_status_error(int(error.status_code), detail, error.response.headers)
     if isinstance(error, ValueError | TypeError | AttributeError):
         # broken JSON, broken UTF-8, or a chunk of another shape
         name = type(error).__name__
@@ -281,7 +281,7 @@ def to_reported_error(error: object, *, started: bool, secrets: Iterable[str] = 
     detail = _redact(str(error), secrets)
     code = error.get("code") if isinstance(error, Mapping) else None
     if not started and isinstance(code, int) and 400 <= code < 600:
-        return _error_of_status(code, detail, {})
+        return _to_status_error(code, detail, {})
     overflow = not started and _OVERFLOW.search(detail)
     return ContextOverflow(detail) if overflow else LLMServerError(detail)
 
@@ -298,7 +298,7 @@ def parse_retry_after(value: str) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _error_of_status(status: int, detail: str, headers: Mapping[str, Any]) -> LLMError:
+def _to_status_error(status: int, detail: str, headers: Mapping[str, Any]) -> LLMError:
     if status in (401, 403):
         return LLMUnauthorized(detail, status=status)
     if status == 429:

@@ -45,7 +45,9 @@ class OpenAILLM:
         Raises `LLMError` and nothing else.
         """
         usage = {"stream_options": {"include_usage": True}}
-        return _Call(self._endpoint, options).pieces(_messages(turns), stream=True, **usage)
+        return _Call(self._endpoint, options).stream_pieces(
+            _to_messages(turns), stream=True, **usage
+        )
 
     async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
         """The reply as a whole, with the tools that the model wants called.
@@ -53,7 +55,7 @@ class OpenAILLM:
         Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
         """
         offered = [_to_wire(tool) for tool in tools]
-        return await self.complete(_messages(turns), GenerationOptions(), tools=offered)
+        return await self.complete(_to_messages(turns), GenerationOptions(), tools=offered)
 
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **more: Any
@@ -63,7 +65,7 @@ class OpenAILLM:
         Raises `LLMError` and nothing else.
         """
         call = _Call(self._endpoint, options, patient=True)
-        said = [piece.text async for piece in call.pieces(messages, **more)]
+        said = [piece.text async for piece in call.stream_pieces(messages, **more)]
         cut = call.reader.finish_reason == "length"
         return Choice(drop_thoughts("".join(said)), call.reader.calls, cut=cut)
 
@@ -126,14 +128,14 @@ class _Call:
         self._dialect = get_dialect(endpoint)
         self._tries = 0
         self._thinks_no_more = False
-        self.reader = self._new_reader()
+        self.reader = self._make_reader()
 
-    async def pieces(
+    async def stream_pieces(
         self, messages: Sequence[Mapping[str, Any]], **more: Any
     ) -> AsyncGenerator[Piece, None]:
         """What the reply says; a try that showed nothing may be followed by another."""
         while True:
-            self.reader = self._new_reader()
+            self.reader = self._make_reader()
             heard = False
             try:
                 self._breaker.enter()
@@ -144,13 +146,13 @@ class _Call:
                             self._breaker.note_success()
                         yield piece
             except LLMError as error:
-                if not await self._has_another_try(error):
+                if not await self._wait_for_another_try(error):
                     raise
             else:
                 self._dialect.note_thoughts(self._options, thought=self.reader.thought)
                 return
 
-    def _new_reader(self) -> ReplyReader:
+    def _make_reader(self) -> ReplyReader:
         thinking = self._dialect.count_thinking_tokens(self._options)
         room = THINKING_TOKENS if self._thinks_no_more else thinking
         return ReplyReader(self._limits, self._options, self._deadline, room)
@@ -181,7 +183,7 @@ class _Call:
                 secrets = self._endpoint.secrets
                 raise to_llm_error(error, started=reader.started, secrets=secrets) from None
 
-    async def _has_another_try(self, error: LLMError) -> bool:
+    async def _wait_for_another_try(self, error: LLMError) -> bool:
         """Whether the call goes on after this; waits for the pause before it.
 
         Tells the breaker of failures.
@@ -248,7 +250,7 @@ class Dialect:
             "temperature": options.temperature,
             "stop": list(options.stop) or None,
             "seed": options.seed,
-            "response_format": self._format(options.schema),
+            "response_format": self._build_response_format(options.schema),
             "reasoning_effort": "medium" if options.thinking else self.effort,
             **more,
         }
@@ -277,18 +279,18 @@ class Dialect:
         named = next(found, "")
         if named == "response_format" and "json_schema" not in self.refused:
             self.refused.add("json_schema")
-        elif named == "reasoning_effort" and (lower := self._efforts_in(refusal)):
+        elif named == "reasoning_effort" and (lower := self._find_efforts(refusal)):
             self.effort = lower[0]
         elif named:
             self.refused.add(named)
         return before != (self.refused, self.effort)
 
-    def _efforts_in(self, refusal: str) -> list[str]:
+    def _find_efforts(self, refusal: str) -> list[str]:
         """The next efforts that the refusal says would do."""
         later = LEAST_EFFORTS[LEAST_EFFORTS.index(self.effort) + 1 :]
         return [one for one in later if re.search(rf"['\"`]{one}['\"`]", refusal)]
 
-    def _format(self, schema: Mapping[str, object] | None) -> dict[str, Any] | None:
+    def _build_response_format(self, schema: Mapping[str, object] | None) -> dict[str, Any] | None:
         """How the reply's JSON schema is asked for: by itself, or as any JSON."""
         if schema is None:
             return None
@@ -324,7 +326,7 @@ def _is_all_thinking(error: LLMError) -> bool:
     return bool(error.params.get("thought")) or error.params.get("reason") == "length"
 
 
-def _messages(turns: Sequence[HistoryMessage]) -> list[dict[str, str]]:
+def _to_messages(turns: Sequence[HistoryMessage]) -> list[dict[str, str]]:
     return [{"role": turn.role.value, "content": turn.content} for turn in turns]
 
 

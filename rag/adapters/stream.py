@@ -128,7 +128,7 @@ class ThinkingFilter:
         if self._thinking:
             thought, closed, said = text.partition(CLOSING)
             if not closed:
-                kept = len(text) - _begun_tag(text)
+                kept = len(text) - _measure_begun_tag(text)
                 self._held = text[kept:]
                 return text[:kept], ""
             self._thinking, text = False, said
@@ -152,7 +152,7 @@ def drop_thoughts(said: str) -> str:
     return (answer if only_closed else said).strip()
 
 
-def _begun_tag(text: str) -> int:
+def _measure_begun_tag(text: str) -> int:
     """How many of the last characters may begin the closing tag."""
     longest = min(len(text), len(CLOSING) - 1)
     return next((n for n in range(longest, 0, -1) if CLOSING.startswith(text[-n:])), 0)
@@ -334,7 +334,7 @@ class ReplyReader:
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         if isinstance(message := choice.get("message"), dict):  # it was not streamed
             self._done = True
-            self.calls = tuple(_calls_in(message.get("tool_calls")))
+            self.calls = tuple(_find_calls(message.get("tool_calls")))
             return self._add(message)
         delta = choice.get("delta")
         return self._add(delta) if isinstance(delta, dict) else ("", "")
@@ -368,7 +368,7 @@ def _to_pieces(thought: str, said: str) -> Iterator[Piece]:
         yield Piece(text=said)
 
 
-def _calls_in(wanted: object) -> Iterator[ToolCall]:
+def _find_calls(wanted: object) -> Iterator[ToolCall]:
     for call in wanted if isinstance(wanted, list) else ():
         if function := call.get("function"):
             yield _to_call(str(function.get("name") or ""), function.get("arguments"))

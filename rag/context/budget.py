@@ -101,14 +101,14 @@ class Budget:
     def make_cost(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
         """Tokens of a passage after another, with the document line if the document changes."""
 
-        def cost(item: Evidence, before: Evidence | None) -> int:
+        def count_cost(item: Evidence, before: Evidence | None) -> int:
             head = render_head(item, language)
             if before is None or not is_same_document(before, item):
                 head = f"{render_document(item.passage)}\n\n{head}"
             # the text by itself: whatever stands above it, it is counted once
             return self.counter.count(f"{head}\n") + self.counter.count(render_text(item)) + 2
 
-        return cost
+        return count_cost
 
     def describe(self, evidence_tokens: int, dropped: int) -> dict[str, object]:
         """For traces: planned and used tokens of each part, and passages left out."""

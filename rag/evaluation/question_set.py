@@ -71,12 +71,14 @@ def _is_in_text(alternative: str, text: str) -> bool:
         return False
     ends = [match.end() for match in first.finditer(text)]
     for cell in others:
-        ends = [match.end() for match in cell.finditer(text) if _is_followed(match.start(), ends)]
+        ends = [
+            match.end() for match in cell.finditer(text) if _is_close_behind(match.start(), ends)
+        ]
     return bool(ends)
 
 
-def _is_followed(start: int, ends: Sequence[int]) -> bool:
-    """Whether one of the sorted ends lies shortly before the start."""
+def _is_close_behind(start: int, ends: Sequence[int]) -> bool:
+    """Whether the start lies shortly behind one of the sorted ends."""
     place = bisect.bisect_right(ends, start)
     return place > 0 and start - ends[place - 1] <= MAX_CELL_GAP_CHARACTERS
 

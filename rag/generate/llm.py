@@ -126,7 +126,7 @@ class SectionReader:
         for place in chosen:
             yield place + 1
             try:
-                self.notes += await self._note(question, portions[place], place)
+                self.notes += await self._take_notes(question, portions[place], place)
             except LLMError as error:
                 logger.warning("document_part_not_read", code=error.code)
                 self.unread += 1
@@ -146,7 +146,9 @@ class SectionReader:
             kept.append(place)
         return [self.notes[place] for place in sorted(kept)]
 
-    async def _note(self, question: str, portion: Sequence[Evidence], part: int) -> list[Note]:
+    async def _take_notes(
+        self, question: str, portion: Sequence[Evidence], part: int
+    ) -> list[Note]:
         told = render_passages(portion, self.language)
         shown = prompts.fill_prompt(
             "read_section_text",
@@ -240,12 +242,12 @@ class Reviser:
     style: StyleRules | None = None
     corrects: bool = False
 
-    def steps(self, draft: Written) -> Iterator[tuple[str, Step]]:
+    def list_steps(self, draft: Written) -> Iterator[tuple[str, Step]]:
         """What is to be done with a draft, by name, in order.
 
         General knowledge, which cites nothing, is not written anew from passages.
         """
-        if self.corrects and draft.citations and any(_doubted(draft)):
+        if self.corrects and draft.citations and any(_list_doubted(draft)):
             yield "revise", self.correct
         if self.style:
             yield "style", functools.partial(self.restyle, self.style)
@@ -255,9 +257,9 @@ class Reviser:
 
         What is no better than before stays, and is shown as doubted.
         """
-        doubted = list(_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
+        doubted = list(_list_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
         system = prompts.load_prompt("revise", context.language)
-        asked = _material(draft, doubted, context)
+        asked = _render_material(draft, doubted, context)
         try:
             patient = replace(self.light, seconds=CORRECT_SECONDS)
             said = await patient.ask_json(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
@@ -268,9 +270,10 @@ class Reviser:
         better = [
             (item, text)
             for item, text in zip(doubted, new, strict=False)
-            if isinstance(text, str) and await asyncio.to_thread(_holds, text, context, check)
+            if isinstance(text, str)
+            and await asyncio.to_thread(_is_supported, text, context, check)
         ]
-        text, citations = _shown(_spliced(draft, better), context.evidence)
+        text, citations = _clean_reply(_replace_sentences(draft, better), context.evidence)
         found = await asyncio.to_thread(check, text, citations)
         if len(found.doubted) >= len(draft.found.doubted):
             return Revised(reason="support")
@@ -284,19 +287,19 @@ class Reviser:
             return Revised(reason="length")
         try:
             text = to_numbered(draft.text, draft.citations)
-            said = await self._say_restyled(rules, text, context.language)
+            said = await self._ask_for_restyled(rules, text, context.language)
         except LLMError as error:
             logger.warning("answer_not_restyled", code=error.code)
             return Revised(reason=error.code)
-        text, citations = _shown(said, context.evidence)
-        if reason := _lost(draft, text, citations):
+        text, citations = _clean_reply(said, context.evidence)
+        if reason := _find_lost_part(draft, text, citations):
             return Revised(reason=reason)
         found = await asyncio.to_thread(check, text, citations)
         if len(found.doubted) > len(draft.found.doubted):
             return Revised(reason="support")
         return Revised(Written(text, citations, found))
 
-    async def _say_restyled(self, rules: StyleRules, text: str, language: str) -> str:
+    async def _ask_for_restyled(self, rules: StyleRules, text: str, language: str) -> str:
         told = rules.text or prompts.load_prompt("style_rules", language)
         system = prompts.fill_prompt("style", language, rules=told)
         most = max(MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER))
@@ -304,12 +307,12 @@ class Reviser:
         return await patient.ask_text(system, neutralise_text(text), max_tokens=most)
 
 
-def _doubted(draft: Written) -> Iterator[Checked]:
+def _list_doubted(draft: Written) -> Iterator[Checked]:
     """The sentences that nothing supports, rows of tables left out: they are no sentences."""
     return (item for item in draft.found.doubted if draft.text[item.start] != "|")
 
 
-def _material(draft: Written, doubted: Sequence[Checked], context: AnswerContext) -> str:
+def _render_material(draft: Written, doubted: Sequence[Checked], context: AnswerContext) -> str:
     """Passages, question and sentences for the light model; those that are cited come first."""
     cited = {one.number for one in draft.citations}
     passages, room = [], MAX_MATERIAL_CHARACTERS
@@ -319,12 +322,13 @@ def _material(draft: Written, doubted: Sequence[Checked], context: AnswerContext
         if room <= 0:
             break
     sentences = [
-        f"{place}. {_between(draft, one.start, one.end)}" for place, one in enumerate(doubted, 1)
+        f"{place}. {_render_stretch(draft, one.start, one.end)}"
+        for place, one in enumerate(doubted, 1)
     ]
     return neutralise_text("\n\n".join([*passages, f"? {context.question}", "\n".join(sentences)]))
 
 
-def _between(draft: Written, start: int, end: int) -> str:
+def _render_stretch(draft: Written, start: int, end: int) -> str:
     """A stretch of a draft as a model would have written it: with the numbers of passages."""
     inside = [
         Citation(one.offset - start, one.number)
@@ -334,23 +338,23 @@ def _between(draft: Written, start: int, end: int) -> str:
     return to_numbered(draft.text[start:end], inside)
 
 
-def _holds(sentence: str, context: AnswerContext, check: Check) -> bool:
+def _is_supported(sentence: str, context: AnswerContext, check: Check) -> bool:
     """Whether a sentence said anew cites passages that support it."""
-    text, citations = _shown(sentence, context.evidence)
+    text, citations = _clean_reply(sentence, context.evidence)
     verdicts = {item.verdict for item in check(text, citations).checks} if citations else set()
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
 
 
-def _spliced(draft: Written, better: Sequence[tuple[Checked, str]]) -> str:
+def _replace_sentences(draft: Written, better: Sequence[tuple[Checked, str]]) -> str:
     """The draft, with the numbers of its passages, with other sentences in some places."""
     parts, position = [], 0
     for item, text in better:
-        parts += [_between(draft, position, item.start), " ".join(text.split())]
+        parts += [_render_stretch(draft, position, item.start), " ".join(text.split())]
         position = item.end
-    return "".join([*parts, _between(draft, position, len(draft.text))])
+    return "".join([*parts, _render_stretch(draft, position, len(draft.text))])
 
 
-def _shown(said: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation, ...]]:
+def _clean_reply(said: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation, ...]]:
     """What of a reply may be shown: out of its fence, without markers that have no source."""
     fenced = _FENCED.match(said.strip())
     markers = CitationFilter(evidence)
@@ -358,23 +362,23 @@ def _shown(said: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation
     return text.rstrip(), markers.citations
 
 
-def _lost(draft: Written, text: str, citations: Sequence[Citation]) -> str:
+def _find_lost_part(draft: Written, text: str, citations: Sequence[Citation]) -> str:
     """Which part of the draft did not survive; empty when all of it did."""
     if not MIN_LENGTH_SHARE * len(draft.text) <= len(text) <= MAX_LENGTH_SHARE * len(draft.text):
         return "length"
-    if _codes(draft.text) != _codes(text):
+    if _count_codes(draft.text) != _count_codes(text):
         return "code"
     if {one.number for one in draft.citations} != {one.number for one in citations}:
         return "markers"
     plain, again = _CODE.sub(" ", draft.text), _CODE.sub(" ", text)
-    return "" if _numbers(plain) == _numbers(again) else "numbers"
+    return "" if _find_numbers(plain) == _find_numbers(again) else "numbers"
 
 
-def _codes(text: str) -> Counter[str]:
+def _count_codes(text: str) -> Counter[str]:
     return Counter(_CODE.findall(text))
 
 
-def _numbers(text: str) -> set[str]:
+def _find_numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(_MARKER.sub(" ", text)))
 
 

@@ -763,7 +763,7 @@ def _choose_telling(stretches: Sequence[Stretch], room: int) -> list[tuple[int, 
     terms = {place: set(tokenize.count_terms(unit.text)) for place, unit in units.items()}
     counts = Counter(term for found in terms.values() for term in found)
 
-    def worth(place: tuple[int, int]) -> float:
+    def score_sentence(place: tuple[int, int]) -> float:
         told = math.fsum(math.log1p(counts[term]) for term in terms[place] if counts[term] > 1)
         told /= math.sqrt(len(units[place].text)) + 4
         told *= FIGURES_WORTH if re.search(r"\d", units[place].text) else 1.0
@@ -771,7 +771,7 @@ def _choose_telling(stretches: Sequence[Stretch], room: int) -> list[tuple[int, 
 
     chosen: list[tuple[int, int]] = []
     said: set[str] = set()
-    for place in sorted(units, key=lambda one: (-worth(one), one)):
+    for place in sorted(units, key=lambda one: (-score_sentence(one), one)):
         length = len(_shorten_sentence(units[place].text))
         if len(terms[place] - said) >= 0.4 * len(terms[place]) and length <= room:
             chosen.append(place)

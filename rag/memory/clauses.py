@@ -252,14 +252,14 @@ def is_modifying_noun(clause: Clause, end: int) -> bool:
     rest = clause.morphemes[ends[0] + 1 :] if ends else ()
     if not rest or clause.morphemes[ends[0]].tag != "ETM":
         return False
-    if clause.is_about_self and _ends_in_copula(rest):
+    if clause.is_about_self and _is_ending_in_copula(rest):
         return False
     noun = rest[0]
     is_own = noun.tag == "NP" and noun.form in _OWN_PRONOUNS
     return not (noun.tag == "NNB" or noun.form in _LASTING or is_own)
 
 
-def _ends_in_copula(morphemes: Sequence[Morpheme]) -> bool:
+def _is_ending_in_copula(morphemes: Sequence[Morpheme]) -> bool:
     rest = itertools.dropwhile(lambda one: one.tag in _NOUN_TAGS, morphemes)
     return next((one.tag for one in rest), "") == "VCP"
 

@@ -271,14 +271,14 @@ class _MessageReader:
         elif not explicit and self._known["reports"].search(sentence):
             self._is_plain = False
             if told := self._find_statement_before_report(sentence, language):
-                self._read_body(told, language, explicit=False)
+                self._extract_statements(told, language, explicit=False)
         else:
             if self._is_awaited and not explicit:
                 explicit, self._is_awaited = True, False
-            self._read_body(body, language, explicit=explicit)
+            self._extract_statements(body, language, explicit=explicit)
 
-    def _read_body(self, body: str, language: str, *, explicit: bool) -> None:
-        """A sentence without its wish."""
+    def _extract_statements(self, body: str, language: str, *, explicit: bool) -> None:
+        """Keep what a sentence says, its wish to be remembered taken off."""
         if explicit:
             self._wishes.append(Wish.REMEMBER)
         if self._read_standing_wish(body, language):

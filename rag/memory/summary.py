@@ -170,7 +170,7 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     rules: ContextRules,
     windowed: bool,
 ) -> TurnNote:
-    """Note a turn; models that fail are done without.
+    """Note a turn, by rules where a model fails.
 
     `folding` are the whole turns that `list_turns_to_fold` names; they are folded into `running`,
     and embedded. Most conversations never leave their window: where a model reads it (`windowed`),

@@ -157,7 +157,7 @@ class Candidates:
     def lexical_hits(self) -> Sequence[Hit]:
         """Best passages by BM25; the dense leg, which is asked for next, is searched meanwhile."""
         known = self.embedder.estimate_language_knowledge(self.made.standalone_query)
-        wait = self.store.run_beside(lambda: self.dense_hits) if known else None
+        wait = self.store.run_concurrently(lambda: self.dense_hits) if known else None
         found = self._find_by_terms("bm25", self.query_terms)
         if wait is not None:
             wait()
@@ -281,7 +281,7 @@ def order_candidates(candidates: Candidates, config: RagConfig) -> Sequence[Hit]
     if strategy is StrategyName.SIMILARITY:
         return nearest
     vectors = candidates.read_vectors(nearest) if candidates.dense_hits else {}
-    diverse = select_diverse(nearest, balance=config.mmr_lambda, vectors=vectors)
+    diverse = diversify_hits(nearest, balance=config.mmr_lambda, vectors=vectors)
     if strategy is StrategyName.MMR:
         return diverse
     weight = candidates.fusion_weight
@@ -294,7 +294,7 @@ def order_candidates(candidates: Candidates, config: RagConfig) -> Sequence[Hit]
     )
 
 
-def select_diverse(
+def diversify_hits(
     hits: Sequence[Hit], *, balance: float, vectors: Mapping[int, Sequence[float]]
 ) -> Sequence[Hit]:
     """The hits by `balance` * relevance - (1 - balance) * likeness to any that stands before.

@@ -190,7 +190,7 @@ def _read_item_places(item: re.Match[str], *names: str) -> tuple[int, ...]:
 
 
 def _drop_if_overlapping(found: re.Match[str] | None, span: Span) -> re.Match[str] | None:
-    """The match, unless it overlaps the span."""
+    """The match; None where it overlaps the span."""
     return found if found and not (found.start() < span[1] and span[0] < found.end()) else None
 
 

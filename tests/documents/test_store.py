@@ -554,16 +554,18 @@ def test_what_runs_beside_a_search_has_a_connection_of_its_own_while_some_are_fr
         return ask()
 
     found = store()
-    begun = [found.run_beside(ask_later) for _ in range(database.MAX_BESIDE)]
-    assert found.run_beside(ask)() == ask()  # none is free: its caller does it
+    begun = [found.run_concurrently(ask_later) for _ in range(database.MAX_BESIDE)]
+    assert found.run_concurrently(ask)() == ask()  # none is free: its caller does it
     go_on.set()
     assert ask() not in {wait() for wait in begun}
-    assert found.run_beside(ask)() != ask()  # and they are given back
+    assert found.run_concurrently(ask)() != ask()  # and they are given back
 
 
 def test_nothing_runs_beside_a_transaction_which_alone_sees_its_rows(owner):
     document = index(owner, ["연차 휴가"])
-    wait = store(document).run_beside(lambda: Document.objects.filter(pk=document.pk).exists())
+    wait = store(document).run_concurrently(
+        lambda: Document.objects.filter(pk=document.pk).exists()
+    )
     assert wait()
 
 

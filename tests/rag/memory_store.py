@@ -45,7 +45,7 @@ class MemoryStore:
                 self._vectors[key] = item.vector
         self._matrix = None
 
-    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+    def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
         """When it is asked for."""
         return work
 

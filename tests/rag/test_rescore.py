@@ -133,7 +133,7 @@ class MeetingStore(MemoryStore):
         self.meeting.wait(timeout=20)
         return super().find_by_terms(terms, limit)
 
-    def run_beside(self, work):
+    def run_concurrently(self, work):
         return self.threads.submit(work).result
 
 

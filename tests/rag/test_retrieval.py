@@ -196,7 +196,7 @@ def test_a_leg_without_weight_changes_nothing():
 
 
 def order_of(hits, balance=0.7, vectors=None):
-    ordered = candidates.select_diverse(hits, balance=balance, vectors=vectors or {})
+    ordered = candidates.diversify_hits(hits, balance=balance, vectors=vectors or {})
     return [h.passage.key for h in ordered]
 
 

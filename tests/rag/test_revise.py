@@ -154,13 +154,13 @@ async def test_a_light_model_that_fails_or_rambles_corrects_nothing(said):
 
 def test_only_a_draft_with_doubts_is_corrected():
     reviser = Reviser(Light(ScriptedLLM()), corrects=True)
-    assert [name for name, _ in reviser.steps(drafted(WRONG))] == ["revise"]
-    assert list(reviser.steps(drafted(DRAFT))) == []
+    assert [name for name, _ in reviser.list_steps(drafted(WRONG))] == ["revise"]
+    assert list(reviser.list_steps(drafted(DRAFT))) == []
 
 
 def test_rows_of_tables_are_not_rewritten():
     draft = drafted("| 구분 | 상한 |\n|---|---|\n| 숙박비 | 95,000원 [1] |")
-    assert list(Reviser(Light(ScriptedLLM()), corrects=True).steps(draft)) == []
+    assert list(Reviser(Light(ScriptedLLM()), corrects=True).list_steps(draft)) == []
 
 
 async def test_a_revision_that_breaks_leaves_the_answer_as_it_was_written():
