@@ -136,11 +136,12 @@ def _play(
         with bystander.looking() if bystander else nullcontext():
             assert process.stdout.readline() == "ended\n"
         time.sleep(SETTLE_SECONDS)
-        after = cpu_seconds(processes or {})
+        # anew: Postgres has a process for each connection that was opened meanwhile
+        after = cpu_seconds(processes_of(product) if processes else {})
         process.stdin.close()
     every = pickle.loads(out.read_bytes())
     of = heard.told if plan["way"] == "socket" else heard.told_by_v1
-    return [of(one) for one in every], {name: after[name] - before[name] for name in after}
+    return [of(one) for one in every], {name: after[name] - before.get(name, 0.0) for name in after}
 
 
 def _figures(
