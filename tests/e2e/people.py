@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, build_opener
 
-from tests.support import Product, wait_until
+from tests.support import PASSWORD, Product, wait_until
 
-PASSWORD = "correct-horse-9"
 JOIN = """
 import time
 from django.contrib.auth import get_user_model
