@@ -650,21 +650,21 @@ def to_message_json(
         "status": message.status,
         "mode": message.mode or None,
         "label": message.label or None,
-        "sources": _represent(SourceSerializer, message.sources),
+        "sources": _to_json_rows(SourceSerializer, message.sources),
         "error": {"code": code, "detail": explain_code(code, message.error_params)}
         if code
         else None,
         "parent_id": message.parent_id and str(message.parent_id),
         "question_type": message.question_type,
         "scope": scope and {key: scope.get(key, SCOPE_DEFAULTS[key]) for key in SCOPE_DEFAULTS},
-        "candidates": _represent(CandidateSerializer, message.candidates),
+        "candidates": _to_json_rows(CandidateSerializer, message.candidates),
         "view": message.view and DocumentViewSerializer(message.view).data,
         "usage": message.usage,
         "model": message.model or None,
         "tool_calls": message.tool_calls,
         "reasoning": message.reasoning,
-        "grounding": _represent(CheckedSentenceSerializer, message.grounding),
-        "citations": _represent(CitationSerializer, message.citations),
+        "grounding": _to_json_rows(CheckedSentenceSerializer, message.grounding),
+        "citations": _to_json_rows(CitationSerializer, message.citations),
         "notices": [{"code": one, "detail": explain_notice(one)} for one in message.notices],
         "document_ids": [str(one) for one in document_ids or ()],
         "library_ids": [str(one) for one in message.library_ids or ()],
@@ -676,7 +676,7 @@ def to_message_json(
     }
 
 
-def _represent(shape: type[serializers.Serializer[Any]], rows: Any) -> Any:
+def _to_json_rows(shape: type[serializers.Serializer[Any]], rows: Any) -> Any:
     """Rows as they are stored, which may be of another version; most messages have none."""
     return shape(rows, many=True).data if rows else rows
 

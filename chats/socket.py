@@ -154,30 +154,30 @@ class NoticeListener(LoopTask):
                         self.is_listening.set()
                         self.note_success()
                     else:
-                        self._hand_out(message["data"])
+                        self._dispatch(message["data"])
         finally:
             self.is_listening.clear()
 
-    def _hand_out(self, message: str) -> None:
+    def _dispatch(self, message: str) -> None:
         user_id, kind, encoded = message.split(" ", 2)
         if int(user_id) == notices.EVERYBODY:
-            self._tell_everybody_soon(log.to_frame(kind, encoded))
+            self._broadcast_soon(log.to_frame(kind, encoded))
         elif pages := self.pages.get(int(user_id)):
             frame = log.to_frame(kind, encoded)
             for page in pages:
-                page.tell(frame)
+                page.send_soon(frame)
 
-    def _tell_everybody_soon(self, frame: str) -> None:
-        """Once for many in a row: a list of people changes the rights of a thousand."""
+    def _broadcast_soon(self, frame: str) -> None:
+        """Broadcast once for many in a row: one list of people changes the rights of a thousand."""
         if frame not in self._for_everybody:
             self._for_everybody.add(frame)
             loop = asyncio.get_running_loop()
-            loop.call_later(LOOKS_APART_SECONDS, self._tell_everybody, frame)
+            loop.call_later(LOOKS_APART_SECONDS, self._broadcast, frame)
 
-    def _tell_everybody(self, frame: str) -> None:
+    def _broadcast(self, frame: str) -> None:
         self._for_everybody.discard(frame)
         for page in chain.from_iterable(self.pages.values()):
-            page.tell(frame)
+            page.send_soon(frame)
 
     async def add(self, page: "ChatSocket") -> None:
         """Tell the page from now on what its user is told."""
@@ -215,7 +215,7 @@ class ShareWatcher(LoopTask):
         for page, share_id in pages.items():
             if (page.user.pk, share_id) not in live and self.pages.get(page) == share_id:
                 del self.pages[page]
-                page.tell(log.to_json(to_frame("share.ended", {"id": str(share_id)})))
+                page.send_soon(log.to_json(to_frame("share.ended", {"id": str(share_id)})))
 
 
 UNTOLD_SECONDS = 5.0
@@ -250,7 +250,7 @@ class ReadingWatcher(LoopTask):
         await access.wait_for_change(self._changed, UNTOLD_SECONDS)
         pages = NoticeListener.of_running_loop().pages
         before = {pk: held for pk, held in self._held.items() if pk in pages}
-        held, moved = await in_database(look_up_reading, [*before])
+        held, moved = await in_database(find_readable, [*before])
         fresh = [place for place in moved if (place.pk, place.moved_at) not in self._moved]
         self._moved = {(place.pk, place.moved_at) for place in moved}
         for user_id, had in before.items():
@@ -258,7 +258,7 @@ class ReadingWatcher(LoopTask):
                 had and not place.is_readable(user_id, held[user_id]) for place in fresh
             )
             for page in pages.get(user_id, ()) if is_less else ():
-                page.tell(log.to_json(to_frame("rights.changed", {})))
+                page.send_soon(log.to_json(to_frame("rights.changed", {})))
         # Pages that were opened meanwhile have been noted by `add`.
         self._held = {pk: held.get(pk, had) for pk, had in self._held.items() if pk in pages}
         await asyncio.sleep(LOOKS_APART_SECONDS)  # what is announced meanwhile is seen by the next
@@ -277,7 +277,7 @@ class MovedDocument(NamedTuple):
         return self.owner_id == user_id if self.library_id is None else self.library_id in held
 
 
-def look_up_reading(
+def find_readable(
     user_ids: Collection[int],
 ) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
     """The libraries that these users may read, and the documents that were moved just now."""
@@ -294,8 +294,8 @@ class FrameLimit:
         self._left = float(MAX_FRAMES)
         self._seen = time.monotonic()
 
-    def allows_frame(self) -> bool:
-        """Take one frame out; False when the bucket is empty."""
+    def take_frame(self) -> bool:
+        """Take one frame from the bucket; False if it is empty."""
         now = time.monotonic()
         refilled = (now - self._seen) * MAX_FRAMES / REFILL_SECONDS
         self._left = min(MAX_FRAMES, self._left + refilled) - 1.0
@@ -331,7 +331,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             await super().__call__(scope, receive, send)
         finally:
             access.unwatch_credential(self._end)
-            self._tell_nothing_more()
+            self._unsubscribe()
             if settings.ACCESS_LOG:
                 logger.info(
                     "socket",
@@ -364,27 +364,27 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     async def websocket_receive(self, message: Message) -> None:
         """Answer a frame."""
-        if not self._limit.allows_frame():
+        if not self._limit.take_frame():
             await self._refuse("too_many_frames", None)
             await self._close(CLOSE_TOO_MANY)
             raise StopConsumer
-        await self._hear(message.get("text"))
+        await self._handle_frame(message.get("text"))
 
     async def websocket_disconnect(self, _message: Message) -> None:
         """The other end has gone."""
         raise StopConsumer
 
-    def tell(self, frame: str) -> None:
+    def send_soon(self, frame: str) -> None:
         """Send a frame soon, in its turn; a page that takes nothing keeps nobody waiting."""
         self._notices.append(frame)
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell_all())
+            self._telling = asyncio.create_task(self._send_notices())
 
-    async def _tell_all(self) -> None:
+    async def _send_notices(self) -> None:
         while self._notices:
             await self._send_text(self._notices.popleft())
 
-    async def _hear(self, text: str | None) -> None:
+    async def _handle_frame(self, text: str | None) -> None:
         frame = _parse_frame(text)
         answer = self._answers.get(frame["type"]) if frame else None
         if frame is None or answer is None:
@@ -406,12 +406,12 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         if verdict is not None and not verdict.allowed:
             raise RateLimited.from_verdict(verdict)
         run_id, chat_id = await in_database(open_turn, self.user, frame, self.language, key)
-        self._relay(run_id, chat_id, 0)
+        self._start_relay(run_id, chat_id, 0)
 
     async def _answer_resume(self, frame: Fields) -> None:
         self.holder.require(KeyScope.READ)
         run_id, chat_id, after_seq = await in_database(find_run, self.user, frame)
-        self._relay(run_id, chat_id, after_seq)
+        self._start_relay(run_id, chat_id, after_seq)
 
     async def _answer_stop(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)
@@ -425,7 +425,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         ShareWatcher.of_running_loop().pages[self] = share_id
         await self._send_text(log.to_json(to_frame("share.open", {"id": str(share_id)})))
 
-    def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
+    def _start_relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         before = self._relays.pop(run_id, None)
         if before is not None:
             before.cancel()
@@ -435,11 +435,11 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         framer = reader.Framer(chat_id, run_id)
         async for event in reader.follow_run(run_id, after_seq):
             if event is not None:
-                await self._send_text(framer.frame(event))
+                await self._send_text(framer.to_frame(event))
         if self._relays.get(run_id) is asyncio.current_task():
             del self._relays[run_id]
 
-    def _tell_nothing_more(self) -> None:
+    def _unsubscribe(self) -> None:
         if not hasattr(self, "user"):
             return
         NoticeListener.of_running_loop().remove(self)
@@ -449,7 +449,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     async def _end(self) -> None:
         """The user's rights have ended."""
-        self._tell_nothing_more()
+        self._unsubscribe()
         await self._close(CLOSE_UNAUTHENTICATED)
 
     async def _refuse(

@@ -110,9 +110,9 @@ class BodyLimit:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
-        limit, seen, started = _limit(scope), 0, False
+        limit, seen, started = _get_limit(scope), 0, False
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
@@ -120,16 +120,16 @@ class BodyLimit:
                 raise RequestDataTooBig
             return message
 
-        async def noted(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
-        if _declared(scope) > limit:
+        if _read_declared_size(scope) > limit:
             await _refuse(RequestDataTooBig(), scope, send)
             return
         try:
-            await self._application(scope, counted, noted)
+            await self._application(scope, receive_counted, send_noted)
         except RequestDataTooBig as error:
             if started:
                 raise
@@ -137,14 +137,14 @@ class BodyLimit:
             await _refuse(error, scope, send)
 
 
-def _limit(scope: Message) -> int:
+def _get_limit(scope: Message) -> int:
     method, path = scope["method"], scope["path"]
     if method in SENDING and path.startswith(FILES_PREFIX) and is_upload(method, path):
         return int(settings.MAX_UPLOAD_MB) * 1024 * 1024 + MAX_OVERHEAD_BYTES
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE) + MAX_OVERHEAD_BYTES
 
 
-def _declared(scope: Message) -> int:
+def _read_declared_size(scope: Message) -> int:
     value = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
     return int(value) if value.isdigit() and len(value) < 19 else 0
 
@@ -173,8 +173,8 @@ async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
         await mcp.serve(scope, receive, send, key=key)
 
 
-def by_path(application: Application) -> Application:
-    """What answers a request: the protocol of `/mcp`, or Django."""
+def route_by_path(application: Application) -> Application:
+    """Route a request to the protocol of `/mcp` or to Django."""
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
         to = serve_mcp if scope["path"] == MCP_PATH else application
@@ -189,7 +189,7 @@ async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
-def without_prefix(application: Application) -> Application:
+def strip_prefix(application: Application) -> Application:
     """Take `NURA_URL_PREFIX` off the path, whether or not a proxy has done so already."""
     prefix = settings.URL_PREFIX
 
@@ -202,8 +202,8 @@ def without_prefix(application: Application) -> Application:
     return answer if prefix else application
 
 
-def with_prefix(application: Application) -> Application:
-    """Put it in front again: Django, which is told it as `FORCE_SCRIPT_NAME`, expects it there."""
+def restore_prefix(application: Application) -> Application:
+    """Put the prefix back: Django, which knows it as `FORCE_SCRIPT_NAME`, expects it there."""
     prefix = settings.URL_PREFIX
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
@@ -212,11 +212,13 @@ def with_prefix(application: Application) -> Application:
     return answer if prefix else application
 
 
-application = without_prefix(
+application = strip_prefix(
     RequestGate(
         ProtocolTypeRouter(
             {
-                "http": BodyLimit(by_path(with_prefix(RequestThreads(django_application)))),
+                "http": BodyLimit(
+                    route_by_path(restore_prefix(RequestThreads(django_application)))
+                ),
                 "websocket": URLRouter(
                     [
                         path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]

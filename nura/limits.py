@@ -176,7 +176,7 @@ class RequestGate:
             _check_upload(caller, scope)
         async with self._hold_place(caller, part) as leave:
 
-            async def noted(message: Message) -> None:
+            async def send_noted(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     if part == EMBED and message["status"] == TOO_MANY_REQUESTS:
                         await self._delay_refusal(caller)
@@ -185,7 +185,7 @@ class RequestGate:
                         message = {**message, "headers": _add_limit_headers(message, verdict)}
                 await send(message)
 
-            await self._application(scope, receive, noted)
+            await self._application(scope, receive, send_noted)
 
     async def _let_socket_in(
         self, caller: Caller, scope: Message, receive: Receive, send: Send

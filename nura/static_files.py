@@ -160,10 +160,10 @@ class Archives:
         self._indexes = {name: known[name] for name in archives if name in known}
         for name in archives:
             if name not in known:
-                self._open(name)
+                self._load_index(name)
         self._listed = time.monotonic()
 
-    def _open(self, name: str) -> None:
+    def _load_index(self, name: str) -> None:
         """Load the index of an archive; one that is half written is tried again."""
         try:
             self._indexes[name] = _read_index(name)

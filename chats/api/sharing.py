@@ -399,7 +399,7 @@ class AssistantRequest(AudienceRequest):
     )
 
 
-def _represent(rows: list[Assistant], context: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _describe_assistants(rows: list[Assistant], context: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = services.describe_assistants(rows, get_user(context["request"]))
     times = ("created_at", "updated_at")
     return [told | {name: to_time_json(told[name]) for name in times} for told in found]
@@ -410,7 +410,7 @@ class AssistantListSerializer(serializers.ListSerializer[Any]):
 
     def to_representation(self, data: Iterable[Assistant]) -> list[dict[str, Any]]:  # type: ignore[override]
         """All at once."""
-        return _represent(list(data), self.context)
+        return _describe_assistants(list(data), self.context)
 
 
 class AssistantSerializer(serializers.Serializer[Any]):
@@ -445,7 +445,7 @@ class AssistantSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, assistant: Assistant) -> dict[str, Any]:
         """As the user sees it."""
-        return _represent([assistant], self.context)[0]
+        return _describe_assistants([assistant], self.context)[0]
 
 
 class PreparedViewSet(

@@ -66,13 +66,13 @@ class Opened:
     model: str
     chat_id: UUID | None = None
 
-    def events(self) -> AsyncGenerator[RunEvent | None, None]:
-        """What happens up to the last event; None: nothing for a while."""
+    def stream_events(self) -> AsyncGenerator[RunEvent | None, None]:
+        """Stream the events up to the last one; None: nothing happened for a while."""
         way = dispatch.follow_request if self.chat_id is None else reader.follow_run
         return way(self.run_id)
 
 
-def begin(
+def begin_answer(
     user: User, headers: Mapping[str, str], body: CompletionRequest, *, asked_with: str = ""
 ) -> Opened:
     """Begin the answer to a request; `asked_with` is the digest of its key.
@@ -85,15 +85,15 @@ def begin(
         raise OneAnswerOnly
     model = catalogue.find_model(user, body.model)
     if job := headers.get(JOB, ""):
-        return Opened(_job(user, job, body), model.id)
+        return Opened(_begin_job(user, job, body), model.id)
     said = read_question(body.messages)
     key = read_chat_key(headers, body.metadata)
     if key is None:
-        return Opened(_unstored(user, model, said, body), model.id)
-    return _in_chat(user, model, said, body, key, asked_with)
+        return Opened(_begin_unstored(user, model, said, body), model.id)
+    return _begin_in_chat(user, model, said, body, key, asked_with)
 
 
-def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
+def _begin_in_chat(  # noqa: PLR0913, PLR0917 - what `begin_answer` knows
     user: User,
     model: AskableModel,
     said: AskedQuestion,
@@ -119,7 +119,7 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
 
-def _unstored(
+def _begin_unstored(
     user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest
 ) -> UUID:
     return send_question(
@@ -171,7 +171,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
         return dispatch.send_request("question", request)
 
 
-def _job(user: User, job: str, body: CompletionRequest) -> UUID:
+def _begin_job(user: User, job: str, body: CompletionRequest) -> UUID:
     check_tokens(user.pk)
     told = [
         {"role": ROLES[message.role], "content": message.text}
@@ -278,14 +278,14 @@ def _find_answer(messages: models.QuerySet[Message], place: Place) -> UUID | Non
     if place.answer is None:
         return None
     answers = messages.filter(role=Message.Role.ASSISTANT).annotate(
-        bare=_bare("content"), asked=_bare("parent__content")
+        bare=_build_trimmed("content"), asked=_build_trimmed("parent__content")
     )
     same = answers.filter(bare=place.answer.strip()).values_list("pk", flat=True)
     asked = unicodedata.normalize("NFC", place.question).strip()
     return same.filter(asked=asked).first() or same.first()
 
 
-def _bare(field: str) -> Func:
+def _build_trimmed(field: str) -> Func:
     blanks = Value(" \t\r\n")
     return Func(F(field), blanks, function="BTRIM", output_field=models.TextField())
 
@@ -322,13 +322,13 @@ WORDS = log.FLOWING | log.TERMINAL | {log.REPLACE}
 """Events from which on a client has something to read."""
 
 
-async def last_event(opened: Opened, credential: Credential) -> RunEvent:
+async def wait_for_last_event(opened: Opened, credential: Credential) -> RunEvent:
     """Wait for the end; the run is stopped when this is cancelled.
 
     Raises `AuthenticationFailed` when the credential ends before.
     """
-    with stopped_unless_ended(opened.run_id) as ended:
-        async with aclosing(_events(opened, credential)) as events:
+    with stop_unless_ended(opened.run_id) as ended:
+        async with aclosing(_stream_events_of(opened, credential)) as events:
             async for event in events:
                 if event is not None and event.terminal:
                     ended.append(event)
@@ -343,19 +343,19 @@ class Stream:
         self._opened = opened
         self._reply = Reply(opened)
         self._usage = usage
-        self._events = _events(opened, credential)
+        self._events = _stream_events_of(opened, credential)
         self._early: list[RunEvent] = []
         self._around = {name: self._split_chunk(name) for name in ("content", "reasoning_content")}
         self._said: list[str] = []
         """What of the answer was streamed, as JSON."""
         self._spoke = time.monotonic()
 
-    async def begun(self) -> Failed | None:
-        """Wait for the first words, as long as a silence may last; the error that came instead.
+    async def wait_for_first_words(self) -> Failed | None:
+        """Wait for the first words, at most until a heartbeat is due; the error if one came first.
 
         Raises `AuthenticationFailed` when the credential ends before.
         """
-        with stopped_unless_ended(self._opened.run_id) as ended:
+        with stop_unless_ended(self._opened.run_id) as ended:
             async for event in self._events:
                 if event is not None and event.type in WORDS:
                     self._early.append(event)
@@ -369,29 +369,29 @@ class Stream:
         if first is None or first.type != log.ERROR:
             return None
         await self._events.aclose()
-        return Failed.of(first.data)
+        return Failed.from_event_data(first.data)
 
-    async def frames(self) -> AsyncGenerator[bytes, None]:
-        """The stream, from its first byte to its last; what is there at once goes in one piece."""
-        opening = self._frame(self._reply.delta({"role": "assistant", "content": ""}))
-        with stopped_unless_ended(self._opened.run_id) as ended:
+    async def stream_frames(self) -> AsyncGenerator[bytes, None]:
+        """Stream the frames from first to last; what is ready at once goes in one piece."""
+        opening = self._make_frame(self._reply.to_delta_chunk({"role": "assistant", "content": ""}))
+        with stop_unless_ended(self._opened.run_id) as ended:
             if not self._early:
                 yield opening
                 opening = b""
-            async with aclosing(self._all()) as events:
+            async with aclosing(self._stream_events()) as events:
                 async for event in events:
                     if event is not None and event.terminal:
                         ended.append(event)
-                        yield opening + b"".join(self._end(event))
+                        yield opening + b"".join(self._list_end_frames(event))
                         return
                     if event is not None and event.type in WORDS:
-                        yield opening + self._say(event)
+                        yield opening + self._make_text_chunk(event)
                         opening = b""
                     elif self._is_late():
                         self._spoke = time.monotonic()
                         yield HEARTBEAT
 
-    async def _all(self) -> AsyncGenerator[RunEvent | None, None]:
+    async def _stream_events(self) -> AsyncGenerator[RunEvent | None, None]:
         for early in self._early:
             yield early
         async with aclosing(self._events) as events:
@@ -401,8 +401,8 @@ class Stream:
     def _is_late(self) -> bool:
         return time.monotonic() - self._spoke >= HEARTBEAT_SECONDS
 
-    def _say(self, event: RunEvent) -> bytes:
-        """A chunk with the words of an event, handed on as the JSON that they are."""
+    def _make_text_chunk(self, event: RunEvent) -> bytes:
+        """A chunk with the text of an event, passed on as JSON without parsing it."""
         name, text = "content", log.find_text_json(event.encoded)
         if event.type == log.REASONING:
             name = "reasoning_content"
@@ -419,34 +419,38 @@ class Stream:
 
     def _split_chunk(self, name: str) -> tuple[str, str]:
         """What stands around the text of a chunk, which is the same in all of them."""
-        chunk = log.to_json(self._reply.delta({name: ""}))
+        chunk = log.to_json(self._reply.to_delta_chunk({name: ""}))
         opening, closing = chunk.split(f'"{name}": ""')
         return f'data: {opening}"{name}": ', f"{closing}\n\n"
 
     def _read_streamed(self) -> str:
         return "".join(map(json.loads, self._said))
 
-    def _end(self, event: RunEvent) -> Iterator[bytes]:
+    def _list_end_frames(self, event: RunEvent) -> Iterator[bytes]:
         if event.type == log.ERROR:
-            yield self._frame(Failed.of(event.data).body)
+            yield self._make_frame(Failed.from_event_data(event.data).body)
         else:
             message = event.data.get("message", {})
-            yield self._frame(self._reply.last(message, self._read_streamed()))
+            yield self._make_frame(self._reply.to_last_chunk(message, self._read_streamed()))
             if self._usage:
-                yield self._frame(self._reply.used(message))
+                yield self._make_frame(self._reply.to_usage_chunk(message))
         yield DONE
 
-    def _frame(self, data: Any) -> bytes:
+    def _make_frame(self, data: Any) -> bytes:
         self._spoke = time.monotonic()
         return f"data: {log.to_json(data)}\n\n".encode()
 
 
-async def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
+async def _stream_events_of(
+    opened: Opened, credential: Credential
+) -> AsyncGenerator[RunEvent | None, None]:
     """All events; fewer, and the run stopped, when the credential ends before the last.
 
     The run ends with its key as well, and may be quicker: that is no answer that was stopped.
     """
-    held = access.stream_while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
+    held = access.stream_while_held(
+        credential, opened.stream_events(), lambda: stop_soon(opened.run_id)
+    )
     async with aclosing(held):
         async for event in held:
             if event is not None and event.type == log.STOPPED:
@@ -457,8 +461,8 @@ async def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunE
 
 
 @contextmanager
-def stopped_unless_ended(run_id: UUID) -> Iterator[list[Any]]:
-    """Stop the run when the block is left before anything was put into the list."""
+def stop_unless_ended(run_id: UUID) -> Iterator[list[Any]]:
+    """Stop the run if the block ends before anything was added to the list."""
     ended: list[Any] = []
     try:
         yield ended

@@ -130,8 +130,8 @@ async def search(
 ) -> list[ToolPassage]:
     """Find the passages that bear on a question, at most 20, in all documents or in some."""
     user = _require(ctx, KeyScope.READ)
-    await _count(ctx, "search")
-    found = await _told(
+    await _count_request(ctx, "search")
+    found = await _translate_errors(
         in_database(
             searching.request_search,
             user=user,
@@ -162,7 +162,7 @@ async def search(
 async def read_page(ctx: Context, document_id: UUID, page: int = 1) -> ReadPage:
     """Read the text of one page. Documents without pages have a single page 1."""
     user = _require(ctx, KeyScope.READ)
-    return await _told(in_database(_read_page, user, document_id, page))
+    return await _translate_errors(in_database(_read_page, user, document_id, page))
 
 
 @server.tool(title="Ask", annotations=READS)
@@ -178,13 +178,15 @@ async def ask(
     `model` is the id of a language model of `GET /api/v1/models`; empty: the usual one.
     """
     user = _require(ctx, KeyScope.ASK)
-    await _count(ctx, "ask")
-    key = _key_of(ctx)
-    run_id = await _told(
+    await _count_request(ctx, "ask")
+    key = _get_key(ctx)
+    run_id = await _translate_errors(
         in_database(_send_question, user, question, document_ids, library_ids, model)
     )
     opened = Opened(run_id, "nura")
-    event = await _told(completions.last_event(opened, Credential(token=key.digest)))
+    event = await _translate_errors(
+        completions.wait_for_last_event(opened, Credential(token=key.digest))
+    )
     if event.type != log.COMPLETED:
         raise ToolError(explain_code(event.data["code"], event.data.get("params")))
     message = event.data["message"]
@@ -266,29 +268,29 @@ def _send_question(
 # Who asks, and how much
 
 
-def _key_of(ctx: Context) -> AuthToken:
+def _get_key(ctx: Context) -> AuthToken:
     key: AuthToken = ctx.request_context.request.scope[KEY]  # type: ignore[union-attr]
     return key
 
 
 def _require(ctx: Context, scope: KeyScope) -> User:
     """The owner of the key. Raises `ToolError` where it is not good for this."""
-    key = _key_of(ctx)
+    key = _get_key(ctx)
     if scope not in list_scopes(key):
         raise _to_tool_error(ScopeMissing(scope=str(scope)))
     user: User = key.user
     return user
 
 
-async def _count(ctx: Context, rule: str) -> None:
-    key = _key_of(ctx)
+async def _count_request(ctx: Context, rule: str) -> None:
+    key = _get_key(ctx)
     verdict = await limiter.consume_by_rule(rule, f"user:{key.user_id}", key=key.digest)
     if verdict is not None and not verdict.allowed:
         raise _to_tool_error(RateLimited.from_verdict(verdict))
 
 
-async def _told(work: Awaitable[Given]) -> Given:
-    """What the work gives; its error as one that the program is told."""
+async def _translate_errors(work: Awaitable[Given]) -> Given:
+    """Await the work; raise its errors as `ToolError`, which the program is shown."""
     try:
         return await work
     except NuraError as error:

@@ -28,22 +28,22 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 @router.get("/models")
 async def models(request: HttpRequest) -> HttpResponseBase:
     """What the key's owner may ask."""
-    return _json(await in_database(catalogue.list_models, _asker(request)))
+    return _to_json_response(await in_database(catalogue.list_models, _get_asker(request)))
 
 
 @router.get("/models/{path:model}")
 async def model(request: HttpRequest, model: str) -> HttpResponseBase:
     """One model."""
-    found = await in_database(catalogue.find_model, _asker(request), model)
-    return _json(catalogue.describe_model(found))
+    found = await in_database(catalogue.find_model, _get_asker(request), model)
+    return _to_json_response(catalogue.describe_model(found))
 
 
 @router.post("/chat/completions")
 async def chat_completions(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
     """Answer the last message of the user, whole or as a stream."""
-    credential = _credential(request)
-    begin = partial(completions.begin, asked_with=credential.token)
-    opening = asyncio.ensure_future(in_database(begin, _asker(request), request.headers, body))
+    credential = _get_credential(request)
+    begin = partial(completions.begin_answer, asked_with=credential.token)
+    opening = asyncio.ensure_future(in_database(begin, _get_asker(request), request.headers, body))
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:  # hung up while the question is being stored
@@ -51,62 +51,64 @@ async def chat_completions(request: HttpRequest, body: CompletionRequest) -> Htt
         raise
     release_place()
     return await (
-        _streamed(opened, credential, body) if body.stream else _whole(opened, credential)
+        _answer_as_stream(opened, credential, body)
+        if body.stream
+        else _answer_whole(opened, credential)
     )
 
 
 @router.post("/embeddings")
 async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpResponseBase:
     """The vectors of texts."""
-    texts = vectors.texts_of(body)
-    owner = f"user:{_asker(request).pk}"
-    name = await in_database(vectors.checked_model, body.model)
+    texts = vectors.read_texts(body)
+    owner = f"user:{_get_asker(request).pk}"
+    name = await in_database(vectors.check_model, body.model)
     tokens = await asyncio.to_thread(vectors.count_tokens, name, texts)
     verdict = await limiter.consume_by_rule(
-        "embedding-tokens", owner, key=_key(request).digest, cost=tokens
+        "embedding-tokens", owner, key=_get_key(request).digest, cost=tokens
     )
     if verdict is not None and not verdict.allowed:
         raise RateLimited.from_verdict(verdict)
     run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
-    event = await completions.last_event(Opened(run_id, name), _credential(request))
+    event = await completions.wait_for_last_event(Opened(run_id, name), _get_credential(request))
     if event.type == log.ERROR:
-        return _failed(Failed.of(event.data))
-    response = _json(vectors.shown(body, name, event.data))
+        return _to_error_response(Failed.from_event_data(event.data))
+    response = _to_json_response(vectors.to_reply(body, name, event.data))
     for header, value in (verdict.headers if verdict else {}).items():
         response[header] = value
     return response
 
 
-async def refused(request: HttpRequest) -> HttpResponseBase:
-    """Another method than the address takes."""
+async def refuse_method(request: HttpRequest) -> HttpResponseBase:
+    """Refuse a method that the address does not take."""
     raise MethodNotAllowed(request.method or "")
 
 
 @router.api_operation(METHODS, "/models/{path:model}", include_in_schema=False)
-async def refused_for_one(request: HttpRequest, model: str) -> HttpResponseBase:  # noqa: ARG001
-    """Another method than a model takes."""
-    return await refused(request)
+async def refuse_model_method(request: HttpRequest, model: str) -> HttpResponseBase:  # noqa: ARG001
+    """Refuse a method that the address of a model does not take."""
+    return await refuse_method(request)
 
 
 for address in ("/models", "/chat/completions", "/embeddings"):
-    router.add_api_operation(address, METHODS, refused, include_in_schema=False)
+    router.add_api_operation(address, METHODS, refuse_method, include_in_schema=False)
 
 
-async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
-    event = await completions.last_event(opened, credential)
+async def _answer_whole(opened: Opened, credential: Credential) -> HttpResponseBase:
+    event = await completions.wait_for_last_event(opened, credential)
     if event.type == log.ERROR:
-        return _failed(Failed.of(event.data))
-    return _json(Reply(opened).whole(event.data.get("message", {})))
+        return _to_error_response(Failed.from_event_data(event.data))
+    return _to_json_response(Reply(opened).to_completion(event.data.get("message", {})))
 
 
-async def _streamed(
+async def _answer_as_stream(
     opened: Opened, credential: Credential, body: CompletionRequest
 ) -> HttpResponseBase:
     stream = completions.Stream(opened, credential, usage=body.told_usage)
-    if failed := await stream.begun():
-        return _failed(failed)
+    if failed := await stream.wait_for_first_words():
+        return _to_error_response(failed)
     response = StreamingHttpResponse(
-        stream.frames(), content_type="text/event-stream; charset=utf-8"
+        stream.stream_frames(), content_type="text/event-stream; charset=utf-8"
     )
     response["Cache-Control"] = "no-cache, no-transform"
     response["X-Accel-Buffering"] = "no"
@@ -118,24 +120,24 @@ def _stop_opened(opening: "asyncio.Future[Opened]") -> None:
         completions.stop_soon(opening.result().run_id)
 
 
-def _asker(request: HttpRequest) -> User:
-    """Whom the key belongs to."""
-    user: User = _key(request).user
+def _get_asker(request: HttpRequest) -> User:
+    """The user whom the key belongs to."""
+    user: User = _get_key(request).user
     return user
 
 
-def _credential(request: HttpRequest) -> Credential:
+def _get_credential(request: HttpRequest) -> Credential:
     """That key, to be asked again while an answer is under way."""
-    return Credential(token=_key(request).digest)
+    return Credential(token=_get_key(request).digest)
 
 
-def _key(request: HttpRequest) -> AuthToken:
+def _get_key(request: HttpRequest) -> AuthToken:
     return request.auth  # type: ignore[attr-defined]
 
 
-def _failed(failed: Failed) -> HttpResponseBase:
-    return _json(failed.body, failed.status)
+def _to_error_response(failed: Failed) -> HttpResponseBase:
+    return _to_json_response(failed.body, failed.status)
 
 
-def _json(data: Any, status: int = 200) -> HttpResponseBase:
+def _to_json_response(data: Any, status: int = 200) -> HttpResponseBase:
     return JsonResponse(data, status=status, json_dumps_params={"ensure_ascii": False})

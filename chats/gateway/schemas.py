@@ -223,7 +223,7 @@ class Failed:
     body: dict[str, Any]
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "Failed":
+    def from_event_data(cls, data: Mapping[str, Any]) -> "Failed":
         """From the data of the last event."""
         status = find_status(data["code"])
         return cls(status, to_error_body(status, data["code"], data["detail"]))
@@ -236,7 +236,7 @@ class Reply:
     opened: "Opened"
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def to_completion(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The whole answer."""
         said = {"role": "assistant", "content": message.get("content", "")}
         if thought := message.get("reasoning"):
@@ -244,36 +244,40 @@ class Reply:
         choice = {"index": 0, "message": said, "logprobs": None}
         choice["finish_reason"] = find_finish_reason(message)
         return {
-            **self._head("chat.completion"),
+            **self._make_head("chat.completion"),
             "choices": [choice],
             "usage": count_tokens(message),
-            **self._ours(message),
+            **self._make_own_fields(message),
         }
 
-    def delta(self, delta: Mapping[str, Any]) -> dict[str, Any]:
+    def to_delta_chunk(self, delta: Mapping[str, Any]) -> dict[str, Any]:
         """A chunk with more of the answer."""
-        return self._chunk(delta, None)
+        return self._make_chunk(delta, None)
 
-    def last(self, message: Mapping[str, Any], streamed: str) -> dict[str, Any]:
+    def to_last_chunk(self, message: Mapping[str, Any], streamed: str) -> dict[str, Any]:
         """The chunk that ends the answer; `replaced` is there where other text was streamed."""
         content = message.get("content", streamed)
         replaced = {} if content == streamed else {"replaced": content}
-        return {**self._chunk({}, find_finish_reason(message)), **self._ours(message), **replaced}
+        return {
+            **self._make_chunk({}, find_finish_reason(message)),
+            **self._make_own_fields(message),
+            **replaced,
+        }
 
-    def used(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def to_usage_chunk(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The chunk with the usage and nothing else."""
-        head = self._head("chat.completion.chunk")
+        head = self._make_head("chat.completion.chunk")
         return {**head, "choices": [], "usage": count_tokens(message)}
 
-    def _chunk(self, delta: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+    def _make_chunk(self, delta: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+        return {**self._make_head("chat.completion.chunk"), "choices": [choice]}
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _make_head(self, kind: str) -> dict[str, Any]:
         key = f"chatcmpl-{self.opened.run_id.hex}"
         return {"id": key, "object": kind, "created": self.created, "model": self.opened.model}
 
-    def _ours(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_own_fields(self, message: Mapping[str, Any]) -> dict[str, Any]:
         chat_id = self.opened.chat_id
         stored = {} if chat_id is None else {"chat_id": str(chat_id)}
         return {"sources": message.get("sources"), **stored}

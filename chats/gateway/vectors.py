@@ -26,32 +26,34 @@ _threads = ThreadPoolExecutor(PLACES, thread_name_prefix="embedding")
 _places: WeakKeyDictionary[asyncio.AbstractEventLoop, FairPlaces] = WeakKeyDictionary()
 
 
-async def work(request: dict[str, Any], _say: Callable[[str, Any], None]) -> dict[str, Any]:
-    """The worker's side: one vector a text, and the tokens read. Raises `EmbedderFailed`."""
+async def embed_request(
+    request: dict[str, Any], _say: Callable[[str, Any], None]
+) -> dict[str, Any]:
+    """In the worker: one vector per text, and the tokens read. Raises `EmbedderFailed`."""
     used = await in_database(spaces.get_space_in_use)
     embedder = get_engine(used.config).embedder
     owner = get_owner()
-    async with _places_of_loop().hold(owner):
+    async with _get_places().hold(owner):
         # threads of their own: those of the loop are for questions and searches
         return await asyncio.get_running_loop().run_in_executor(
-            _threads, _embedded, embedder, request["texts"], owner
+            _threads, _embed_texts, embedder, request["texts"], owner
         )
 
 
-def _places_of_loop() -> FairPlaces:
+def _get_places() -> FairPlaces:
     loop = asyncio.get_running_loop()
     if loop not in _places:
         _places[loop] = FairPlaces(PLACES, PLACES_OF_ONE)
     return _places[loop]
 
 
-def _embedded(embedder: Any, texts: Sequence[str], owner: str) -> dict[str, Any]:
+def _embed_texts(embedder: Any, texts: Sequence[str], owner: str) -> dict[str, Any]:
     count = get_counter(embedder.name).count
     vectors = embedder.embed_passages(texts, outsider=owner or EVERYTHING)
     return {"vectors": vectors, "tokens": sum(count(text) for text in texts)}
 
 
-def texts_of(body: EmbeddingsRequest) -> list[str]:
+def read_texts(body: EmbeddingsRequest) -> list[str]:
     """The texts of a request. Raises `WrongInput`, `TooLong`."""
     given = [body.input] if isinstance(body.input, str) else body.input
     if not isinstance(given, list) or not 0 < len(given) <= TEXTS:
@@ -70,7 +72,7 @@ def count_tokens(name: str, texts: Sequence[str]) -> int:
     return sum(max(1, count(text)) for text in texts)
 
 
-def checked_model(name: str) -> str:
+def check_model(name: str) -> str:
     """The name of the embedding model, asked for by it or as "nura". Raises `ModelNotFound`."""
     own = get_embedding_model_name(spaces.get_space_in_use().config)
     if name not in {EVERYTHING, own}:
@@ -78,20 +80,20 @@ def checked_model(name: str) -> str:
     return own
 
 
-def shown(body: EmbeddingsRequest, model: str, result: dict[str, Any]) -> dict[str, Any]:
+def to_reply(body: EmbeddingsRequest, model: str, result: dict[str, Any]) -> dict[str, Any]:
     """The reply. Raises `WrongDimensions`."""
     if body.dimensions not in {None, len(result["vectors"][0])}:
         raise WrongDimensions
     as_text = body.encoding_format == "base64"
     data = [
-        {"object": "embedding", "index": i, "embedding": _base64(one) if as_text else one}
+        {"object": "embedding", "index": i, "embedding": _to_base64(one) if as_text else one}
         for i, one in enumerate(result["vectors"])
     ]
     usage = {"prompt_tokens": result["tokens"], "total_tokens": result["tokens"]}
     return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
-def _base64(vector: Sequence[float]) -> str:
+def _to_base64(vector: Sequence[float]) -> str:
     """Floats of 32 bits, the lowest byte first."""
     packed = array("f", vector)
     return base64.b64encode(packed.tobytes()).decode()

@@ -134,13 +134,13 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     told_of = {run.owner_id for run in runs.values() if run.is_owner_known}
     known = load_profiles([run.message for run in runs.values()], told_of)
     return [
-        _with_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
+        _choose_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
         for lease in leases
         if (run := runs.get(lease.job_id))
     ]
 
 
-def _with_model(claimed: ClaimedRun) -> ClaimedRun:
+def _choose_model(claimed: ClaimedRun) -> ClaimedRun:
     """The run with the language model that it was asked of, if its owner still may ask that."""
     message, used = claimed.run.message, claimed.used
     try:
@@ -332,10 +332,10 @@ async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
         writer, closed = RunWriter(run.pk), None
         try:
             with _hold_run(lease, writer) as lost:
-                if run.attempts > 1 and await in_database(settle_lost_run, lease, is_claimed=True):
+                if run.attempts > 1 and await in_database(end_lost_run, lease, is_claimed=True):
                     return  # the lease ran out, and no reaper came by before us
                 if started and run.attempts == 1:
-                    writer.begin(RunEvent.stored(1, log.STARTED, started))
+                    writer.begin(RunEvent.from_encoded(1, log.STARTED, started))
                 else:
                     await writer.open()
                 if not writer.events:  # taken before whoever asked has begun the log
@@ -362,11 +362,11 @@ async def _answer(
         lost.result()  # raises RunLost
     if work.done() and not work.cancelled():
         work.result()
-    outcome = _outcome_of(progress, writer, stopped)
+    outcome = _to_outcome(progress, writer, stopped)
     if writer.spoke_at is not None:
         waited = writer.spoke_at - claimed.run.created_at
         outcome = replace(outcome, first_word_ms=max(0, waited // timedelta(milliseconds=1)))
-    kind, data, turn = await _persist(claimed, outcome, progress.key)
+    kind, data, turn = await _store_end(claimed, outcome, progress.key)
     writer.add(kind, data)
     await writer.close()
     return turn
@@ -384,9 +384,9 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
     if answer_cache.is_cache_on() and not claimed.run.message.chat.temporary:
-        progress.key, kept = await _look_up(claimed.run, loaded)
+        progress.key, kept = await _find_kept_answer(claimed.run, loaded)
         if kept is not None:
-            _tell_kept(kept, writer)
+            _write_kept_answer(kept, writer)
             progress.kept = kept.outcome
             return
     loaded = await _consult_tools(claimed.run, loaded, writer, progress)
@@ -440,8 +440,10 @@ async def _consult_tools(
     return replace(loaded, question=replace(loaded.question, tool_results=findings.results))
 
 
-async def _look_up(run: Run, loaded: LoadedQuestion) -> tuple[CacheKey | None, KeptAnswer | None]:
-    """The key of a question that others may ask alike, and the answer that is kept for it."""
+async def _find_kept_answer(
+    run: Run, loaded: LoadedQuestion
+) -> tuple[CacheKey | None, KeptAnswer | None]:
+    """The cache key of a question and the answer kept under it, each None if there is none."""
     begun, owner = time.perf_counter(), run.message.chat.owner
     key = await in_database(answer_cache.make_key, loaded.question, loaded.config, owner=owner)
     if key is None:
@@ -456,7 +458,7 @@ async def _look_up(run: Run, loaded: LoadedQuestion) -> tuple[CacheKey | None, K
     return key, replace(kept, outcome=replace(kept.outcome, trace=trace))
 
 
-def _tell_kept(kept: KeptAnswer, writer: RunWriter) -> None:
+def _write_kept_answer(kept: KeptAnswer, writer: RunWriter) -> None:
     detail = {"made_at": kept.made_at.isoformat(), "near": kept.near}
     writer.add(log.STATUS, {"step": "cache", "detail": detail})
     writer.add(log.SOURCES, kept.outcome.sources)
@@ -484,7 +486,7 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
                 writer.add("usage", progress.usage)
 
 
-def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
+def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
     if progress.kept is not None:
         return progress.kept
     finished, found = progress.finished, progress.found
@@ -537,7 +539,7 @@ def _to_plain(shown: tuple[DocRef | Checked | CitedPassage, ...]) -> list[dict[s
     return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 
-async def _persist(
+async def _store_end(
     claimed: ClaimedRun, outcome: Outcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
     """Close the turn and build the last event; the turn whose summary is to be written here.
@@ -600,24 +602,24 @@ def end_runs_without_rights() -> None:
     for run_id in access.stop_runs_without_rights():
         lease = claim_job(Run, run_id, counted=False)
         if lease is not None:
-            settle_lost_run(lease)
+            end_lost_run(lease)
 
 
 def recover_run(run_id: UUID) -> None:
     """Run again, or end, a run whose lease has run out."""
     lease = claim_job(Run, run_id, counted=False)
-    if lease is not None and not settle_lost_run(lease) and release_lease(lease):
+    if lease is not None and not end_lost_run(lease) and release_lease(lease):
         dispatch_run_again(run_id)
 
 
-def settle_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
+def end_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
     """End a lost run INTERRUPTED (STOPPED if that was asked) with its text kept.
 
     False for a run that is to be tried again: it had said nothing. Whoever had it writes no more
     either way. `lease` is the reaper's own, or `is_claimed` for the attempt that begins.
     """
     run = Run.objects.select_related("message").get(pk=lease.job_id)
-    events, stopped = _fence_log_of(run.pk)
+    events, stopped = _fence_log(run.pk)
     said = max(log.join_text(events), run.message.content, key=len)
     if not said and not stopped and (is_claimed or run.attempts < Run.MAX_ATTEMPTS):
         return False
@@ -634,8 +636,8 @@ def settle_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
     return True
 
 
-def _fence_log_of(run_id: UUID) -> tuple[list[RunEvent], bool]:
-    """What the log holds for good, and whether a stop was asked for.
+def _fence_log(run_id: UUID) -> tuple[list[RunEvent], bool]:
+    """Fence the log; the events that it holds for good, and whether a stop was requested.
 
     The worker may live and only have been too late with its sign of life.
     """

@@ -99,7 +99,7 @@ def ask_worker(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """
     request_id = send_request(kind, request)
     try:
-        last = _wait_for_last_event(log.log_key(request_id))
+        last = _wait_for_last_event(log.make_log_key(request_id))
     except (RedisError, OSError) as error:
         raise Unavailable from error
     if last.type != log.COMPLETED:
@@ -136,20 +136,20 @@ async def follow_request(request_id: UUID) -> AsyncGenerator[RunEvent | None, No
             yield event
         elif time.monotonic() - heard > patience:
             await _forget(request_id)
-            yield RunEvent(0, log.ERROR, _lost(code))
+            yield RunEvent(0, log.ERROR, _make_lost_error(code))
             return
         else:
             yield None
 
 
-def _lost(code: str) -> dict[str, Any]:
+def _make_lost_error(code: str) -> dict[str, Any]:
     return {"code": code, "detail": explain_code(code)}
 
 
 async def _forget(request_id: UUID) -> None:
     """Delete a log that was read: nobody else knows of it."""
     try:
-        await connections.asynchronous().delete(log.log_key(request_id))
+        await connections.asynchronous().delete(log.make_log_key(request_id))
     except RedisError as error:
         logger.info("log_not_deleted", run_id=str(request_id), error=str(error)[:200])
 

@@ -67,7 +67,7 @@ class RunEvent:
         self.repaired = repaired
 
     @classmethod
-    def stored(cls, seq: int, kind: str, encoded: str, repaired: int = 0) -> Self:
+    def from_encoded(cls, seq: int, kind: str, encoded: str, repaired: int = 0) -> Self:
         """An event whose data is JSON already."""
         event = cls.__new__(cls)
         event.seq, event.type, event.encoded, event.repaired = seq, kind, encoded, repaired
@@ -97,7 +97,7 @@ class RunEvent:
         return f"RunEvent({self.seq}, {self.type!r}, {self.encoded})"
 
 
-def log_key(run_id: UUID) -> str:
+def make_log_key(run_id: UUID) -> str:
     """Redis key of the log."""
     return f"nura:run:{run_id}"
 
@@ -142,13 +142,13 @@ def to_entry(event: RunEvent) -> dict[str, str]:
 def from_entry(seq: int, fields: Mapping[str, str]) -> RunEvent:
     """The event of a stream entry, whose id begins with `seq`."""
     repaired = int(fields.get("repaired", 0))
-    return RunEvent.stored(seq, fields["type"], fields["data"], repaired)
+    return RunEvent.from_encoded(seq, fields["type"], fields["data"], repaired)
 
 
 def read_entry(entry_id: str, parts: Sequence[str]) -> RunEvent:
     """The event of a stream entry as Redis sends it: names and values by turns, as they are put."""
     _type, kind, _data, encoded, *rest = parts
-    return RunEvent.stored(to_seq(entry_id), kind, encoded, int(rest[1]) if rest else 0)
+    return RunEvent.from_encoded(to_seq(entry_id), kind, encoded, int(rest[1]) if rest else 0)
 
 
 def to_seq(entry_id: str) -> int:
@@ -179,7 +179,7 @@ def join_reasoning(events: Sequence[RunEvent]) -> str:
 
 def delete_logs(run_ids: Collection[UUID]) -> int:
     """Delete the logs of runs that have ended, with their stop flags; how many keys there were."""
-    keys = [name(run_id) for run_id in run_ids for name in (log_key, stop_flag_key)]
+    keys = [name(run_id) for run_id in run_ids for name in (make_log_key, stop_flag_key)]
     return int(connections.sync().delete(*keys)) if keys else 0
 
 
@@ -187,7 +187,7 @@ def close_logs(run_ids: Collection[UUID]) -> None:
     """Empty the logs of runs whose worker may still write, so that it can write no more."""
     with connections.sync().pipeline(transaction=True) as pipe:
         for run_id in run_ids:
-            key = log_key(run_id)
+            key = make_log_key(run_id)
             pipe.delete(key)
             pipe.xadd(key, to_entry(RunEvent(LAST_SEQ, STATUS, {})), id=f"{LAST_SEQ}-0")
             pipe.xtrim(key, maxlen=0, approximate=False)
@@ -197,7 +197,7 @@ def close_logs(run_ids: Collection[UUID]) -> None:
 
 def load_events(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
-    rows = connections.sync().xrange(log_key(run_id))
+    rows = connections.sync().xrange(make_log_key(run_id))
     return [from_entry(to_seq(entry_id), fields) for entry_id, fields in rows]
 
 
@@ -228,9 +228,9 @@ def append_events(run_id: UUID, events: Sequence[RunEvent]) -> None:
 def put_events(pipe: Any, run_id: UUID, events: Sequence[RunEvent]) -> None:
     """The same, by a pipeline that the caller sends."""
     for event in events:
-        pipe.xadd(log_key(run_id), to_entry(event), id=f"{event.seq}-0")
+        pipe.xadd(make_log_key(run_id), to_entry(event), id=f"{event.seq}-0")
     closed = bool(events) and events[-1].terminal
-    pipe.expire(log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
+    pipe.expire(make_log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
 
 
 def repair_log(

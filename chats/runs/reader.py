@@ -63,7 +63,7 @@ class Follower:
         """True while it has enough to do."""
         return len(self._entries) >= HELD
 
-    async def next(self, patience: float) -> RunEvent | None:
+    async def get_next(self, patience: float) -> RunEvent | None:
         """The next entry; None when nothing came for `patience` seconds."""
         if not self._entries:
             loop = asyncio.get_running_loop()
@@ -78,11 +78,11 @@ class Follower:
                 return None
         entry = self._entries.popleft()
         if len(self._entries) == HELD - 1:  # it was full
-            self._relay.look_again()
+            self._relay.request_reading()
         return entry
 
-    def take(self, entries: list[RunEvent], after_seq: int) -> None:
-        """Keep what it has not had yet of all entries behind `after_seq`.
+    def add_entries(self, entries: list[RunEvent], after_seq: int) -> None:
+        """Add the entries that it has not had yet, of all those behind `after_seq`.
 
         Nothing when it stands before that: it came, or became free, while they were asked for.
         """
@@ -116,7 +116,7 @@ class Relay(LoopTask):
     def add(self, follower: Follower) -> None:
         """Read for it from now on."""
         self._followers[follower.key].append(follower)
-        self.look_again()
+        self.request_reading()
 
     def remove(self, follower: Follower) -> None:
         """Read for it no longer."""
@@ -124,14 +124,14 @@ class Relay(LoopTask):
         if not self._followers[follower.key]:
             del self._followers[follower.key]
 
-    def look_again(self) -> None:
-        """Somebody wants more than Redis is asked for at the moment."""
+    def request_reading(self) -> None:
+        """Ask Redis again, now that somebody wants more than it is being asked for."""
         self._is_late = self._waits
         if self._is_late and (self._knocking is None or self._knocking.done()):
-            self._knocking = asyncio.create_task(self._knock(), context=Context())
+            self._knocking = asyncio.create_task(self._interrupt_reading(), context=Context())
 
-    async def _knock(self) -> None:
-        """End the waiting; once more where somebody came to the next one meanwhile."""
+    async def _interrupt_reading(self) -> None:
+        """Interrupt the blocking read; again if somebody has come during the next one."""
         while self._is_late:
             self._is_late = False
             try:
@@ -150,7 +150,7 @@ class Relay(LoopTask):
 
     async def _read(self) -> int:
         """Ask once and hand out what came; the number of logs asked for."""
-        wanted = self._wanted()
+        wanted = self._list_positions()
         since = [f"{seq}-0" for seq in wanted.values()]
         command = ("XREAD", "BLOCK", int(BLOCK_SECONDS * 1000), "COUNT", AT_ONCE, "STREAMS")
         self._waits, self._is_late = True, False
@@ -165,11 +165,11 @@ class Relay(LoopTask):
                 continue
             found = [log.read_entry(*entry) for entry in entries]
             for follower in self._followers.get(key, ()):
-                follower.take(found, wanted[key])
+                follower.add_entries(found, wanted[key])
         return len(wanted)
 
-    def _wanted(self) -> dict[str, int]:
-        """Where the last of each log's followers stands, of those that can take more."""
+    def _list_positions(self) -> dict[str, int]:
+        """Where to read each log from: the position of its last follower with room for more."""
         wanted = {}
         for key, followers in self._followers.items():
             ready = [follower.seq for follower in followers if not follower.full]
@@ -204,9 +204,9 @@ async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEven
 
     The caller decides on None whether to go on; a Redis that is away for a while only delays.
     """
-    with follow_log(log.log_key(run_id), after_seq) as follower:
+    with follow_log(log.make_log_key(run_id), after_seq) as follower:
         while True:
-            event = await follower.next(IDLE_SECONDS)
+            event = await follower.get_next(IDLE_SECONDS)
             yield event
             if event is not None and event.terminal:
                 return
@@ -234,8 +234,8 @@ class Heard:
         elif event.type == log.DELTA and self.characters is not None:
             self.characters += log.count_characters(event.encoded)
 
-    def goes_on_with(self, event: RunEvent) -> bool:
-        """Whether the log has lost nothing of what he had before this event.
+    def is_continued_by(self, event: RunEvent) -> bool:
+        """Whether the log has lost nothing between what the reader had and this event.
 
         Where it has, its completion bears numbers of what was lost.
         """
@@ -248,10 +248,10 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEven
     None: nothing happened for a while (time for a sign of life).
     """
     heard, is_lost = Heard(after_seq, None if after_seq else 0), False
-    with follow_log(log.log_key(run_id), after_seq) as follower:
+    with follow_log(log.make_log_key(run_id), after_seq) as follower:
         while True:
-            event = await follower.next(IDLE_SECONDS)
-            if event is not None and not is_lost and heard.goes_on_with(event):
+            event = await follower.get_next(IDLE_SECONDS)
+            if event is not None and not is_lost and heard.is_continued_by(event):
                 heard.note(event)
                 yield event
                 if event.terminal:
@@ -342,7 +342,7 @@ class Framer:
     def __init__(self, chat_id: UUID, run_id: UUID) -> None:
         self._ids = f'"chat_id": "{chat_id}", "run_id": "{run_id}"'
 
-    def frame(self, event: RunEvent) -> str:
+    def to_frame(self, event: RunEvent) -> str:
         """As `to_json(envelope(...))` writes it, without a look into the data."""
         return log.to_frame(event.type, event.encoded, f'{self._ids}, "seq": {event.seq}')
 
@@ -357,7 +357,7 @@ async def stream_server_events(
         if event is None:
             yield b": still here\n\n"
             continue
-        frame = framer.frame(event)
+        frame = framer.to_frame(event)
         yield f"id: {event.seq}\nevent: {event.type}\ndata: {frame}\n\n".encode()
 
 

@@ -53,8 +53,8 @@ _NOTHING_TO_SAY: Mapping[str, dict[str, Any]] = {
 """What clients take for "nothing to say", by job."""
 
 
-async def do_odd_job(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Do a job by the light model, else by the main one, else as far as it goes without.
+async def run_side_job(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict[str, Any]:
+    """Run a side job with the light model, else the main one, else as far as it goes without.
 
     Raises `LLMError`.
     """
@@ -130,7 +130,7 @@ async def answer_request(request_id: UUID, request: dict[str, Any]) -> None:
         writer = RunWriter(request_id, closed_seconds=KEPT_SECONDS)
         writer.begin()
         work = asyncio.create_task(_do_work(request, writer.add))
-        beats = asyncio.create_task(_beat(writer))
+        beats = asyncio.create_task(_send_heartbeats(writer))
         try:
             await log.wait_unless_stopped(request_id, work)
             beats.cancel()
@@ -141,8 +141,8 @@ async def answer_request(request_id: UUID, request: dict[str, Any]) -> None:
             await writer.abandon()
 
 
-async def _beat(writer: RunWriter) -> None:
-    """Say that the worker lives where the work says nothing for long."""
+async def _send_heartbeats(writer: RunWriter) -> None:
+    """Send heartbeats while the work is silent, so that the reader knows the worker is alive."""
     while True:
         await asyncio.sleep(BEAT_SECONDS)
         writer.add(ALIVE, {})
@@ -170,9 +170,9 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Answer a question whose history came with it."""
     question, store, config, libraries = await in_database(_load_question, request)
     if not libraries:
-        return await _say_answer(question, store, config, request, say)
+        return await _stream_answer(question, store, config, request, say)
     closed = asyncio.create_task(access.wait_until_closed(request["user_id"], libraries))
-    answer = asyncio.create_task(_say_answer(question, store, config, request, say))
+    answer = asyncio.create_task(_stream_answer(question, store, config, request, say))
     try:
         await asyncio.wait([closed, answer], return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():  # he is no member any more
@@ -184,7 +184,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
         await asyncio.gather(closed, answer, return_exceptions=True)
 
 
-async def _say_answer(
+async def _stream_answer(
     question: Question,
     store: ReleasingStore,
     config: RagConfig,
@@ -271,8 +271,8 @@ async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:
 
 WORK: Mapping[str, Callable[[dict[str, Any], Say], Awaitable[dict[str, Any]]]] = {
     "question": _answer_question,
-    "job": do_odd_job,
-    "embed": vectors.work,
+    "job": run_side_job,
+    "embed": vectors.embed_request,
     "search": _search,
 }
 """What can be asked for, by the `kind` of a request."""

@@ -71,7 +71,7 @@ async def summarise_turn(turn_id: UUID) -> None:
 
     What fails is tried again by the reaper, and raised.
     """
-    async with _turns_at_once():
+    async with _get_semaphore():
         lease = await in_database(claim_job, Row, turn_id)
         if lease is not None:
             with HEARTBEAT.hold(lease):
@@ -86,7 +86,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
     # before the first turn nothing was said that would have to be folded
     known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
-        async with _turns_at_once():
+        async with _get_semaphore():
             engine = get_engine(config)
             is_read = row.profile_read_at is not None
             both = _summarise(lease, known, is_read=is_read), _suggest_follow_ups(row, engine)
@@ -177,7 +177,7 @@ def reap_summaries() -> int:
 _semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-def _turns_at_once() -> asyncio.Semaphore:
+def _get_semaphore() -> asyncio.Semaphore:
     return _semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_AT_ONCE))
 
 

@@ -163,7 +163,7 @@ class AnswersWorker:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
-        messages = list(filter(_names_its_row, messages))
+        messages = list(filter(_has_kind_and_id, messages))
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
             is_crowded = is_crowded or any(map(self._has_enough, messages))
@@ -282,8 +282,8 @@ class AnswersWorker:
             await asyncio.sleep(min(REAPING_SECONDS.values()) / 2)
 
 
-def _names_its_row(message: WorkMessage) -> bool:
-    """Whether it has a kind and an id; one that has not is dropped, and no other one with it."""
+def _has_kind_and_id(message: WorkMessage) -> bool:
+    """Whether a message has a kind and an id; one without is dropped, and no other with it."""
     try:
         return bool(message.fields["kind"] and UUID(message.fields["id"]))
     except (KeyError, ValueError):
@@ -303,8 +303,8 @@ def reap_runs() -> int:
     lost = reap_lost_jobs(
         Run,
         announce=dispatch_run_again,
-        give_up=answering.settle_lost_run,
-        settle=answering.settle_lost_run,
+        give_up=answering.end_lost_run,
+        settle=answering.end_lost_run,
     )
     late = announce_unclaimed_jobs(Run, announce=dispatch_run_again, patience=UNCLAIMED)
     return len(lost) + len(late)

@@ -92,7 +92,7 @@ class RunWriter:
         self.run_id = run_id
         self.closed_seconds = closed_seconds
         """The log is kept so long behind its last event."""
-        self.key = log.log_key(run_id)
+        self.key = log.make_log_key(run_id)
         self.events: list[RunEvent] = []
         self.written = 0
         """How many of them Redis has confirmed."""
@@ -110,7 +110,7 @@ class RunWriter:
     async def open(self) -> None:
         """Take over what was written before (opening, earlier attempt)."""
         with suppress(RedisError):  # then the log is written whole at the first flush
-            self.events = await self.stored()
+            self.events = await self.read_log()
         self.written = len(self.events)
         self._text = GrowingText(log.join_text(self.events))
         self._reasoning = GrowingText(log.join_reasoning(self.events))
@@ -135,7 +135,7 @@ class RunWriter:
     def add(self, kind: str, data: Any) -> None:
         """Append an event; a delta joins an unsent one before it."""
         if kind in log.FLOWING:
-            self._flow(kind, _storable(data["text"]))
+            self._add_text(kind, _drop_unstorable(data["text"]))
         else:
             self.seal()
             if kind == log.REPLACE:
@@ -145,7 +145,7 @@ class RunWriter:
             self._settled.clear()
             self._flusher.add(self, soon=kind not in log.PREPARING)
 
-    def _flow(self, kind: str, text: str) -> None:
+    def _add_text(self, kind: str, text: str) -> None:
         if kind != self._flowing:
             self.seal()
             self._flowing = kind
@@ -154,13 +154,13 @@ class RunWriter:
         if kind == log.DELTA and self.spoke_at is None:
             self.spoke_at = timezone.now()
             if self._flusher is not None:
-                self._flusher.hurry()
+                self._flusher.flush_soon()
 
     def seal(self) -> None:
         """Make an event of the text that has gathered."""
         if self._unsealed:
             encoded = log.to_text_json("".join(self._unsealed))
-            self.events.append(RunEvent.stored(len(self.events) + 1, self._flowing, encoded))
+            self.events.append(RunEvent.from_encoded(len(self.events) + 1, self._flowing, encoded))
             self._unsealed = []
         self._flowing = ""
 
@@ -180,9 +180,9 @@ class RunWriter:
     def _whole(self) -> bool:
         return self.written == len(self.events) and not self._unsealed
 
-    async def agree(self) -> None:
+    async def compare_with_log(self) -> None:
         """Check whether the log holds our events, or another writer's."""
-        stored = await self.stored()
+        stored = await self.read_log()
         if stored == self.events[: len(stored)]:
             self.written, self.prolonged = len(stored), False
         else:
@@ -192,7 +192,7 @@ class RunWriter:
     async def close(self) -> None:
         """Write what is left. Gives up after `CLOSE_SECONDS`; raises `RunLost`."""
         if self._flusher is not None and not self._whole:
-            self._flusher.hurry()
+            self._flusher.flush_soon()
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._settled.wait()
@@ -208,14 +208,14 @@ class RunWriter:
             self._flusher.forget(self)
             self._flusher = None
 
-    async def stored(self) -> list[RunEvent]:
-        """The events in the log."""
+    async def read_log(self) -> list[RunEvent]:
+        """The events that the log holds."""
         rows = await connections.asynchronous().xrange(self.key)
         return [log.from_entry(log.to_seq(entry_id), fields) for entry_id, fields in rows]
 
 
-def _storable(text: str) -> str:
-    """Without what neither Redis nor the database takes: halves of characters and NUL."""
+def _drop_unstorable(text: str) -> str:
+    """The text without what neither Redis nor the database takes: lone surrogates and NUL."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode(errors="replace").decode().replace("\0", "")
@@ -240,12 +240,12 @@ class Flusher(LoopTask):
         else:
             asyncio.get_running_loop().call_later(PREPARING_SECONDS, self._something.set)
 
-    def hurry(self) -> None:
-        """Somebody waits for the next call."""
+    def flush_soon(self) -> None:
+        """Send without waiting for more: somebody is waiting."""
         self._urgent.set()
 
     def forget(self, writer: RunWriter) -> None:
-        """The writer wants nothing written any more."""
+        """Write nothing more for this writer."""
         self._dirty.pop(writer, None)
 
     async def work(self) -> None:
@@ -259,11 +259,11 @@ class Flusher(LoopTask):
         try:
             await self._flush(writers)
         except (RedisError, OSError):
-            self._again(writers)
+            self._flush_again(writers)
             raise
-        await self._coalesce()
+        await self._wait_for_more()
 
-    async def _coalesce(self) -> None:
+    async def _wait_for_more(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(COALESCE_SECONDS):
                 await self._urgent.wait()
@@ -277,7 +277,7 @@ class Flusher(LoopTask):
             writer.seal()
             keys.append(writer.key)
             sealed.append(len(writer.events))
-            arguments += _arguments(writer)
+            arguments += _build_arguments(writer)
         found = await self._append(keys=keys, args=arguments)
         unclear = []
         for writer, length, count in zip(writers, found, sealed, strict=True):
@@ -286,17 +286,17 @@ class Flusher(LoopTask):
             else:
                 unclear.append(writer)
         for writer in unclear:  # Redis forgot, an answer of it got lost, or somebody else writes
-            await writer.agree()
+            await writer.compare_with_log()
             logger.warning("run_log_differs", run_id=str(writer.run_id), lost=writer.lost)
-        self._again([writer for writer in unclear if not writer.lost])
+        self._flush_again([writer for writer in unclear if not writer.lost])
 
-    def _again(self, writers: list[RunWriter]) -> None:
+    def _flush_again(self, writers: list[RunWriter]) -> None:
         for writer in writers:
             if writer.attached:
                 self.add(writer)
 
 
-def _arguments(writer: RunWriter) -> list[Any]:
+def _build_arguments(writer: RunWriter) -> list[Any]:
     """Length that the log should have, seconds to keep it (0: as it is), entries with their parts.
 
     A log that was emptied lost its time to live too.

@@ -100,7 +100,7 @@ def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
     ids = set(document_ids)
     noted = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in ids])
     owners = list(noted.values_list("owner_id", "deleted_at"))
-    chats = _find_chats(ids, {owner for owner, _at in owners}, erase=erase)
+    chats = _find_chats_to_change(ids, {owner for owner, _at in owners}, erase=erase)
     for chat_id in chats[:MAX_CHATS_AT_ONCE]:
         _forget_in_chat(chat_id, ids, erase=erase)
     if len(chats) > MAX_CHATS_AT_ONCE:
@@ -121,8 +121,8 @@ def _delete_owner_logs(owners: Collection[tuple[int | None, datetime]]) -> bool:
     return True
 
 
-def _find_chats(ids: set[UUID], owners: set[int | None], *, erase: bool) -> list[UUID]:
-    """Chats with an answer that still has to be changed."""
+def _find_chats_to_change(ids: set[UUID], owners: set[int | None], *, erase: bool) -> list[UUID]:
+    """Chats with answers in which these documents still have to be marked or erased."""
     mark = "erased" if erase else "deleted"
     shown = Turn.objects.filter(document_ids__overlap=list(ids))
     chats = set(

@@ -380,7 +380,7 @@ def from_nura(told: Any) -> ForeignChat | None:
                 message["id"],
                 parent if _is_key(parent) else None,
                 str(message.get("role")),
-                text + _list_sources(message),
+                text + _format_sources(message),
                 _to_time(message.get("created_at")),
             )
         )
@@ -388,8 +388,8 @@ def from_nura(told: Any) -> ForeignChat | None:
     return _to_chat(f"{OUR_CHATS}{key}", told.get("title"), begun_at, nodes)
 
 
-def _list_sources(message: dict[str, Any]) -> str:
-    """The documents of an answer as text: here they have no passages to show."""
+def _format_sources(message: dict[str, Any]) -> str:
+    """The document names of an answer as text: here they have no passages to show."""
     named: dict[str, str] = {}
     for source in _get_list(message, "sources"):
         if isinstance(source, dict) and isinstance(source.get("document_name"), str):

@@ -62,7 +62,7 @@ class Allowance:
 
     @property
     def bound(self) -> int | None:
-        """What a full bar stands for."""
+        """The limit that a full bar stands for: the hard one, else the soft one."""
         return self.limit.soft if self.limit.hard is None else self.limit.hard
 
     @property

@@ -132,7 +132,7 @@ def count_failures(since: datetime) -> int:
 def show_failures(request: HttpRequest) -> HttpResponse:
     """What failed within the last day, why, and trying it again."""
     if request.method == "POST":
-        _retry(request)
+        _retry_failed(request)
         return redirect("admin:failures")
     since = timezone.now() - RECENTLY
     documents, answers = find_failed_documents(since), find_failed_answers(since)
@@ -174,7 +174,7 @@ def _describe_answer(answer: Message) -> dict[str, Any]:
     }
 
 
-def _retry(request: HttpRequest) -> None:
+def _retry_failed(request: HttpRequest) -> None:
     """Let one thing that failed be done once more; its owner sees it as if he had asked."""
     kind, _colon, key = request.POST.get("again", "").partition(":")
     if kind == "document":

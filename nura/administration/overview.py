@@ -55,7 +55,7 @@ class Chart:
     def data(self) -> str:
         """JSON of Chart.js."""
         return json.dumps(
-            {"labels": list(self.labels), "datasets": [*map(self._draw, self.series)]}
+            {"labels": list(self.labels), "datasets": [*map(self._to_dataset, self.series)]}
         )
 
     @property
@@ -87,7 +87,7 @@ class Chart:
             }
         )
 
-    def _draw(self, series: Series) -> dict[str, Any]:
+    def _to_dataset(self, series: Series) -> dict[str, Any]:
         line = {"borderColor": series.colour, "tension": 0.25, "spanGaps": True, "pointRadius": 2}
         return {
             "label": series.name,

@@ -45,8 +45,8 @@ class Inspection:
             f"{self.turns} turns"
         )
 
-    def note(self, what: str, names: list[str]) -> None:
-        """Tell of rows or files with one kind of damage."""
+    def add_damage(self, what: str, names: list[str]) -> None:
+        """Add the rows or files with one kind of damage."""
         self.damage += [f"{what}: {name}" for name in names[:MAX_NAMED]]
         if len(names) > MAX_NAMED:
             self.damage.append(f"{what}: {len(names) - MAX_NAMED} more")
@@ -59,7 +59,7 @@ def inspect_installation() -> Inspection:
     _check_index(inspection)
     _check_turns(inspection)
     _check_erasures(inspection)
-    inspection.note("key to be entered again, of another SECRET_KEY", list_lost_keys())
+    inspection.add_damage("key to be entered again, of another SECRET_KEY", list_lost_keys())
     return inspection
 
 
@@ -88,9 +88,9 @@ def _check_files(inspection: Inspection) -> None:
         if sha256 and found != sha256:
             damaged.append(name)
     inspection.files = len(wanted)
-    inspection.note("missing file", missing)
-    inspection.note("file that is not what was uploaded", damaged)
-    inspection.note("file that nothing names", list_orphans())
+    inspection.add_damage("missing file", missing)
+    inspection.add_damage("file that is not what was uploaded", damaged)
+    inspection.add_damage("file that nothing names", list_orphans())
 
 
 def list_orphans() -> list[str]:
@@ -121,10 +121,14 @@ def _check_index(inspection: Inspection) -> None:
     documents = Document.objects.filter(status=Document.Status.COMPLETED)
     inspection.documents, inspection.chunks = documents.count(), Chunk.objects.count()
     wrong = documents.annotate(found=Count("chunks")).exclude(found=F("chunk_count"))
-    inspection.note("document with other passages than it says", [str(one.pk) for one in wrong])
+    inspection.add_damage(
+        "document with other passages than it says", [str(one.pk) for one in wrong]
+    )
     of_searched = Chunk.objects.filter(document__status=Document.Status.COMPLETED)
     bare = of_searched.filter(~Exists(ChunkTerms.objects.filter(chunk=OuterRef("pk"))))
-    inspection.note("passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)])
+    inspection.add_damage(
+        "passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)]
+    )
     space = EmbeddingSpace.objects.filter(active=True).first()
     if space is None:
         return
@@ -135,7 +139,9 @@ def _check_index(inspection: Inspection) -> None:
             "chunks", filter=Q(Exists(vectors.filter(chunk=OuterRef("chunks")))), distinct=True
         ),
     ).filter(embedded__gt=0, embedded__lt=F("passages"))
-    inspection.note("document with vectors for some passages only", [str(one.pk) for one in partly])
+    inspection.add_damage(
+        "document with vectors for some passages only", [str(one.pk) for one in partly]
+    )
 
 
 def _check_turns(inspection: Inspection) -> None:
@@ -148,11 +154,11 @@ def _check_turns(inspection: Inspection) -> None:
         named = [reference.get("document_id") for reference in references]
         if slots != list(range(1, len(slots) + 1)) or named != list(map(str, documents)):
             wrong.append(str(pk))
-    inspection.note("turn whose documents are out of order", wrong)
+    inspection.add_damage("turn whose documents are out of order", wrong)
     ended = Message.objects.filter(role=Message.Role.ASSISTANT, turn=None).exclude(
         status=Message.Status.STREAMING
     )
-    inspection.note("answer without its turn", [str(one.pk) for one in ended.only("pk")])
+    inspection.add_damage("answer without its turn", [str(one.pk) for one in ended.only("pk")])
 
 
 def _check_erasures(inspection: Inspection) -> None:
@@ -170,4 +176,4 @@ def _check_erasures(inspection: Inspection) -> None:
         for turn in turns.iterator(chunk_size=500)
         if any(ref["document_id"] in erased and ref.get("passages") for ref in turn.doc_refs)
     ]
-    inspection.note("turn with passages of an erased document", left)
+    inspection.add_damage("turn with passages of an erased document", left)

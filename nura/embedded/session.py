@@ -166,7 +166,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
         if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
             stack.enter_context(_run_or_join_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:
-                _migrate()
+                _run_migrations()
         elif arguments[0] not in WITHOUT_MIGRATION:
             _require_known_schema()
         if arguments[0] in WITH_MODELS and not models.is_answering(settings.RAG.models_socket):
@@ -224,7 +224,7 @@ def _is_product_answering(data_dir: Path) -> bool:
     )
 
 
-def _migrate() -> None:
+def _run_migrations() -> None:
     import django
 
     django.setup()

@@ -59,7 +59,7 @@ def adopt_renamed(
 def read_text(name: str, default: str = "") -> str:
     """A string; blank counts as absent."""
     _declare(name, default, "text")
-    return _read(name) or default
+    return _read_variable(name) or default
 
 
 def read_integer(name: str, default: int, minimum: int = 0, maximum: int | None = None) -> int:
@@ -77,7 +77,7 @@ def read_decimal(
 def read_flag(name: str, default: bool) -> bool:
     """A yes or no."""
     _declare(name, "yes" if default else "no", "yes or no")
-    value = _read(name).lower()
+    value = _read_variable(name).lower()
     if not value:
         return default
     if value in {"1", "true", "yes", "on"}:
@@ -90,14 +90,14 @@ def read_flag(name: str, default: bool) -> bool:
 def read_words(name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
     """A list separated by commas."""
     _declare(name, ",".join(default), "list, separated by commas")
-    value = _read(name)
+    value = _read_variable(name)
     return tuple(part.strip() for part in value.split(",") if part.strip()) if value else default
 
 
 def read_choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     _declare(name, default, ", ".join(f"`{word}`" for word in allowed))
-    value = _read(name) or default
+    value = _read_variable(name) or default
     if value not in allowed:
         raise ImproperlyConfigured(f"{name}={value!r}: expected one of {', '.join(allowed)}")
     return value
@@ -106,7 +106,7 @@ def read_choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 def read_url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
     """A URL with one of the schemes, or nothing."""
     _declare(name, default, "URL: " + ", ".join(f"`{scheme}://`" for scheme in schemes))
-    value = _read(name) or default
+    value = _read_variable(name) or default
     if value and value.partition("://")[0] not in schemes:
         raise ImproperlyConfigured(f"{name}: expected a URL that starts with {', '.join(schemes)}")
     try:
@@ -128,7 +128,7 @@ def read_origins(name: str) -> tuple[str, ...]:
 def read_prefix(name: str) -> str:
     """The path that an address begins with, "" or like "/nura"."""
     _declare(name, "", "path, such as `/nura`")
-    value = _read(name).rstrip("/")
+    value = _read_variable(name).rstrip("/")
     if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
         raise ImproperlyConfigured(f"{name}={value!r}: expected a path like /nura")
     return value
@@ -137,7 +137,7 @@ def read_prefix(name: str) -> str:
 def read_zone(name: str, default: str) -> str:
     """A time zone by its name."""
     _declare(name, default, "time zone")
-    value = _read(name) or default
+    value = _read_variable(name) or default
     try:
         ZoneInfo(value)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
@@ -148,7 +148,7 @@ def read_zone(name: str, default: str) -> str:
 def read_folder(name: str, default: Path) -> Path:
     """The absolute path of a folder that is writable or can be created. Creates nothing."""
     _declare(name, str(default), "folder")
-    path = Path(_read(name) or default)
+    path = Path(_read_variable(name) or default)
     try:
         path = path.expanduser().resolve()
         nearest = next(place for place in (path, *path.parents) if place.exists())
@@ -165,22 +165,22 @@ def _declare(name: str, default: str, values: str) -> None:
     DECLARED.setdefault(name, Declaration(default, values))
 
 
-def _read(name: str) -> str:
+def _read_variable(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def _show(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:,.10g}"
 
 
 def _read_number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number
     name: str, default: N, convert: Callable[[str], N], kind: str, minimum: N, maximum: N | None
 ) -> N:
-    bounds = f"at least {_show(minimum)}"
+    bounds = f"at least {_format_number(minimum)}"
     if maximum is not None:
-        bounds = f"{_show(minimum)} to {_show(maximum)}"
+        bounds = f"{_format_number(minimum)} to {_format_number(maximum)}"
     _declare(name, f"{default:.10g}", f"{kind.removeprefix('a ')}, {bounds}")
-    value = _read(name)
+    value = _read_variable(name)
     if not value:
         return default
     try:

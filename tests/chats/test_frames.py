@@ -30,7 +30,7 @@ def test_a_frame_is_the_envelope_around_the_data():
     chat_id, run_id = uuid.uuid4(), uuid.uuid4()
     event = RunEvent(7, "delta", {"text": '"가"\n\\ \u2028 😀'})
     ids = {"chat_id": str(chat_id), "run_id": str(run_id), "seq": 7}
-    made = reader.Framer(chat_id, run_id).frame(event)
+    made = reader.Framer(chat_id, run_id).to_frame(event)
     assert json.loads(made) == to_frame("delta", event.data, **ids)
 
 

@@ -102,11 +102,11 @@ async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
     monkeypatch.setattr(reader, "AT_ONCE", 5)
     run_id = uuid.uuid4()
     await write(run_id, deltas(1, 300) + end(301))
-    with reader.follow_log(log.log_key(run_id), 0) as slow:
-        first = await slow.next(5)
+    with reader.follow_log(log.make_log_key(run_id), 0) as slow:
+        first = await slow.get_next(5)
         assert await read(run_id) == list(range(1, 302))
         assert slow.seq < 20
-        rest = [await slow.next(5) for _ in range(300)]
+        rest = [await slow.get_next(5) for _ in range(300)]
     assert [event.seq for event in (first, *rest)] == list(range(1, 302))
 
 
@@ -154,7 +154,7 @@ def turn(owner):
 
 def lose_last_entries(run_id, count):
     """As when a standby of Redis takes over that had not got them yet."""
-    key, last = log.log_key(run_id), log.load_events(run_id)[-1].seq
+    key, last = log.make_log_key(run_id), log.load_events(run_id)[-1].seq
     redis = connections.sync()
     redis.xdel(key, *(f"{last - number}-0" for number in range(count)))
     redis.execute_command("XSETID", key, f"{last - count}-0")

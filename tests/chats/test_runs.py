@@ -106,8 +106,8 @@ async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
     for number, kind in enumerate(("status", "sources", "usage"), 1):
         writer.add(kind, {"number": number})
     await written(run_id, 3)
-    connections.sync().xdel(log.log_key(run_id), "2-0", "3-0")
-    connections.sync().execute_command("XSETID", log.log_key(run_id), "1-0")
+    connections.sync().xdel(log.make_log_key(run_id), "2-0", "3-0")
+    connections.sync().execute_command("XSETID", log.make_log_key(run_id), "1-0")
     writer.add("delta", {"text": "가"})
     await writer.close()
     events = log.load_events(run_id)

@@ -130,7 +130,7 @@ def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
     monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
     with working():
         with monkeypatch.context() as patch:
-            patch.setattr(dispatch.STREAM, "put", lambda *_: None)
+            patch.setattr(dispatch.STREAM, "add_entry", lambda *_: None)
             turn = ask(owner)
         Run.objects.update(enqueued_at=timezone.now() - timedelta(minutes=1))
         wait_until(lambda: has_ended(turn))

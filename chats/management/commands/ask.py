@@ -175,7 +175,7 @@ class Command(BaseCommand):
         terminal, failed = RunFollower(), False
         try:
             for question in self._read_questions(options):
-                message = self._answer(terminal, user, chat_id, question, options)
+                message = self._answer_question(terminal, user, chat_id, question, options)
                 failed = message is None or bool(message["error"])
                 chat_id = UUID(message["chat_id"]) if message else chat_id
         except KeyboardInterrupt:
@@ -183,7 +183,7 @@ class Command(BaseCommand):
         if failed:
             sys.exit(1)
 
-    def _answer(
+    def _answer_question(
         self,
         terminal: RunFollower,
         user: User,

@@ -147,7 +147,7 @@ class Product:
         """Start, wait for the end, stop; the exit status."""
         started = time.monotonic()
         ending = self._watch_for_end()
-        work = asyncio.create_task(self._start(started))
+        work = asyncio.create_task(self._start_all(started))
         await wait_for_first(ending.wait(), self._wait_for_failure(work))
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
@@ -167,11 +167,11 @@ class Product:
         self._output.write_line("up", "Stopped")
         return 1 if failed else 0
 
-    async def _start(self, started: float) -> None:
+    async def _start_all(self, started: float) -> None:
         for child in self._fork_servers:
             child.start()
         await start_all(self._services)
-        outcome = await self._prepare()
+        outcome = await self._run_preparation()
         if settings.RAG.needs_models_process or outcome["is_model_local"]:
             self._models[0].start()
         for child in [*self._webs, *self._workers, *self._beat]:
@@ -182,9 +182,9 @@ class Product:
                 self._output.write_line("up", f"Not ready yet, waiting for: {', '.join(missing)}")
                 reminder += PATIENCE
             await asyncio.sleep(0.1)
-        self._announce(time.monotonic() - started, first=outcome["seeded"])
+        self._print_address(time.monotonic() - started, first=outcome["seeded"])
 
-    async def _prepare(self) -> dict[str, bool]:
+    async def _run_preparation(self) -> dict[str, bool]:
         """What came of the preparation. Raises `RuntimeError`; its lines say more."""
         reading, writing = os.pipe()
         try:
@@ -199,7 +199,7 @@ class Product:
             os.close(writing)
         raise RuntimeError(f"the preparation {reason}; its last lines say why")
 
-    def _announce(self, seconds: float, *, first: bool) -> None:
+    def _print_address(self, seconds: float, *, first: bool) -> None:
         self._output.write_line(
             "up", f"Ready after {seconds:.1f} s: {make_url(settings.HOST, settings.PORT)}"
         )

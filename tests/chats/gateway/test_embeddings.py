@@ -64,7 +64,7 @@ def test_the_models_own_width_may_be_asked_for_and_no_other(client, embedder, an
 )
 def test_what_is_no_text_of_a_fitting_length_is_refused(texts):
     with pytest.raises(NuraError) as caught:
-        vectors.texts_of(EmbeddingsRequest(model="nura", input=texts))
+        vectors.read_texts(EmbeddingsRequest(model="nura", input=texts))
     assert find_status(caught.value.code) == 400
     assert caught.value.params["param"] == "input"
 
