@@ -41,7 +41,7 @@ from chats.errors import ScopeMissing, Unavailable
 from chats.models import KeyDetails, KeyScope, Run
 from chats.models.key import ALL_SCOPES, list_scopes
 from chats.runs import log
-from documents.libraries import list_held, list_unreadable
+from documents.libraries import find_unreadable_documents, list_readable_libraries
 from documents.models import Document
 from documents.notices import get_rights_channel
 from jobs import connections
@@ -365,10 +365,14 @@ def _find_closed_runs() -> dict[UUID, bool]:
     if not runs:
         return {}
     owners = {owner_id for _pk, owner_id, *_rest in runs}
-    held = list_held(owners)
+    held = list_readable_libraries(owners)
     first = min(created_at for *_rest, created_at in runs) - CLOCKS_APART
     moved = list(Document.objects.filter(moved_at__gt=first).values_list("pk", flat=True))
-    closed = {owner_id: list_unreadable(owner_id, moved) for owner_id in owners} if moved else {}
+    closed = (
+        {owner_id: find_unreadable_documents(owner_id, moved) for owner_id in owners}
+        if moved
+        else {}
+    )
     return {
         pk: ended_at is not None
         for pk, owner_id, library_ids, ended_at, _created_at in runs
@@ -402,7 +406,7 @@ def may_be_closed(run: Run) -> bool:
 def may_read_libraries(user_id: int, library_ids: Collection[UUID]) -> bool:
     """Whether an active user may read all of these libraries still."""
     active = User.objects.filter(pk=user_id, is_active=True).exists()
-    return active and list_held([user_id])[user_id].issuperset(library_ids)
+    return active and list_readable_libraries([user_id])[user_id].issuperset(library_ids)
 
 
 async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None:

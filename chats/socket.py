@@ -36,7 +36,7 @@ from chats.serializers import SendRequest, to_frame
 from chats.services import turns
 from documents import notices
 from documents.errors import explain_code
-from documents.libraries import list_held
+from documents.libraries import list_readable_libraries
 from documents.models import Document
 from jobs import connections, limiter
 from jobs.background import LoopTask
@@ -241,7 +241,7 @@ class ReadingWatcher(LoopTask):
     async def add(self, user_id: int) -> None:
         """Note what somebody may read who opens a page."""
         if user_id not in self._held:
-            held = await in_database(list_held, [user_id])
+            held = await in_database(list_readable_libraries, [user_id])
             self._held.setdefault(user_id, held[user_id])
 
     async def work(self) -> None:
@@ -284,7 +284,9 @@ def find_readable(
     since = timezone.now() - timedelta(seconds=UNTOLD_SECONDS) - access.CLOCKS_APART
     rows = Document.objects.filter(moved_at__gt=since)
     places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
-    return list_held(user_ids), [MovedDocument._make(row) for row in places] if user_ids else []
+    return list_readable_libraries(user_ids), [
+        MovedDocument._make(row) for row in places
+    ] if user_ids else []
 
 
 class FrameLimit:

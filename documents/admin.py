@@ -28,7 +28,7 @@ from documents.administration import (
 from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
-from documents.libraries import record_member
+from documents.libraries import record_membership
 from documents.models import (
     Chunk,
     ChunkEmbedding,
@@ -40,7 +40,7 @@ from documents.models import (
     QuotaRule,
     Reindexing,
 )
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 
@@ -195,7 +195,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             "wish": change.get_configured_wish().model,
             "in_use": spaces.get_active_space(),
             "previous": renewal.get_previous_space(),
-            "may_change": may_change_spaces(request),
+            "may_change": can_change_spaces(request),
         }
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | state)
         if state["going_on"]:
@@ -229,10 +229,10 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
                 request, _("Documents are already being re-embedded."), messages.WARNING
             )
         else:
-            self._tell(request, back)
+            self._report_swap_back(request, back)
         return redirect(SPACES_LIST)
 
-    def _tell(self, request: HttpRequest, back: renewal.SwapBack | None) -> None:
+    def _report_swap_back(self, request: HttpRequest, back: renewal.SwapBack | None) -> None:
         if back is None:
             self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
             return
@@ -245,14 +245,14 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         self.message_user(request, text % values, messages.SUCCESS)
 
 
-def may_change_spaces(request: HttpRequest) -> bool:
+def can_change_spaces(request: HttpRequest) -> bool:
     """Who may change embedding spaces may change over."""
     return request.user.has_perm("documents.change_embeddingspace")
 
 
 def _refuse_change(request: HttpRequest) -> HttpResponse | None:
     """The response if the request cannot change anything, else None."""
-    if not may_change_spaces(request):
+    if not can_change_spaces(request):
         raise PermissionDenied
     return None if request.method == "POST" else HttpResponseNotAllowed(["POST"])
 
@@ -348,17 +348,17 @@ class LibraryMemberFormSet(AuditedFormSet):
         A row that is given to somebody else ends one membership and begins another.
         """
         for row in self.new_objects:
-            record_member(Action.MEMBER_ADDED, row, actor)
+            record_membership(Action.MEMBER_ADDED, row, actor)
         before = {form.instance.pk: form.initial for form in self.initial_forms}
         for row, fields in self.changed_objects:
             if {"user", "group"}.isdisjoint(fields):
-                record_member(Action.MEMBER_CHANGED, row, actor)
+                record_membership(Action.MEMBER_CHANGED, row, actor)
                 continue
-            record_member(Action.MEMBER_REMOVED, _to_former_member(row, before[row.pk]), actor)
-            record_member(Action.MEMBER_ADDED, row, actor)
+            record_membership(Action.MEMBER_REMOVED, _to_former_member(row, before[row.pk]), actor)
+            record_membership(Action.MEMBER_ADDED, row, actor)
         for row in self.deleted_objects:
-            record_member(Action.MEMBER_REMOVED, row, actor)
-        announce_change()
+            record_membership(Action.MEMBER_REMOVED, row, actor)
+        announce_rights_change()
 
 
 def _to_former_member(row: LibraryMember, before: Mapping[str, Any]) -> LibraryMember:

@@ -89,7 +89,7 @@ _origin: ContextVar[Origin] = ContextVar("audit_origin", default=Origin())  # no
 
 
 @contextmanager
-def from_origin(address: str, request_id: str) -> Iterator[None]:
+def use_origin(address: str, request_id: str) -> Iterator[None]:
     """Within the block, what is recorded comes from there."""
     token = _origin.set(Origin(address, request_id))
     try:
@@ -145,9 +145,9 @@ def record_event(
     return AuditEvent.objects.create(
         action=action.value,
         actor_id=actor.pk if actor is not None else None,
-        actor_name=_name_of(actor)[:NAME_CHARACTERS],
+        actor_name=_get_name(actor)[:NAME_CHARACTERS],
         subject_id=subject.pk if subject is not None else None,
-        subject_name=_name_of(subject)[:NAME_CHARACTERS],
+        subject_name=_get_name(subject)[:NAME_CHARACTERS],
         target=(target if isinstance(target, str) else describe_target(target))[:TARGET_CHARACTERS],
         details=dict(details or {}),
         address=origin.address or None,
@@ -160,11 +160,11 @@ def describe_target(row: models.Model) -> str:
     return f"{row._meta.model_name}:{row.pk}"  # noqa: SLF001 - public in all but its name
 
 
-def _name_of(user: "AbstractBaseUser | AnonymousUser | None") -> str:
+def _get_name(user: "AbstractBaseUser | AnonymousUser | None") -> str:
     return user.get_username() if user is not None else ""
 
 
-def to_line(event: AuditEvent) -> dict[str, Any]:
+def to_export_json(event: AuditEvent) -> dict[str, Any]:
     """A row as an object of the JSON Lines export."""
     return {
         "id": event.pk,
@@ -227,7 +227,7 @@ def _export_pages(events: QuerySet[AuditEvent]) -> Iterator[str]:
     last = 0
     while page := _read_page(events, last):
         last = page[-1].pk
-        yield _to_text(page)
+        yield _to_json_lines(page)
 
 
 async def _export_pages_async(events: QuerySet[AuditEvent]) -> AsyncIterator[str]:
@@ -235,13 +235,13 @@ async def _export_pages_async(events: QuerySet[AuditEvent]) -> AsyncIterator[str
     last = 0
     while page := await sync_to_async(_read_page)(events, last):
         last = page[-1].pk
-        yield _to_text(page)
+        yield _to_json_lines(page)
 
 
 def _read_page(events: QuerySet[AuditEvent], after: int) -> list[AuditEvent]:
     return list(events.filter(pk__gt=after).order_by("pk")[:ROWS_A_PAGE])
 
 
-def _to_text(events: Iterable[AuditEvent]) -> str:
-    lines = (json.dumps(to_line(event), ensure_ascii=False) for event in events)
+def _to_json_lines(events: Iterable[AuditEvent]) -> str:
+    lines = (json.dumps(to_export_json(event), ensure_ascii=False) for event in events)
     return "".join(f"{line}\n" for line in lines)

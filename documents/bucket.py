@@ -55,37 +55,39 @@ class BucketStorage(Storage):
     def _open(self, name: str, mode: str = "rb") -> "File[bytes]":
         if mode != "rb":
             raise ValueError(f"a bucket's objects are read or saved whole, not opened for {mode!r}")
-        head = self._head(name)
-        raw = _ObjectReader(self._client, self._address(name), int(head["ContentLength"]))
+        head = self._fetch_head(name)
+        raw = _ObjectReader(self._client, self._to_parameters(name), int(head["ContentLength"]))
         return File(io.BufferedReader(raw, BLOCK_BYTES), name)
 
     def _save(self, name: str, content: "File[Any]") -> str:
         content.seek(0)
-        with telling_as_os_errors(name):
+        with raise_os_errors(name):
             self._client.upload_fileobj(
-                _Readable(content), **self._address(name), Config=TransferConfig(use_threads=False)
+                _Readable(content),
+                **self._to_parameters(name),
+                Config=TransferConfig(use_threads=False),
             )
         return name
 
     def delete(self, name: str) -> None:
         """Delete the object if there is one. Raises `OSError`."""
-        with telling_as_os_errors(name):
-            self._client.delete_object(**self._address(name))
+        with raise_os_errors(name):
+            self._client.delete_object(**self._to_parameters(name))
 
     def exists(self, name: str) -> bool:
         """Whether there is an object of that name. Raises `OSError`."""
         try:
-            self._head(name)
+            self._fetch_head(name)
         except FileNotFoundError:
             return False
         return True
 
     def listdir(self, path: str) -> tuple[list[str], list[str]]:
         """Names of the folders and objects below. Raises `OSError`."""
-        prefix = self._key(path.strip("/"))
+        prefix = self._to_key(path.strip("/"))
         prefix = f"{prefix}/" if prefix else ""
         folders, names = [], []
-        with telling_as_os_errors(path):
+        with raise_os_errors(path):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=prefix, Delimiter="/"
             )
@@ -99,22 +101,22 @@ class BucketStorage(Storage):
 
     def size(self, name: str) -> int:
         """Bytes of an object. Raises `OSError`."""
-        return int(self._head(name)["ContentLength"])
+        return int(self._fetch_head(name)["ContentLength"])
 
     def get_modified_time(self, name: str) -> datetime:
         """When the object was saved. Raises `OSError`."""
-        moment: datetime = self._head(name)["LastModified"]
+        moment: datetime = self._fetch_head(name)["LastModified"]
         return moment
 
-    def _head(self, name: str) -> Mapping[str, Any]:
-        with telling_as_os_errors(name):
-            head: Mapping[str, Any] = self._client.head_object(**self._address(name))
+    def _fetch_head(self, name: str) -> Mapping[str, Any]:
+        with raise_os_errors(name):
+            head: Mapping[str, Any] = self._client.head_object(**self._to_parameters(name))
             return head
 
-    def _address(self, name: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._key(name)}
+    def _to_parameters(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._to_key(name)}
 
-    def _key(self, name: str) -> str:
+    def _to_key(self, name: str) -> str:
         return "/".join(filter(None, (self._prefix, name)))
 
 
@@ -143,7 +145,7 @@ class _ObjectReader(io.RawIOBase):
         end = min(self._position + len(buffer), self._size)
         if end <= self._position:
             return 0
-        with telling_as_os_errors(self._address["Key"]):
+        with raise_os_errors(self._address["Key"]):
             wanted = f"bytes={self._position}-{end - 1}"
             body = self._client.get_object(**self._address, Range=wanted)["Body"].read()
         buffer[: len(body)] = body
@@ -159,7 +161,7 @@ class _Readable:
 
 
 @contextmanager
-def telling_as_os_errors(name: str) -> Iterator[None]:
+def raise_os_errors(name: str) -> Iterator[None]:
     """Raise what a folder would: `FileNotFoundError`, or another `OSError` with the reason."""
     try:
         yield

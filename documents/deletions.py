@@ -35,7 +35,7 @@ MAX_AT_ONCE = 100
 # Rows
 
 
-def note_deletions(
+def record_deletions(
     kind: DeletionKind,
     keys: Collection[object],
     *,
@@ -65,13 +65,13 @@ def note_deletions(
         unique_fields=["kind", "key"],
         update_fields=["deleted_at", "due_at", "erased_at"],
     )
-    list_on_commit(kind, keys)
+    extend_list_on_commit(kind, keys)
 
 
 def withdraw_deletions(kind: DeletionKind, keys: Collection[object]) -> None:
     """Forget that these were deleted: they are back."""
     Deletion.objects.filter(kind=kind, key__in=[str(key) for key in keys]).delete()
-    list_on_commit(kind, keys)
+    extend_list_on_commit(kind, keys)
 
 
 def forget_deletions_of(owner_id: int) -> None:
@@ -80,7 +80,7 @@ def forget_deletions_of(owner_id: int) -> None:
     transaction.on_commit(write_list, robust=True)
 
 
-def is_erased(document_ids: Collection[UUID]) -> set[UUID]:
+def find_erased(document_ids: Collection[UUID]) -> set[UUID]:
     """Those of these deleted documents of which no copy may be kept any more."""
     due = Deletion.objects.filter(
         kind=DeletionKind.DOCUMENT,
@@ -102,7 +102,7 @@ def register_evidence_keeper(keeper: EvidenceKeeper) -> None:
     _keepers.append(keeper)
 
 
-def settle_deletions() -> int:
+def apply_deletions() -> int:
     """Tell the keepers of deletions that they have not heard of, and of erasures that are due.
 
     How many documents are done with. What a keeper cannot do yet is tried again at the next call.
@@ -114,21 +114,21 @@ def settle_deletions() -> int:
         tried = set[int]()
         while found := list(rows.exclude(pk__in=tried)[:MAX_AT_ONCE]):
             tried |= {row.pk for row in found}
-            done += _tell_keepers(found, erase=erase)
+            done += _notify_keepers(found, erase=erase)
     return done
 
 
-def settle_soon(document_ids: Collection[UUID]) -> None:
+def apply_deletions_of(document_ids: Collection[UUID]) -> None:
     """The same of a few documents that have just been deleted, as far as it can be done now."""
     rows = Deletion.objects.filter(
         kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in document_ids], erased_at=None
     )
     for erase in (False, True):
         wanted = rows.filter(due_at__lte=timezone.now()) if erase else rows.filter(marked_at=None)
-        _tell_keepers(list(wanted), erase=erase)
+        _notify_keepers(list(wanted), erase=erase)
 
 
-def _tell_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
+def _notify_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
     if not rows:
         return 0
     ids = [UUID(row.key) for row in rows]
@@ -138,7 +138,7 @@ def _tell_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
     told = {"marked_at": now} | ({"erased_at": now} if erase else {})
     Deletion.objects.filter(pk__in=[row.pk for row in rows]).update(**told)
     if erase:
-        list_on_commit(DeletionKind.DOCUMENT, [row.key for row in rows])
+        extend_list_on_commit(DeletionKind.DOCUMENT, [row.key for row in rows])
     return len(rows)
 
 
@@ -147,7 +147,7 @@ def _tell_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class NotedDeletion:
+class ListedDeletion:
     """What the list says of a thing; `erased`: its last copies are gone, too."""
 
     kind: str
@@ -156,12 +156,12 @@ class NotedDeletion:
     erased: bool
 
 
-def locate_list() -> Path:
+def get_list_path() -> Path:
     """Where this installation keeps its list."""
     return Path(settings.DATA_DIR) / LIST_NAME
 
 
-def list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
+def extend_list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
     """Let the list say how it stands with these when the caller's transaction is committed."""
     named = [str(key) for key in keys]
     transaction.on_commit(lambda: _extend_list(kind, named), robust=True)
@@ -169,8 +169,8 @@ def list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
 
 def write_list() -> None:
     """Write the list anew, whole or not at all; a failure is only logged: it is written again."""
-    with _list_locked():
-        _write_whole(locate_list())
+    with _lock_list():
+        _write_atomically(get_list_path())
 
 
 def dump_list() -> bytes:
@@ -179,7 +179,7 @@ def dump_list() -> bytes:
     return b"".join((HEADER, *(_to_line(*row) for row in rows.iterator())))
 
 
-def load_list(text: bytes) -> list[NotedDeletion]:
+def load_list(text: bytes) -> list[ListedDeletion]:
     """What a list says. Raises ValueError where it is none.
 
     A last line that does not end was being written when the machine stopped: it counts for nothing.
@@ -195,7 +195,7 @@ def load_list(text: bytes) -> list[NotedDeletion]:
             raise ValueError("a list of deletions of a version that is not known")
         last = {(str(kind), str(key)): (at, bool(erased)) for kind, key, at, erased in lines}
         return [
-            NotedDeletion(kind, key, datetime.fromisoformat(at), erased)
+            ListedDeletion(kind, key, datetime.fromisoformat(at), erased)
             for (kind, key), (at, erased) in last.items()
             if at is not None
         ]
@@ -211,13 +211,13 @@ def _to_line(kind: str, key: str, at: datetime | None, erased_at: datetime | Non
 
 def _extend_list(kind: DeletionKind, keys: Collection[str]) -> None:
     """The rows are read under the lock: of two that change one row, the later writer knows both."""
-    with _list_locked():
+    with _lock_list():
         rows = Deletion.objects.filter(kind=kind, key__in=keys)
         known = {row.key: (row.deleted_at, row.erased_at) for row in rows}
         lines = b"".join(_to_line(kind, key, *known.get(key, (None, None))) for key in keys)
-        path = locate_list()
-        if not _is_whole(path):
-            _write_whole(path)
+        path = get_list_path()
+        if not _is_complete(path):
+            _write_atomically(path)
             return
         with path.open("ab") as file:
             file.write(lines)
@@ -225,7 +225,7 @@ def _extend_list(kind: DeletionKind, keys: Collection[str]) -> None:
             os.fsync(file.fileno())
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Whether it is a list of this format whose last line ends."""
     try:
         with path.open("rb") as file:
@@ -237,7 +237,7 @@ def _is_whole(path: Path) -> bool:
         return False
 
 
-def _write_whole(path: Path) -> None:
+def _write_atomically(path: Path) -> None:
     part = path.with_suffix(f".{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -250,9 +250,9 @@ def _write_whole(path: Path) -> None:
 
 
 @contextmanager
-def _list_locked() -> Iterator[None]:
+def _lock_list() -> Iterator[None]:
     """One process at a time reads rows and writes. A failure is logged; the night writes again."""
-    path = locate_list().with_suffix(".lock")
+    path = get_list_path().with_suffix(".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:

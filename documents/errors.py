@@ -231,7 +231,7 @@ def explain_code(code: str, params: Mapping[str, Any] | None = None) -> str:
     values = params or {}
     variants = _list_variants(code, values)
     known = next((name for name in variants if name in _EXPLANATIONS), NuraError.code)
-    return str(_EXPLANATIONS[known][1]) % _Known(values)
+    return str(_EXPLANATIONS[known][1]) % _SafeParameters(values)
 
 
 def find_status(code: str) -> int:
@@ -244,20 +244,22 @@ def _list_variants(code: str, values: Mapping[str, Any]) -> list[str]:
     return [*(f"{code}.{values[name]}" for name in _VARIANTS if values.get(name)), code]
 
 
-class _Known(dict[str, Any]):
+class _SafeParameters(dict[str, Any]):
     """Parameters that never fail to fill a sentence."""
 
     def __missing__(self, key: str) -> str:
         return "?"
 
 
-def _under(status: int, sentences: Mapping[str, "str | Promise"]) -> dict[str, Explanation]:
+def _to_explanations(
+    status: int, sentences: Mapping[str, "str | Promise"]
+) -> dict[str, Explanation]:
     """Codes that share an HTTP status."""
     return {code: (status, sentence) for code, sentence in sentences.items()}
 
 
 FILES: Mapping[str, Explanation] = {
-    **_under(
+    **_to_explanations(
         422,
         {
             "empty_file": _("The file is empty. Check it on your computer and upload it again."),
@@ -324,7 +326,7 @@ FILES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         415,
         {
             "unsupported_type": _(
@@ -335,7 +337,7 @@ FILES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         503,
         {
             "not_confined": _(
@@ -343,7 +345,7 @@ FILES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         413,
         {
             "file_too_large": _(
@@ -353,7 +355,7 @@ FILES: Mapping[str, Explanation] = {
     ),
 }
 DOCUMENTS: Mapping[str, Explanation] = {
-    **_under(
+    **_to_explanations(
         409,
         {
             "document_busy": _(
@@ -370,7 +372,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         400,
         {
             "no_such_member": _("There is no account or group with that name: %(name)s"),
@@ -379,7 +381,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         403,
         {
             "quota_documents": _(
@@ -399,13 +401,13 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         507,
         {
             "storage_full": _("There is no space left for files. Tell your administrator."),
         },
     ),
-    **_under(
+    **_to_explanations(
         503,
         {
             "storage_failed": _(
@@ -423,7 +425,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         404,
         {
             "version_not_found": _(
@@ -438,7 +440,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         415,
         {
             "not_renderable": _(
@@ -446,7 +448,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         500,
         {
             "worker_lost": _(
@@ -465,7 +467,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
     ),
 }
 SOURCES: Mapping[str, Explanation] = {
-    **_under(
+    **_to_explanations(
         400,
         {
             "source_setting_invalid": _("A setting of the source cannot be used: %(name)s"),
@@ -491,7 +493,7 @@ SOURCES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         403,
         {
             "address_forbidden": _(
@@ -505,7 +507,7 @@ SOURCES: Mapping[str, Explanation] = {
             ),
         },
     ),
-    **_under(
+    **_to_explanations(
         409,
         {
             "source_busy": _(
@@ -526,7 +528,7 @@ SOURCES: Mapping[str, Explanation] = {
             "entry_gone": _("It was there a moment ago and is gone. The next run will settle it."),
         },
     ),
-    **_under(
+    **_to_explanations(
         502,
         {
             "source_unreachable": _(
@@ -612,5 +614,5 @@ def explain_warning(code: str, params: Mapping[str, Any] | None = None) -> str:
     values = params or {}
     for name in _list_variants(code, values):
         if name in WARNINGS:
-            return str(WARNINGS[name]) % _Known(values)
+            return str(WARNINGS[name]) % _SafeParameters(values)
     return explain_code(code, params)

@@ -151,9 +151,9 @@ class PictureDescriber:
 
     def describe(self, picture: Picture, language: str) -> "Future[str]":
         """What the model will say; it may end in an `LLMError`."""
-        return asyncio.run_coroutine_threadsafe(self._asked(picture, language), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._ask_model(picture, language), self._loop)
 
-    async def _asked(self, picture: Picture, language: str) -> str:
+    async def _ask_model(self, picture: Picture, language: str) -> str:
         async with self._room:
             return await self._vision.describe(picture.data, picture.content_type, language)
 
@@ -176,7 +176,7 @@ def _do_nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _AskedPicture:
+class _PendingPicture:
     """A kept picture and what the model will say of it; None: nothing needs to be asked."""
 
     row: DocumentPicture
@@ -184,10 +184,10 @@ class _AskedPicture:
     said: "Future[str] | None"
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self.said is None or self.said.done()
 
-    def described(self, page: Page) -> DescribedPicture:
+    def to_described(self, page: Page) -> DescribedPicture:
         """What goes into its page."""
         box = Box(page.number, *self.row.box) if page.number and self.row.box else None
         return DescribedPicture(self.row.description or "", box, self.at)
@@ -247,16 +247,16 @@ class Gallery:
         Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
         might have found some.
         """
-        waiting: deque[tuple[Page, list[_AskedPicture]]] = deque()
+        waiting: deque[tuple[Page, list[_PendingPicture]]] = deque()
         for page in reading:
             self._early += reading.pictures
-            waiting.append((page, self._taken(page)))
+            waiting.append((page, self._collect_pictures(page)))
             while waiting and (
-                len(waiting) > MAX_PAGES_AHEAD or all(one.ready for one in waiting[0][1])
+                len(waiting) > MAX_PAGES_AHEAD or all(one.is_ready for one in waiting[0][1])
             ):
-                yield self._described(*waiting.popleft())
+                yield self._insert_descriptions(*waiting.popleft())
         while waiting:
-            yield self._described(*waiting.popleft())
+            yield self._insert_descriptions(*waiting.popleft())
         if reading.no_text and not self._said:
             if "pictures_not_described" in self.warnings:
                 raise PicturesFailed
@@ -275,7 +275,7 @@ class Gallery:
     def _model(self) -> str:
         return self._describer.model if self._describer else ""
 
-    def _taken(self, page: Page) -> list[_AskedPicture]:
+    def _collect_pictures(self, page: Page) -> list[_PendingPicture]:
         """Note all pictures of a page; the kept ones are stored and asked about.
 
         Some readers look at several pages before they give the first, and at their pictures.
@@ -284,19 +284,19 @@ class Gallery:
         self._early = [one for one in self._early if (one.page or 0) > (page.number or 0)]
         language = choose_reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
         return [
-            self._asked(picture, self._row(picture), language)
+            self._request_description(picture, self._add_row(picture), language)
             for picture in pictures
-            if not self._rejected(picture)
+            if not self._is_rejected(picture)
         ]
 
-    def _rejected(self, picture: Picture) -> bool:
+    def _is_rejected(self, picture: Picture) -> bool:
         if picture.rejected:
-            self._row(picture)
+            self._add_row(picture)
             if picture.rejected == "too_many" and self._describer:
                 self._warn("pictures_too_many")
         return bool(picture.rejected)
 
-    def _row(self, picture: Picture) -> DocumentPicture:
+    def _add_row(self, picture: Picture) -> DocumentPicture:
         row = DocumentPicture(
             document=self._document,
             index=len(self._rows),
@@ -311,22 +311,24 @@ class Gallery:
         self._rows.append(row)
         return row
 
-    def _asked(self, picture: Picture, row: DocumentPicture, language: str) -> _AskedPicture:
+    def _request_description(
+        self, picture: Picture, row: DocumentPicture, language: str
+    ) -> _PendingPicture:
         row.file.name = files.store_picture(self._document.pk, picture.content_type, picture.data)
         known = self._known.get(picture.digest)
         if known is not None:
             row.description, row.model = known, self._model
         if known is not None or self._describer is None:
-            return _AskedPicture(row, picture.at, None)
+            return _PendingPicture(row, picture.at, None)
         self._on_recognition()
-        return _AskedPicture(row, picture.at, self._describer.describe(picture, language))
+        return _PendingPicture(row, picture.at, self._describer.describe(picture, language))
 
-    def _described(self, page: Page, pictures: Sequence[_AskedPicture]) -> Page:
+    def _insert_descriptions(self, page: Page, pictures: Sequence[_PendingPicture]) -> Page:
         """The page with the descriptions, once they are there."""
         for picture in pictures:
             if picture.said is not None:
-                self._hear(picture.row, picture.said)
-        described = [picture.described(page) for picture in pictures]
+                self._store_description(picture.row, picture.said)
+        described = [picture.to_described(page) for picture in pictures]
         self._said = self._said or any(one.text for one in described)
         page, starts = insert_pictures(page, described)
         for picture, start in zip(pictures, starts, strict=True):
@@ -334,9 +336,9 @@ class Gallery:
         self._page_start += len(page.text) + len(PAGE_SEPARATOR)
         return page
 
-    def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
+    def _store_description(self, row: DocumentPicture, said: "Future[str]") -> None:
         """Take the model's word; a picture of which it says nothing is left for later."""
-        self._wait(said)
+        self._wait_for_description(said)
         try:
             row.description, row.model = tidy_text(said.result()), self._model
         except LLMError as error:
@@ -348,15 +350,15 @@ class Gallery:
             )
             self._warn("pictures_not_described")
 
-    def _wait(self, said: "Future[str]") -> None:
+    def _wait_for_description(self, said: "Future[str]") -> None:
         if said.done():
             return
-        self._watch.enter(DESCRIBING)
+        self._watch.start_stage(DESCRIBING)
         while not said.done():
             with contextlib.suppress(TimeoutError):
                 said.exception(TICK_SECONDS)
             self._on_wait()
-        self._watch.enter(Document.Stage.PARSING.value)
+        self._watch.start_stage(Document.Stage.PARSING.value)
 
     def _warn(self, code: str) -> None:
         if code not in self.warnings:

@@ -45,32 +45,32 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        with _storage_errors():
+        with _raise_storage_errors():
             folder = Path(settings.DATA_DIR) / "temp"
             folder.mkdir(parents=True, exist_ok=True)
             self._file = tempfile.TemporaryFile(dir=folder, buffering=BLOCK_BYTES)  # noqa: SIM115
 
     def write(self, data: bytes) -> None:
         """Put `data` behind what is there."""
-        with _storage_errors():
+        with _raise_storage_errors():
             self._file.write(data)
 
     def clear(self) -> None:
         """Start over."""
-        with _storage_errors():
+        with _raise_storage_errors():
             self._file.seek(0)
             self._file.truncate()
 
-    def blocks(self) -> Iterator[bytes]:
+    def read_blocks(self) -> Iterator[bytes]:
         """All of it, in pieces for a pipe."""
-        with _storage_errors():
+        with _raise_storage_errors():
             self._file.seek(0)
         while block := self._file.read(BLOCK_BYTES):
             yield block
 
-    def lines(self) -> Iterator[bytes]:
+    def read_lines(self) -> Iterator[bytes]:
         """All of it, by line."""
-        with _storage_errors():
+        with _raise_storage_errors():
             self._file.seek(0)
         yield from self._file
 
@@ -78,7 +78,7 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _storage_errors():
+        with _raise_storage_errors():
             self._file.close()
 
 
@@ -96,7 +96,7 @@ class ChunkSpool(Spool):
         self.count += 1
 
     def __iter__(self) -> Iterator[IndexedChunk]:
-        for line in self.lines():
+        for line in self.read_lines():
             *value, terms, emphasis = json.loads(line)
             yield IndexedChunk(_from_values(value), terms, None, emphasis)
 
@@ -115,7 +115,7 @@ def _from_values(value: Sequence[Any]) -> CutChunk:
 
 
 @contextmanager
-def _storage_errors() -> Iterator[None]:
+def _raise_storage_errors() -> Iterator[None]:
     """Errors of the file system as errors that people can read about."""
     try:
         yield
@@ -186,7 +186,7 @@ class IndexDraft:
             spool.clear()
         self.chunk_count = 0
         for key, indexed in zip(_draw_keys(), chunks, strict=False):
-            self._add(key, indexed, space)
+            self._add_chunk(key, indexed, space)
             self.chunk_count += 1
 
     def copy(self, cursor: CursorWrapper) -> None:
@@ -196,10 +196,10 @@ class IndexDraft:
         for statement, spool in zip(statements, spools, strict=True):
             # Django lets psycopg's own errors out of `copy`, which nobody takes for an outage
             with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
-                for block in spool.blocks():
+                for block in spool.read_blocks():
                     copy.write(block)
 
-    def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
+    def _add_chunk(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
         row = bm25.to_lexical_row(indexed, self.namespace)
         self._chunks.write(_to_copy_line(_to_chunk_row(key, self._document, indexed.chunk, row)))
         terms = (key, self._document.pk, row.length, row.marks, row.surplus)

@@ -109,13 +109,13 @@ class ChunkAnalysis:
         """The next chunks."""
         self._batch += chunks
         if len(self._batch) >= MAX_CHUNKS_A_BATCH:
-            self._begin()
+            self._submit_batch()
 
     def finish(self) -> None:
         """Wait for all that is not analysed yet."""
-        self._begin()
+        self._submit_batch()
         while self._working:
-            self._take()
+            self._keep_results()
 
     def __enter__(self) -> Self:
         return self
@@ -123,15 +123,15 @@ class ChunkAnalysis:
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
-    def _begin(self) -> None:
+    def _submit_batch(self) -> None:
         batch, self._batch = self._batch, []
         self._working.append(
             self._thread.submit(lambda: list(self._analyser.analyse_chunks(batch)))
         )
         while len(self._working) > MAX_BATCHES_AHEAD or (self._working and self._working[0].done()):
-            self._take()
+            self._keep_results()
 
-    def _take(self) -> None:
+    def _keep_results(self) -> None:
         for analysed in self._working.popleft().result():
             self._keep(analysed)
 
@@ -192,7 +192,7 @@ class _Recognition:
 
     def begin_page(self) -> None:
         """A page is to be recognised. Raises `RecognitionNeededError`."""
-        self._begin()
+        self._require_turn()
         if not self._turn_ends:
             now = time.monotonic()
             self._turn = max(TURN_SECONDS, (now - self._began) / MAX_SHARE_AGAIN)
@@ -200,10 +200,10 @@ class _Recognition:
 
     def begin_picture(self) -> None:
         """A picture is to be described. Raises `RecognitionNeededError`."""
-        self._begin()
+        self._require_turn()
         self._is_kept = False
 
-    def _begin(self) -> None:
+    def _require_turn(self) -> None:
         if self._meanwhile:
             raise RecognitionNeededError
         self._is_awaited = True
@@ -221,7 +221,7 @@ class _Recognition:
         if self._page_came and time.monotonic() - self._page_came >= PAUSE_SECONDS:
             self._page_came = None
             self._pass_turn(self._turn_ends)
-        self._read_others(MEANWHILE_SECONDS)
+        self._ingest_others(MEANWHILE_SECONDS)
 
     def take_turns(self) -> None:
         """A page came: another document is next, if one waits.
@@ -229,7 +229,7 @@ class _Recognition:
         Raises `LeaseLostError`, `TurnPassedError`.
         """
         if time.monotonic() - self._looked >= LOOK_SECONDS:
-            self._read_others(0.0)
+            self._ingest_others(0.0)
             if self._page_came:  # they come too quickly for a pause
                 self._pass_turn(self._turn_ends + self._turn)
 
@@ -240,11 +240,11 @@ class _Recognition:
             self.progress.report()  # its page goes on showing how far it is
             raise TurnPassedError
 
-    def _read_others(self, seconds: float) -> None:
+    def _ingest_others(self, seconds: float) -> None:
         """Documents that need no recognition, as long as some wait; at least one of them."""
         until = time.monotonic() + seconds
         while self._is_awaited and (lease := queue.claim_next_document(queue.QUICK)):
-            with self.progress.watch.stopped():
+            with self.progress.watch.pause():
                 _ingest(lease, meanwhile=True)
             self.progress.check()
             if time.monotonic() >= until:
@@ -255,25 +255,25 @@ class _Recognition:
 def _ingest(lease: Lease[Document], *, meanwhile: bool) -> None:
     """Work on a document; `meanwhile`, while this worker waits for another one's recognition."""
     try:
-        _carry_out(lease, Stopwatch(), meanwhile=meanwhile)
+        _run_attempt(lease, Stopwatch(), meanwhile=meanwhile)
     except LeaseLostError:
         logger.info("ingest_taken_away", document_id=str(lease.job_id))
 
 
-def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
+def _run_attempt(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
     """Work, and end the document in any case. Raises `LeaseLostError`."""
     try:
         with HEARTBEAT.hold(lease) as held:
             _process_document(held, watch, meanwhile=meanwhile)
     except (LeavingError, RecognitionNeededError, TurnPassedError) as reason:
-        _let_wait(lease, reason, watch)
+        _postpone_document(lease, reason, watch)
     except LeaseLostError:
         raise
     except NuraError as error:
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
         if meanwhile:  # it is the other document's time that has run out
-            _let_wait(lease, LeavingError(), watch)
+            _postpone_document(lease, LeavingError(), watch)
             raise
         _handle_failure(lease, IngestTimeout(), watch)
     except (OperationalError, InterfaceError, InternalError) as error:
@@ -281,24 +281,24 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> 
         _handle_failure(lease, DatabaseFailed(str(error)), watch)
     except Exception as error:  # whatever it was: the document must end, and its owner must know
         logger.exception("ingest_broke", document_id=str(lease.job_id))
-        _handle_failure(lease, _name_failure(error), watch)
+        _handle_failure(lease, _to_failure(error), watch)
     else:
-        _report(lease, watch)
+        _report_attempt(lease, watch)
 
 
-def _let_wait(lease: Lease[Document], reason: Exception, watch: Stopwatch) -> None:
+def _postpone_document(lease: Lease[Document], reason: Exception, watch: Stopwatch) -> None:
     """Let the document wait for what is no failure of it, and show that to its owner."""
     if isinstance(reason, TurnPassedError):
         queue.pass_turn(lease, sum(watch.seconds().values()))
     elif isinstance(reason, RecognitionNeededError):
-        queue.hand_back(lease, Document.Stage.PICTURED)
+        queue.release_document(lease, Document.Stage.PICTURED)
     else:
-        queue.hand_back(lease, Document.Stage.QUEUED)
-    _show_owner(lease)
+        queue.release_document(lease, Document.Stage.QUEUED)
+    _notify_owner(lease)
     logger.info("ingest_waits", document_id=str(lease.job_id), reason=type(reason).__name__)
 
 
-def _name_failure(error: Exception) -> NuraError:
+def _to_failure(error: Exception) -> NuraError:
     """What went wrong where a step did not say: the disk, or something nobody foresaw."""
     if isinstance(error, OSError) and error.errno in files.NOT_WRITABLE:
         return files.to_storage_error(error)
@@ -408,12 +408,12 @@ def _split_pages(
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
     for done, page in enumerate(job.gallery.pages(reading), 1):
-        watch.enter(Document.Stage.CHUNKING.value)
+        watch.start_stage(Document.Stage.CHUNKING.value)
         if done == 1 and reading.page_total:
             quotas.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
-        watch.enter(Document.Stage.PARSING.value)
+        watch.start_stage(Document.Stage.PARSING.value)
         total = reading.page_total or done + UNKNOWN_PAGES
         read = max(done, known.reached)
         job.progress.note_recognition((known.count + job.recognition.pages) / read)
@@ -433,13 +433,13 @@ def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
-        index.replace_index(job.lease, job.draft, found, space, partial(_write_beside, job))
+        index.replace_index(job.lease, job.draft, found, space, partial(_write_related_rows, job))
     except spaces.SpaceChangedError:
         return False
     return True
 
 
-def _write_beside(job: _IngestAttempt) -> None:
+def _write_related_rows(job: _IngestAttempt) -> None:
     """What becomes true together with the new index."""
     quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
     if job.version:
@@ -453,10 +453,10 @@ def _handle_failure(lease: Lease[Document], error: NuraError, watch: Stopwatch) 
     again = error.retryable and queue.retry_later(lease, most)
     if not again and not give_up_document(lease.rows(), error.code, error.params):
         raise LeaseLostError
-    _report(lease, watch, code=error.code)
+    _report_attempt(lease, watch, code=error.code)
 
 
-def _show_owner(lease: Lease[Document]) -> Document | None:
+def _notify_owner(lease: Lease[Document]) -> Document | None:
     """Show the owner where the document stands; None where it is gone."""
     document = Document.objects.filter(pk=lease.job_id).first()
     if document:
@@ -464,12 +464,12 @@ def _show_owner(lease: Lease[Document]) -> Document | None:
     return document
 
 
-def _report(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
+def _report_attempt(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
     """Show the owner where the document stands, and write the one line of this attempt.
 
     No line holds a name or a text. `outcome` PROCESSING: another attempt follows.
     """
-    document = _show_owner(lease)
+    document = _notify_owner(lease)
     if document is None:
         return
     facts = {
@@ -494,11 +494,11 @@ def give_up_document(held: QuerySet[Document], code: str, parameters: Mapping[st
     `held` is the document as long as it is the caller's to change, as `Lease.rows` gives it. False:
     it is not.
     """
-    return versions.refuse_version(held, code, parameters) or _end_badly(held, code, parameters)
+    return versions.refuse_version(held, code, parameters) or _fail_document(held, code, parameters)
 
 
 @transaction.atomic
-def _end_badly(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
+def _fail_document(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
     document = held.select_for_update().first()
     if document is None:
         return False
@@ -528,7 +528,7 @@ def reap_ingests() -> None:
         Document,
         announce=queue.enqueue_ingest,
         give_up=_give_up_lost,
-        settle=_settle_lost,
+        settle=_release_lost,
         limit=queue.MAX_MESSAGES,
     )
     room = max(0, queue.MAX_MESSAGES - queue.count_waiting_messages())
@@ -537,7 +537,7 @@ def reap_ingests() -> None:
         notices.notify_document_changed(document)
 
 
-def _settle_lost(lease: Lease[Document]) -> bool:
+def _release_lost(lease: Lease[Document]) -> bool:
     """Let the document wait as before its attempt; True where it had all of them and is ended."""
     again = lease.rows().filter(attempts__lt=Document.MAX_ATTEMPTS)
     if again.update(**queue.to_waiting_values()):

@@ -33,7 +33,7 @@ class DocumentsOfDeleted(StrEnum):
 @transaction.atomic
 def create_library(*, creator: User, name: str, description: str = "") -> Library:
     """A library whose first manager is who made it."""
-    library = Library.objects.create(name=_clean(name), description=_clean(description))
+    library = Library.objects.create(name=_clean_text(name), description=_clean_text(description))
     LibraryMember.objects.create(library=library, user=creator, role=LibraryRole.MANAGER)
     record_event(Action.LIBRARY_CREATED, actor=creator, target=library)
     return library
@@ -45,7 +45,7 @@ def update_library(
 ) -> None:
     """Change name and description; what is None stays."""
     wanted = {"name": name, "description": description}
-    changes = {field: _clean(value) for field, value in wanted.items() if value is not None}
+    changes = {field: _clean_text(value) for field, value in wanted.items() if value is not None}
     for field, value in changes.items():
         setattr(library, field, value)
     library.save(update_fields=(*changes, "updated_at"))
@@ -54,14 +54,14 @@ def update_library(
     )
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
 @transaction.atomic
 def delete_library(*, library: Library, actor: User, documents: DocumentsOfDeleted) -> None:
     """Delete a library; `documents` says what becomes of what it holds."""
-    _hold(library.pk)
+    _lock_library(library.pk)
     rows = Document.objects.filter(library=library)
     count = rows.count()
     if documents == DocumentsOfDeleted.DELETE:
@@ -72,7 +72,7 @@ def delete_library(*, library: Library, actor: User, documents: DocumentsOfDelet
     told = {"documents": str(documents), "count": count}
     record_event(Action.LIBRARY_DELETED, actor=actor, target=library, details=told)
     Library.objects.filter(pk=library.pk).delete()
-    notices.announce_change()
+    notices.announce_rights_change()
 
 
 # Members
@@ -82,9 +82,9 @@ def find_principal(*, user: str = "", group: str = "") -> User | Group:
     """The active account, or else the group, with this name. Raises `NoSuchMember`."""
     named: User | Group | None
     if user:
-        named = User.objects.filter(username=_clean(user), is_active=True).first()
+        named = User.objects.filter(username=_clean_text(user), is_active=True).first()
     else:
-        named = Group.objects.filter(name=_clean(group)).first()
+        named = Group.objects.filter(name=_clean_text(group)).first()
     if named is None:
         raise NoSuchMember(name=user or group)
     return named
@@ -105,44 +105,44 @@ def add_member(
         if not Library.objects.filter(pk=library.pk).exists():
             raise LibraryNotFound from error
         raise MemberExists from error
-    record_member(Action.MEMBER_ADDED, member, actor)
+    record_membership(Action.MEMBER_ADDED, member, actor)
     return member
 
 
 @transaction.atomic
 def change_member(*, member: LibraryMember, role: LibraryRole, actor: User) -> None:
     """Give a member another role. Raises `LastManager`."""
-    _hold(member.library_id)
+    _lock_library(member.library_id)
     LibraryMember.objects.filter(pk=member.pk).update(role=role)
-    _check_managed(member.library_id)
+    _check_has_manager(member.library_id)
     member.role = role
-    record_member(Action.MEMBER_CHANGED, member, actor)
-    notices.announce_change()
+    record_membership(Action.MEMBER_CHANGED, member, actor)
+    notices.announce_rights_change()
 
 
 @transaction.atomic
 def remove_member(*, member: LibraryMember, actor: User) -> None:
     """End a membership. Raises `LastManager`."""
-    _hold(member.library_id)
+    _lock_library(member.library_id)
     LibraryMember.objects.filter(pk=member.pk).delete()
-    _check_managed(member.library_id)
-    record_member(Action.MEMBER_REMOVED, member, actor)
-    notices.announce_change()
+    _check_has_manager(member.library_id)
+    record_membership(Action.MEMBER_REMOVED, member, actor)
+    notices.announce_rights_change()
 
 
-def _hold(library_id: UUID) -> None:
+def _lock_library(library_id: UUID) -> None:
     """Let nobody else change the members, or delete the library, until the transaction ends."""
     if not Library.objects.select_for_update().filter(pk=library_id).exists():
         raise LibraryNotFound
 
 
-def _check_managed(library_id: UUID) -> None:
+def _check_has_manager(library_id: UUID) -> None:
     managers = LibraryMember.objects.filter(library_id=library_id, role=LibraryRole.MANAGER)
     if not managers.exists():
         raise LastManager
 
 
-def record_member(action: Action, member: LibraryMember, actor: User) -> None:
+def record_membership(action: Action, member: LibraryMember, actor: User) -> None:
     """Write down what was done with a membership."""
     target = f"library:{member.library_id}"
     told = _describe_member(member)
@@ -166,7 +166,7 @@ def find_libraries(*, user: User, library_ids: Collection[UUID]) -> list[UUID]:
     return wanted
 
 
-def list_held(user_ids: Collection[int]) -> dict[int, set[UUID]]:
+def list_readable_libraries(user_ids: Collection[int]) -> dict[int, set[UUID]]:
     """The ids of the libraries that each of these users may read. Two queries."""
     held: dict[int, set[UUID]] = {pk: set() for pk in user_ids}
     own = LibraryMember.objects.filter(user__in=held).values_list("user", "library_id")
@@ -176,7 +176,7 @@ def list_held(user_ids: Collection[int]) -> dict[int, set[UUID]]:
     return held
 
 
-def list_unreadable(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:
+def find_unreadable_documents(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:
     """Those of these documents that are there, but not for this user."""
     there = Document.objects.filter(pk__in=document_ids)
     readable = there.visible_to(User(pk=user_id)).values("pk")
@@ -186,7 +186,7 @@ def list_unreadable(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:
 # Documents
 
 
-def find_target(*, user: User, library_id: UUID | None) -> Library | None:
+def find_target_library(*, user: User, library_id: UUID | None) -> Library | None:
     """The library into which the user may put documents; None: his private one.
 
     Raises `LibraryNotFound`.
@@ -216,12 +216,12 @@ def move_document(*, document: Document, library: Library | None, actor: User) -
         record_event(
             Action.DOCUMENT_MOVED, actor=actor, subject=row.owner, target=row, details=told
         )
-        notices.announce_change()
+        notices.announce_rights_change()
     document.refresh_from_db()
     transaction.on_commit(lambda: notices.notify_document_changed(document), robust=True)
 
 
-def pass_documents_on(*, owner: User) -> int:
+def hand_over_documents(*, owner: User) -> int:
     """Give an account's documents and sources in libraries to others, before it is deleted.
 
     They go to whoever manages the library, else to whoever adds documents there, else to an
@@ -236,7 +236,7 @@ def pass_documents_on(*, owner: User) -> int:
         of_library[library_id] += []  # one that has brought nothing yet goes on as well
     passed = 0
     for library_id, ids in of_library.items():
-        heir = _find_heir(library_id, owner)
+        heir = _find_successor(library_id, owner)
         if heir is None:
             continue
         Document.objects.filter(pk__in=ids).update(owner=heir)
@@ -250,7 +250,7 @@ def pass_documents_on(*, owner: User) -> int:
     return passed
 
 
-def _find_heir(library_id: UUID, former: User) -> User | None:
+def _find_successor(library_id: UUID, former: User) -> User | None:
     others = User.objects.filter(is_active=True).exclude(pk=former.pk)
     for role in (LibraryRole.MANAGER, LibraryRole.CONTRIBUTOR):
         members = LibraryMember.objects.filter(library_id=library_id, role=role)

@@ -66,17 +66,17 @@ class LibraryQuerySet(models.QuerySet["Library"]):
 
     def visible_to(self, user: User) -> Self:
         """Those of which the user is a member, himself or by a group."""
-        return self._held_by(user, LibraryRole)
+        return self._with_role(user, LibraryRole)
 
     def contributed_by(self, user: User) -> Self:
         """Those into which the user may put documents."""
-        return self._held_by(user, ADDING_ROLES)
+        return self._with_role(user, ADDING_ROLES)
 
     def managed_by(self, user: User) -> Self:
         """Those whose members and documents are the user's to change."""
-        return self._held_by(user, (LibraryRole.MANAGER,))
+        return self._with_role(user, (LibraryRole.MANAGER,))
 
-    def described_for(self, user: User) -> Self:
+    def annotate_for(self, user: User) -> Self:
         """Rows with `document_count`, and the highest `role` of the user in them."""
         counted = Document.objects.filter(library=OuterRef("pk")).order_by().values("library")
         count = Subquery(counted.annotate(count=Count("pk")).values("count"))
@@ -85,7 +85,7 @@ class LibraryQuerySet(models.QuerySet["Library"]):
             document_count=Coalesce(count, 0), role=Subquery(held.values("role")[:1])
         )
 
-    def _held_by(self, user: User, roles: Iterable[LibraryRole]) -> Self:
+    def _with_role(self, user: User, roles: Iterable[LibraryRole]) -> Self:
         return self.filter(IsAnyOf("pk", list_library_ids(user, roles)))
 
 
@@ -104,7 +104,7 @@ class Library(models.Model):
     objects = LibraryQuerySet.as_manager()
     document_count: int
     role: str | None
-    """Of rows `described_for` a user."""
+    """Of rows `annotate_for` a user."""
 
     class Meta:
         """Lists go by name."""
@@ -189,7 +189,9 @@ class DocumentQuerySet(models.QuerySet["Document"]):
 
     def visible_to(self, user: User) -> Self:
         """What this user may read: his private documents and those of his libraries."""
-        return self.filter(self._private_to(user) | IsAnyOf("library_id", list_library_ids(user)))
+        return self.filter(
+            self._build_private_filter(user) | IsAnyOf("library_id", list_library_ids(user))
+        )
 
     def owned_by(self, user: User) -> Self:
         """What this user may change.
@@ -198,10 +200,10 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         """
         added = Q(owner_id=user.pk) & Q(IsAnyOf("library_id", list_library_ids(user, ADDING_ROLES)))
         managed = IsAnyOf("library_id", list_library_ids(user, (LibraryRole.MANAGER,)))
-        return self.filter(self._private_to(user) | added | managed)
+        return self.filter(self._build_private_filter(user) | added | managed)
 
     @staticmethod
-    def _private_to(user: User) -> Q:
+    def _build_private_filter(user: User) -> Q:
         return Q(owner_id=user.pk, library_id=None)
 
     def searchable(self) -> Self:
@@ -216,7 +218,7 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         """What its owner put off."""
         return self.processing().filter(stage=Document.Stage.PAUSED)
 
-    def described(self, metadata: Mapping[str, str]) -> Self:
+    def with_metadata(self, metadata: Mapping[str, str]) -> Self:
         """Who bear all these names, or whose metadata holds these values, alone or in a list."""
         rows = self
         for field, value in metadata.items():

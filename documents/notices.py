@@ -29,7 +29,7 @@ def get_channel() -> str:
     return f"nura:notices:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
 
 
-def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
+def send_notices(user_id: int, *payloads: Mapping[str, Any]) -> None:
     """Send payloads (`{type, data}`) to the sockets of one user, or of `EVERYBODY`.
 
     What they tell of is there for him from now on, wherever it is read.
@@ -55,7 +55,7 @@ def notify_documents_changed(documents: Sequence[Document]) -> None:
     """The same for several documents of one owner, as far as he may read them still."""
     told = [_to_notice(document) for document in documents if is_open_to_owner(document)]
     if told:
-        send(documents[0].owner_id, *told)
+        send_notices(documents[0].owner_id, *told)
 
 
 def is_open_to_owner(document: Document) -> bool:
@@ -70,7 +70,7 @@ def _to_notice(document: Document) -> dict[str, Any]:
     return {"type": "document", "data": to_document_json(document)}
 
 
-def describe_deletion(document: Document) -> dict[str, Any]:
+def to_deletion_notice(document: Document) -> dict[str, Any]:
     """What lets the owner's pages drop the document."""
     data = to_document_json(document) | {"deleted": True}
     return {"type": "document", "data": data}
@@ -81,16 +81,16 @@ def get_rights_channel() -> str:
     return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
 
 
-def announce_change() -> None:
+def announce_rights_change() -> None:
     """Have everything that is open looked at, once the change of rights is committed.
 
     For whatever ends some: a deactivation, a revoked key, a new password, an ended session, a
     membership of a group or of a library, a document that moves. `chats.access` listens.
     """
-    transaction.on_commit(_announce)
+    transaction.on_commit(_publish_rights_change)
 
 
-def _announce() -> None:
+def _publish_rights_change() -> None:
     try:
         connections.sync().publish(get_rights_channel(), "")
     except (RedisError, OSError) as error:  # it is noticed within a second all the same
@@ -101,12 +101,12 @@ EVERYBODY = 0
 """In place of a user's id: all pages that are open."""
 
 
-def announce_shared() -> None:
+def announce_shared_change() -> None:
     """Have open pages forget what others shared with their users, once the change is committed.
 
     They ask anew where they show it; that may be less now, or more.
     """
-    transaction.on_commit(lambda: send(EVERYBODY, {"type": "shared.changed", "data": {}}))
+    transaction.on_commit(lambda: send_notices(EVERYBODY, {"type": "shared.changed", "data": {}}))
 
 
 REPORT_SECONDS = 0.25
@@ -130,25 +130,25 @@ class Stopwatch:
         self._stage = ""
         self._since = time.monotonic()
 
-    def enter(self, stage: str) -> None:
+    def start_stage(self, stage: str) -> None:
         """End the stage before and begin this one; it may have been there before."""
         now = time.monotonic()
         self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
         self._stage, self._since = stage, now
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Leave out what happens within the block."""
         stage = self._stage
-        self.enter("")
+        self.start_stage("")
         try:
             yield
         finally:
-            self.enter(stage)
+            self.start_stage(stage)
 
     def seconds(self) -> dict[str, float]:
         """What was measured so far, to the millisecond."""
-        self.enter(self._stage)
+        self.start_stage(self._stage)
         return {stage: round(spent, 3) for stage, spent in self._seconds.items() if stage}
 
 
@@ -171,7 +171,7 @@ class IngestProgress:
     def enter(self, stage: Stage) -> None:
         """Begin a stage. Raises `LeaseLostError`."""
         self._stage = stage
-        self.watch.enter(stage.value)
+        self.watch.start_stage(stage.value)
         self.move(0, 1)
 
     def move(self, done: int, total: int, **changes: Any) -> None:

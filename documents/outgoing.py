@@ -83,11 +83,11 @@ class FetchedAnswer:
     body: bytes
 
 
-def is_inside(address: str) -> bool:
+def is_private_address(address: str) -> bool:
     """Whether an IP address is no public one: private, local, shared, reserved, multicast."""
     known = ip_address(address.partition("%")[0])
     carried = find_carried(known)
-    if carried is not None and is_inside(str(carried)):
+    if carried is not None and is_private_address(str(carried)):
         return True
     return not known.is_global or known.is_multicast or any(known in one for one in _SHARED)
 
@@ -114,7 +114,7 @@ def resolve_address(
     except (OSError, UnicodeError) as error:
         raise AddressUnreachable(f"no address of {host}", host=host) from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    is_refused = is_never_asked if is_entered else is_inside
+    is_refused = is_never_asked if is_entered else is_private_address
     if not is_allowed_by_name(host, port) and any(map(is_refused, addresses)):
         raise AddressForbidden(f"{host} is inside", host=host)
     return addresses
@@ -150,7 +150,7 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         self._sockets, self._is_entered = httpcore2.SyncBackend(), is_entered
         self.ends_at = 0.0
 
-    def cut(self, seconds: float | None) -> float:
+    def limit_wait(self, seconds: float | None) -> float:
         """As many of these seconds as are left. Raises httpcore's time-out where none are."""
         left = self.ends_at - time.monotonic()
         if left <= 0:
@@ -166,12 +166,12 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         """Connect to the first address that answers."""
-        seconds = self.cut(RESOLVE_SECONDS)
+        seconds = self.limit_wait(RESOLVE_SECONDS)
         addresses = resolve_address(host, port, is_entered=self._is_entered, seconds=seconds)
         while True:
             try:
                 stream = self._sockets.connect_tcp(
-                    addresses.pop(0), port, self.cut(timeout), local_address, socket_options
+                    addresses.pop(0), port, self.limit_wait(timeout), local_address, socket_options
                 )
                 return _BoundedStream(stream, self)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
@@ -191,11 +191,11 @@ class _BoundedStream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read what has come."""
-        return self._stream.read(max_bytes, self._backend.cut(timeout))
+        return self._stream.read(max_bytes, self._backend.limit_wait(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of it."""
-        self._stream.write(buffer, self._backend.cut(timeout))
+        self._stream.write(buffer, self._backend.limit_wait(timeout))
 
     def close(self) -> None:
         """Close the connection."""
@@ -208,7 +208,9 @@ class _BoundedStream(httpcore2.NetworkStream):
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
         """The same within TLS."""
-        inner = self._stream.start_tls(ssl_context, server_hostname, self._backend.cut(timeout))
+        inner = self._stream.start_tls(
+            ssl_context, server_hostname, self._backend.limit_wait(timeout)
+        )
         return _BoundedStream(inner, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
@@ -243,7 +245,7 @@ class OpenAnswer:
 
         Raises `AnswerTooLarge`, `AddressUnreachable`.
         """
-        with _in_own_words(self._host):
+        with _raise_own_errors(self._host):
             while amount is None or len(self._held) < amount:
                 part = next(self._parts, b"")
                 if not part:
@@ -341,7 +343,7 @@ class OutgoingClient:
             method, target, headers=list(sent.items()), content=body, extensions={"timeout": limits}
         )
         with ExitStack() as stack:
-            with _in_own_words(host):  # what its reader does is none of the network's faults
+            with _raise_own_errors(host):  # what its reader does is none of the network's faults
                 response = stack.enter_context(asked)
             yield OpenAnswer(response, host, self._max_bytes)
 
@@ -400,7 +402,7 @@ def _quote(text: str) -> str:
 
 
 @contextmanager
-def _in_own_words(host: str) -> Iterator[None]:
+def _raise_own_errors(host: str) -> Iterator[None]:
     try:
         yield
     except (

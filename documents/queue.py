@@ -96,7 +96,7 @@ def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bo
     return True
 
 
-def hand_back(lease: Lease[Document], stage: str) -> None:
+def release_document(lease: Lease[Document], stage: str) -> None:
     """Let another worker begin at once; what was cut off is no attempt and no turn of the owner."""
     waiting = to_waiting_values() | {"stage": stage, "started_at": None}
     if release_lease(lease, attempts=F("attempts") - 1, **waiting):
@@ -263,7 +263,7 @@ class ReadingPace:
     per_byte: float
 
     @classmethod
-    def of(cls, sizes: Sequence[int], seconds: Sequence[float]) -> "ReadingPace":
+    def fit(cls, sizes: Sequence[int], seconds: Sequence[float]) -> "ReadingPace":
         """By the files that took so long; neither part is below 0."""
         if max(sizes) < SPREAD * min(sizes):
             return cls(0.0, sum(seconds) / max(sum(sizes), 1))
@@ -280,7 +280,7 @@ class ReadingPace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _RemainingFiles:
     """What is not done of one owner's files of one type; `working` of them are at work."""
 
     owner_id: int
@@ -291,7 +291,7 @@ class _Left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lately:
+class _RecentFiles:
     """What the files that were done last tell, and those at work by what is done of them.
 
     `paces` by type, and of all together; `largest` is the size of the largest of them; `last` is
@@ -304,7 +304,7 @@ class _Lately:
     last: datetime
     side_by_side: float
 
-    def is_stranger(self, left: _Left) -> bool:
+    def is_unfamiliar(self, left: _RemainingFiles) -> bool:
         """Whether nothing like these files was read: none of the type, and none as large.
 
         What a short note takes says nothing of a scan of ten pages.
@@ -315,7 +315,7 @@ class _Lately:
 
 def estimate_queue_seconds(owner_id: int) -> float | None:
     """Until all files of the owner are read; None where there is nothing to judge it by."""
-    all_left = _sum_left()
+    all_left = _sum_remaining()
     if not any(one.owner_id == owner_id for one in all_left):
         return 0.0
     lately = _learn_from_files()
@@ -324,7 +324,7 @@ def estimate_queue_seconds(owner_id: int) -> float | None:
         return None
     needs: defaultdict[int, float] = defaultdict(float)
     for one in all_left:
-        if lately.is_stranger(one):
+        if lately.is_unfamiliar(one):
             return None
         pace = lately.paces.get(one.content_type, lately.paces[ANY_TYPE])
         needs[one.owner_id] += pace.seconds(one.files, one.size)
@@ -333,16 +333,16 @@ def estimate_queue_seconds(owner_id: int) -> float | None:
     return round(shared / max(working, lately.side_by_side), 1)
 
 
-def _sum_left() -> list[_Left]:
+def _sum_remaining() -> list[_RemainingFiles]:
     rest = 1 - F("progress")
     rows = Document.objects.processing().exclude(stage=Document.Stage.PAUSED).order_by()
     sums = rows.values_list("owner_id", "content_type").annotate(
         files=Sum(rest), bytes=Sum(F("size") * rest), working=Count("claim")
     )
-    return [_Left(*row) for row in sums]
+    return [_RemainingFiles(*row) for row in sums]
 
 
-def _learn_from_files() -> _Lately | None:
+def _learn_from_files() -> _RecentFiles | None:
     """What the files that were done last tell; None where none was."""
     rows = Document.objects.filter(
         status=Document.Status.COMPLETED, indexed_at__gt=F("started_at"), size__gt=0
@@ -366,13 +366,13 @@ def _learn_from_files() -> _Lately | None:
         spans.append((start, end))
         for name in (kind, ANY_TYPE):
             took[name].append((size, before + (end - start).total_seconds()))
-    paces = {name: ReadingPace.of(*zip(*files, strict=True)) for name, files in took.items()}
+    paces = {name: ReadingPace.fit(*zip(*files, strict=True)) for name, files in took.items()}
     last = spans[0][1]
     largest = max(size for size, _ in took[ANY_TYPE])
-    return _Lately(paces, largest, last, _count_side_by_side(spans, last - QUIET))
+    return _RecentFiles(paces, largest, last, _measure_concurrency(spans, last - QUIET))
 
 
-def _count_side_by_side(spans: Sequence[tuple[datetime, datetime]], since: datetime) -> float:
+def _measure_concurrency(spans: Sequence[tuple[datetime, datetime]], since: datetime) -> float:
     """How many of the spans lie beside one another on average, where there is any at all."""
     sum_of_all = covered = timedelta(0)
     until = since

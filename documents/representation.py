@@ -155,7 +155,7 @@ class LengthStatistics:
     histogram: tuple[LengthBin, ...]
 
     @classmethod
-    def of(cls, lengths: Sequence[int]) -> "LengthStatistics | None":
+    def from_lengths(cls, lengths: Sequence[int]) -> "LengthStatistics | None":
         """None where there is nothing to measure."""
         if not lengths:
             return None
@@ -181,7 +181,7 @@ def _round_up(width: float) -> int:
 def measure_chunk_lengths(chunks: QuerySet[Chunk]) -> LengthStatistics | None:
     """Statistics of the texts of these chunks."""
     texts = chunks.order_by().annotate(length=Length("text"))
-    return LengthStatistics.of(list(texts.values_list("length", flat=True)))
+    return LengthStatistics.from_lengths(list(texts.values_list("length", flat=True)))
 
 
 def inspect_document(document: Document) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def upload_document(  # noqa: PLR0913 - what a file is and where it goes
     if same is None:
         return document, True
     if same.owner_id == owner.pk:
-        _add_to_known(same, stated)
+        _merge_into_existing(same, stated)
     return same, False
 
 
@@ -79,7 +79,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
         document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
             quotas.lock_owner(document.owner_id)
-            _hold_library(document.library)
+            _lock_library(document.library)
             same = _find_same_bytes(
                 document.owner_id, document.library, document.source, document.sha256
             )
@@ -93,7 +93,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
     return same
 
 
-def _hold_library(library: Library | None) -> None:
+def _lock_library(library: Library | None) -> None:
     """Let nobody else add to the library, or delete it, until the transaction ends."""
     held = Library.objects.select_for_update(no_key=True)
     if library is not None and not held.filter(pk=library.pk).exists():
@@ -109,7 +109,7 @@ def _insert_row(document: Document) -> None:
     transaction.on_commit(lambda: notices.notify_document_changed(document), robust=True)
 
 
-def _add_to_known(document: Document, stated: dict[str, Any]) -> None:
+def _merge_into_existing(document: Document, stated: dict[str, Any]) -> None:
     """Take over what an upload of a file that is there already says, and try again what failed."""
     if stated:
         update_document(document=document, metadata=stated)
@@ -129,7 +129,7 @@ def delete_document(
     with transaction.atomic():
         if not remove_document(document.pk):
             return
-        deletions.note_deletions(
+        deletions.record_deletions(
             DeletionKind.DOCUMENT,
             [document.pk],
             owner_id=document.owner_id,
@@ -138,10 +138,12 @@ def delete_document(
         if actor is not None:
             target, told = f"document:{document.pk}", {"erase": erase}
             record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
-        transaction.on_commit(lambda: deletions.settle_soon([document.pk]), robust=True)
+        transaction.on_commit(lambda: deletions.apply_deletions_of([document.pk]), robust=True)
         if notices.is_open_to_owner(document):
-            gone = notices.describe_deletion(document)  # now: its owner may be deleted with it
-            transaction.on_commit(lambda: notices.send(document.owner_id, gone), robust=True)
+            gone = notices.to_deletion_notice(document)  # now: its owner may be deleted with it
+            transaction.on_commit(
+                lambda: notices.send_notices(document.owner_id, gone), robust=True
+            )
 
 
 def remove_document(document_id: UUID) -> bool:
@@ -165,7 +167,7 @@ def reprocess_document(*, document: Document) -> None:
         if not again:
             raise DocumentBusy
         queue.enqueue_ingest_on_commit(document.pk)
-    _show_change(document)
+    _notify_change(document)
 
 
 def cancel_document(*, document: Document) -> None:
@@ -182,7 +184,7 @@ def cancel_document(*, document: Document) -> None:
         or row.update(**queue.to_ended_values(Document.Status.FAILED, Cancelled.code))
     ):
         raise DocumentNotProcessing
-    _show_change(document)
+    _notify_change(document)
 
 
 def update_document(
@@ -199,10 +201,10 @@ def update_document(
         row.metadata = merge_metadata(row.metadata, row.stated)
         row.save(update_fields=("name", "stated", "metadata", "updated_at"))
         rewrite_labels(row.pk, row.name, row.metadata)
-    _show_change(document)
+    _notify_change(document)
 
 
-def _show_change(document: Document) -> None:
+def _notify_change(document: Document) -> None:
     """Refresh the caller's copy and show the change to the owner's pages."""
     document.refresh_from_db()
     notices.notify_document_changed(document)
@@ -226,17 +228,17 @@ def resume_document(*, document: Document) -> None:
 
 def pause_documents(*, owner: "User") -> int:
     """Put off all that waits or is at work; how many that were."""
-    return pause_rows(_list_own(owner))
+    return pause_rows(_list_changeable(owner))
 
 
 def resume_documents(*, owner: "User") -> int:
     """Go on with all that was put off; how many that were."""
-    return resume_rows(_list_own(owner))
+    return resume_rows(_list_changeable(owner))
 
 
 def cancel_documents(*, owner: "User") -> int:
     """Stop the processing of all; how many that were."""
-    mine = _list_own(owner).processing()
+    mine = _list_changeable(owner).processing()
     count = 0
     for document in mine.searchable():  # few: each may have a version that is refused
         with suppress(DocumentNotProcessing):  # it has ended meanwhile
@@ -247,7 +249,7 @@ def cancel_documents(*, owner: "User") -> int:
     return count + len(_change_rows(never_indexed, ended))
 
 
-def _list_own(owner: "User") -> DocumentQuerySet:
+def _list_changeable(owner: "User") -> DocumentQuerySet:
     """What a user put there and may still change; of a library he manages not that of others."""
     return Document.objects.owned_by(owner).filter(owner=owner)
 
@@ -306,9 +308,9 @@ def _change_rows(rows: QuerySet[Document], values: dict[str, object]) -> list[UU
     with transaction.atomic():
         keys = list(rows.select_for_update().values_list("pk", flat=True))
         Document.objects.filter(pk__in=keys).update(**values)
-    _show_changes(keys)
+    _notify_changes(keys)
     return keys
 
 
-def _show_changes(keys: Collection[UUID]) -> None:
+def _notify_changes(keys: Collection[UUID]) -> None:
     notices.notify_documents_changed(list(Document.objects.filter(pk__in=keys)))

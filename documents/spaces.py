@@ -54,7 +54,7 @@ def get_active_space() -> EmbeddingSpace | None:
 def get_space_in_use() -> SpaceInUse:
     """What questions are embedded and searched with now. Loads and writes nothing."""
     space = get_active_space()
-    if space is None or _gives_way(space):
+    if space is None or _is_replaceable(space):
         return SpaceInUse(None, read_config())
     return SpaceInUse(space, to_config(space))
 
@@ -192,7 +192,7 @@ def _describe_index(space: EmbeddingSpace, candidates: int) -> str:
 def describe_pending_reindex() -> str:
     """Why `manage.py reindex` is needed, as a sentence; empty when it is not. Loads nothing."""
     space = get_active_space()
-    if space is None or _gives_way(space):
+    if space is None or _is_replaceable(space):
         return ""
     config = read_config()
     name, spoken = get_embedding_model_name(config), config.embedding_languages
@@ -209,7 +209,7 @@ def describe_pending_reindex() -> str:
     return ""
 
 
-def _gives_way(space: EmbeddingSpace) -> bool:
+def _is_replaceable(space: EmbeddingSpace) -> bool:
     """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
     return space.model != get_embedding_model_name(read_config()) and not has_vectors(space)
 

@@ -42,7 +42,7 @@ def receive_version(*, document: Document, name: str, content: "File[Any]") -> b
         with transaction.atomic():
             row = Document.objects.select_for_update().get(pk=document.pk)
             replace = _store_beside if row.indexed else _replace_unserved
-            _remove_on_commit(replace(row, asdict(incoming) | {"file": stored}))
+            _remove_file_on_commit(replace(row, asdict(incoming) | {"file": stored}))
             Document.objects.filter(pk=row.pk).update(**queue.to_new_values())
             queue.enqueue_ingest_on_commit(row.pk)
     except BaseException:
@@ -154,7 +154,7 @@ def remove_version(version: DocumentVersion) -> None:
     """Delete a version that is not in use, its file and the pictures of its pages."""
     with transaction.atomic():
         DocumentVersion.objects.filter(pk=version.pk).delete()
-        _remove_on_commit(str(version.file.name))
+        _remove_file_on_commit(str(version.file.name))
         if version.sha256:
             folder = files.get_pages_folder(version)
             transaction.on_commit(lambda: shutil.rmtree(folder, ignore_errors=True), robust=True)
@@ -170,7 +170,7 @@ def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:
 
 def _end_reading(version: DocumentVersion, **changes: Any) -> None:
     """Let the document serve what it did, without the file of the version."""
-    _remove_on_commit(str(version.file.name))
+    _remove_file_on_commit(str(version.file.name))
     ended = queue.to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0}
     Document.objects.filter(pk=version.document_id).update(**ended | changes)
 
@@ -184,7 +184,7 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
         document.owner_id, documents=0, size=facts["size"], library_id=document.library_id
     )
     DocumentVersion.objects.create(
-        document=document, number=_next_number(document), created_at=timezone.now(), **facts
+        document=document, number=_get_next_number(document), created_at=timezone.now(), **facts
     )
     return str(before.file.name) if before else ""
 
@@ -194,17 +194,17 @@ def _replace_unserved(document: Document, facts: dict[str, Any]) -> str:
     more = facts["size"] - document.size
     quotas.check_quota(document.owner_id, documents=0, size=more, library_id=document.library_id)
     Document.objects.filter(pk=document.pk).update(
-        version=_next_number(document), received_at=timezone.now(), **facts
+        version=_get_next_number(document), received_at=timezone.now(), **facts
     )
     return str(document.file.name)
 
 
-def _next_number(document: Document) -> int:
+def _get_next_number(document: Document) -> int:
     """The number after all that were ever given, refused ones included."""
     last = document.versions.aggregate(last=Max("number"))["last"] or 0
     return max(document.version, last) + 1
 
 
-def _remove_on_commit(name: str) -> None:
+def _remove_file_on_commit(name: str) -> None:
     if name:
         transaction.on_commit(lambda: files.remove_file(name), robust=True)

@@ -71,7 +71,7 @@ def get_library(asked: Mapping[str, str]) -> str:
 
 def describe_libraries(user: "User", chosen: str) -> dict[str, Any]:
     """The libraries that the page offers, and what may be done in the one that is chosen."""
-    rows = list(Library.objects.visible_to(user).described_for(user))
+    rows = list(Library.objects.visible_to(user).annotate_for(user))
     shown = next((one for one in rows if str(one.pk) == chosen), None)
     return {
         "libraries": rows,
@@ -115,7 +115,9 @@ def filter_documents(
     return rows.order_by(*order)
 
 
-def find_said(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict[UUID, Passage]:
+def find_best_passages(
+    documents: DocumentQuerySet, asked: Mapping[str, str]
+) -> dict[UUID, Passage]:
     """The best passage of each document on what is looked for, the best document first."""
     if not (query := get_query(asked)):
         return {}
@@ -369,7 +371,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
     own = Document.objects.visible_to(user)
     asked = request.GET.dict()
     chosen = describe_libraries(user, get_library(asked))
-    said, query = find_said(own, asked), get_query(asked)
+    said, query = find_best_passages(own, asked), get_query(asked)
     rows = filter_documents(own, asked, said)
     pages = ReplicaPaginator(rows.select_related("library", "owner"), PAGE_SIZE)
     documents = pages.get_page(asked.get("page"))
@@ -379,14 +381,16 @@ def document_list(request: HttpRequest) -> HttpResponse:
         "area": "documents",
         "documents": documents,
         "rows": [
-            _row(one) | _found(said.get(one.pk), query) | {"may_change": one.pk in own_ids}
+            _to_row(one)
+            | _describe_match(said.get(one.pk), query)
+            | {"may_change": one.pk in own_ids}
             for one in documents
         ],
         "query": query,
         "narrowed": is_narrowed(asked),
         "page": {
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
-            "library": chosen["library"] and _library_data(chosen["library"]),
+            "library": chosen["library"] and _to_library_data(chosen["library"]),
             "libraries": list_library_data(chosen["libraries"]),
         },
     }
@@ -405,18 +409,18 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     document = get_object_or_404(rows, pk=document_id)
     # `?page=` of an address is a page of the document; of a list that htmx asks for, one of that
     is_part = request.headers.get("HX-Request") == "true"
-    chunks = _chunks(document, request.GET.get("page") if is_part else "1")
+    chunks = _paginate_chunks(document, request.GET.get("page") if is_part else "1")
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
     if is_part:
         return render(request, "panels/document_chunks.html", context)
-    context |= _row(document) | describe_index(document)
+    context |= _to_row(document) | describe_index(document)
     context |= {
         "metadata": list_metadata_rows(document),
         "versions": list_versions(document),
         "kind": FORMAT_NAMES.get(document.content_type, document.content_type),
-        "page": _page(document)
+        "page": _to_page_data(document)
         | {
-            "libraries": list_library_data(Library.objects.visible_to(user).described_for(user)),
+            "libraries": list_library_data(Library.objects.visible_to(user).annotate_for(user)),
             "searched_words": list_marked_words(get_query(request.GET.dict())),
         },
         "may_change": Document.objects.owned_by(user).filter(pk=document.pk).exists(),
@@ -424,12 +428,12 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     return render(request, "document.html", context)
 
 
-def _library_data(library: Library) -> dict[str, Any]:
+def _to_library_data(library: Library) -> dict[str, Any]:
     fields = {"name": library.name, "description": library.description, "role": library.role}
     return {"id": str(library.pk), **fields}
 
 
-def _row(document: Document) -> dict[str, Any]:
+def _to_row(document: Document) -> dict[str, Any]:
     return {
         "document": document,
         "reason": to_failure_reason(document),
@@ -439,7 +443,7 @@ def _row(document: Document) -> dict[str, Any]:
     }
 
 
-def _found(passage: Passage | None, query: str) -> dict[str, Any]:
+def _describe_match(passage: Passage | None, query: str) -> dict[str, Any]:
     """Where the text of a document holds what is looked for."""
     if passage is None:
         return {}
@@ -447,7 +451,7 @@ def _found(passage: Passage | None, query: str) -> dict[str, Any]:
     return {"passage": passage, "excerpt": excerpt.split()}
 
 
-def _page(document: Document) -> dict[str, Any]:
+def _to_page_data(document: Document) -> dict[str, Any]:
     """What the scripts of the page need to know."""
     return {
         "upload_limit_mb": settings.MAX_UPLOAD_MB,
@@ -461,6 +465,6 @@ def _page(document: Document) -> dict[str, Any]:
     }
 
 
-def _chunks(document: Document, page: str | None) -> "Page[Chunk]":
+def _paginate_chunks(document: Document, page: str | None) -> "Page[Chunk]":
     chunks = Chunk.objects.filter(document=document).order_by("index").defer("lexemes")
     return Paginator(chunks, CHUNKS_SHOWN).get_page(page)

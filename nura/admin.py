@@ -34,7 +34,7 @@ from documents.administration import AuditedAdmin, MenuPlace, Section, count_row
 from documents.audit import Action, AuditEvent, make_export_response, record_event
 from documents.errors import explain_code
 from documents.models import Deletion, Document, LibraryMember
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
@@ -238,7 +238,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
                 record_event(Action.ACCOUNT_DEACTIVATED, actor=by, subject=obj, target=obj)
             active = {"is_active": obj.is_active}
             record_event(Action.RIGHTS_CHANGED, actor=by, subject=obj, target=obj, details=active)
-            announce_change()
+            announce_rights_change()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save; the groups by their service, which writes them down."""
@@ -265,19 +265,19 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         if message == PASSWORD_MESSAGE:
             services.revoke_keys(user=obj, actor=request.user)
             record_event(Action.PASSWORD_CHANGED, actor=request.user, subject=obj, target=obj)
-            announce_change()
+            announce_rights_change()
         return super().log_change(request, obj, message)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
         """Delete with files."""
         delete_account(user=obj)
-        announce_change()
+        announce_rights_change()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         """Delete users with their files."""
         for user in queryset:
             delete_account(user=user)
-        announce_change()
+        announce_rights_change()
 
     @admin.display(description=_("role"))
     def role(self, user: User) -> str:

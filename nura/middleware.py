@@ -189,7 +189,7 @@ def request_id(get_response: GetResponse) -> GetResponse:
 
 @contextmanager
 def _bind_origin(address: str, name: str) -> Iterator[None]:
-    with bound_contextvars(request_id=name), audit.from_origin(address, name):
+    with bound_contextvars(request_id=name), audit.use_origin(address, name):
         yield
 
 

@@ -208,7 +208,7 @@ def _shorten_log() -> int:
 
 EXPIRED = (
     ExpiredKind(
-        "evidence", _("deleted documents in answers"), _find_evidence, deletions.settle_deletions
+        "evidence", _("deleted documents in answers"), _find_evidence, deletions.apply_deletions
     ),
     ExpiredKind("chats", _("chats"), _find_chats, purge_chats),
     ExpiredKind("versions", _("replaced versions"), _find_versions, _remove_versions),

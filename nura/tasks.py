@@ -36,7 +36,7 @@ def sweep_account_files() -> None:
 @shared_task(time_limit=SETTLE_LIMIT_SECONDS)
 def settle_deletions() -> None:
     """Go on with deletions whose copies are still to be marked or erased; sent by beat."""
-    deletions.settle_deletions()
+    deletions.apply_deletions()
     retention.purge_chats()
 
 

@@ -18,7 +18,7 @@ from statistics import mean
 from benchmarks.fidelity import FILES
 from documents.parsers import formats
 from documents.parsers.base import Limits
-from documents.parsers.pdf.geometry import Rect, bounding_box
+from documents.parsers.pdf.geometry import Rect, find_bounding_box
 from documents.parsers.sandbox import client
 from rag.chunking import split_pages
 from rag.types import Line, Page
@@ -186,7 +186,7 @@ def likeness_of_areas(boxes: Sequence[Rect], others: Sequence[Rect]) -> float:
     """Intersection over union of what both span."""
     if not others:
         return 0.0
-    one, other = bounding_box(boxes), bounding_box(others)
+    one, other = find_bounding_box(boxes), find_bounding_box(others)
     shared = area(_overlap(one, other))
     return shared / (area(one) + area(other) - shared)
 

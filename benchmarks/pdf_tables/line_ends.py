@@ -109,23 +109,23 @@ def _hidden_blanks() -> Iterator[None]:
 def _count_shown(path: Path) -> dict[str, float]:
     """Line ends within words and between them as a real file tells, and as they are read."""
     ends: list[tuple[bool, bool]] = []
-    original = lines.Wrapping.seam
+    original = lines.Wrapping.find_seam
 
     def seam(self: lines.Wrapping, row: lines.TextRow, below: lines.TextRow) -> lines.Seam:
         last = row.runs[-1]
         if row.length >= 15 and _is_hangul(last.text[-1] + below.runs[0].text[0]):
             told, last.spaced = last.spaced, False
             if self._is_wrapped(row, below):
-                goes_on = self._spacing.goes_on(row.text, below.text)
+                goes_on = self._spacing.continues_word(row.text, below.text)
                 ends.append((told, goes_on))
             last.spaced = told
         return original(self, row, below)
 
-    lines.Wrapping.seam = seam  # type: ignore[method-assign]
+    lines.Wrapping.find_seam = seam  # type: ignore[method-assign]
     try:
         list(_read(path))
     finally:
-        lines.Wrapping.seam = original  # type: ignore[method-assign]
+        lines.Wrapping.find_seam = original  # type: ignore[method-assign]
     apart = [goes_on for told, goes_on in ends if told]
     within = [goes_on for told, goes_on in ends if not told]
     return {

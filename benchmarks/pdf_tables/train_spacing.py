@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pdf_tables.truth import DATA
-from documents.parsers.pdf.lines import LEAST_ODDS, WEIGHTS, features_of
+from documents.parsers.pdf.lines import LEAST_ODDS, WEIGHTS, extract_features
 
 SAMPLES, TEST_SAMPLES = 150_000, 20_000
 LEAST_WEIGHT = 0.05
@@ -57,7 +57,7 @@ def draw_samples(paths: Iterable[Path], count: int, chance: random.Random) -> li
             goes_on = text[at] != " "
             line, following = text[:at], text[at:].lstrip()
             if _is_hangul(line[-1]) and _is_hangul(following[0]):
-                found.append((features_of(line[-12:], following[:12]), goes_on))
+                found.append((extract_features(line[-12:], following[:12]), goes_on))
         if len(found) >= count:
             break
     return found

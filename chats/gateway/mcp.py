@@ -240,7 +240,7 @@ def _read_page(user: User, document_id: UUID, page: int) -> ReadPage:
 
 
 def _list_libraries(user: User) -> list[ListedLibrary]:
-    rows = Library.objects.visible_to(user).described_for(user)
+    rows = Library.objects.visible_to(user).annotate_for(user)
     return [
         ListedLibrary(
             id=one.pk,

@@ -42,7 +42,7 @@ from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from documents import spaces
 from documents.connected.choice import ModelNotAllowed, choose_config
-from documents.libraries import list_unreadable
+from documents.libraries import find_unreadable_documents
 from documents.models import Document
 from documents.search.store import ReleasingStore, ScopedStore
 from documents.spaces import SpaceInUse
@@ -196,7 +196,7 @@ def _narrow_to_readable(run: Run, document_ids: Sequence[str]) -> tuple[UUID, ..
     ids = tuple(UUID(pk) for pk in document_ids)
     if run.library_ids is None or not access.may_be_closed(run):
         return ids
-    closed = list_unreadable(run.owner_id, ids)
+    closed = find_unreadable_documents(run.owner_id, ids)
     return tuple(pk for pk in ids if pk not in closed)
 
 

@@ -125,7 +125,7 @@ def _keep_follow_ups(row: Row, asked: Sequence[str]) -> None:
         return  # the chat was deleted meanwhile
     chat = row.message.chat
     data = {"chat_id": chat.pk, "message_id": row.message_id, "questions": asked}
-    notices.send(chat.owner_id, {"type": "follow_ups", "data": data})
+    notices.send_notices(chat.owner_id, {"type": "follow_ups", "data": data})
 
 
 async def _read_profile(turn_id: UUID, engine: Engine) -> None:

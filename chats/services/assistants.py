@@ -23,7 +23,7 @@ from chats.services.tools import find_servers
 from documents.audit import Action, record_event
 from documents.connected.choice import ModelNotAllowed, find_allowed_model
 from documents.models import Document, Library
-from documents.notices import announce_shared
+from documents.notices import announce_shared_change
 from documents.representation import get_shown_name
 from rag.conversation import Persona
 from rag.types import Intent
@@ -129,7 +129,7 @@ def save_prompt(
         prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience
     )
     if was_shown or _is_shown(row):
-        announce_shared()
+        announce_shared_change()
     return row
 
 
@@ -167,7 +167,7 @@ def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> No
     if row.is_shared:
         record_event(Action.DATA_DELETED, actor=actor, subject=actor, target=row)
     if _is_shown(row):
-        announce_shared()
+        announce_shared_change()
     row.delete()
 
 
@@ -292,7 +292,7 @@ def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> in
     Prompt.objects.bulk_create(rows)
     folders = {row.folder for row in rows}
     if FolderShare.objects.owned_by(owner).filter(name__in=folders).exists():
-        announce_shared()
+        announce_shared_change()
     return len(rows)
 
 

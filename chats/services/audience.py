@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from chats.models.sharing import Shareable
 from documents.audit import Action, record_event
-from documents.notices import announce_change, announce_shared
+from documents.notices import announce_rights_change, announce_shared_change
 
 MAX_NAMED = 200
 """People or groups that one thing is shown to by name."""
@@ -70,8 +70,8 @@ def set_audience(row: Shareable, audience: Audience, *, actor: User) -> None:
         "groups": [one.pk for one in audience.groups],
     }
     record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
-    announce_change()
-    announce_shared()
+    announce_rights_change()
+    announce_shared_change()
 
 
 def describe_audience(row: Shareable) -> dict[str, Any]:

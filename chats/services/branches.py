@@ -80,7 +80,9 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     Message.objects.filter(pk__in=keys).delete()
     if actor is not None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
-    deletions.note_deletions(DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True)
+    deletions.record_deletions(
+        DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True
+    )
     transaction.on_commit(lambda: log.delete_logs(runs), robust=True)
     transaction.on_commit(partial(send_chat_change, held.pk))
 

@@ -28,7 +28,7 @@ from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from documents.quotas import QuotaLimits
 from jobs.connections import ANY_KEY, KeptQuery, released
 
@@ -82,7 +82,7 @@ def _load_and_send(chat_id: UUID) -> None:
 
 def _send_chat(chat: Chat, data: dict[str, Any]) -> None:
     data["deleted"] = chat.deleted_at is not None
-    notices.send(chat.owner_id, {"type": "chat", "data": data})
+    notices.send_notices(chat.owner_id, {"type": "chat", "data": data})
 
 
 TOUCH = """
@@ -283,10 +283,10 @@ def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None 
     count = _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
     keys = set(chat_ids)
     if ChatShare.objects.filter(chat__in=keys).delete()[0]:
-        announce_change()
+        announce_rights_change()
     answer_cache.forget_answers(Message.objects.filter(chat__in=keys))
     days = settings.RETENTION_DELETED_DAYS
-    deletions.note_deletions(DeletionKind.CHAT, keys, owner_id=owner.pk, days=days)
+    deletions.record_deletions(DeletionKind.CHAT, keys, owner_id=owner.pk, days=days)
     if actor is not None:
         for pk in sorted(keys):
             record_event(Action.DATA_DELETED, actor=actor, target=f"chat:{pk}")

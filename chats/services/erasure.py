@@ -33,7 +33,7 @@ from chats.services import turn_store
 from chats.services.memory import forget_source_chats
 from chats.services.turn_store import Outcome
 from documents import deletions
-from documents.libraries import list_unreadable
+from documents.libraries import find_unreadable_documents
 from documents.models import Deletion, DeletionKind, Document
 from rag.tokenize.text import split_sentences, to_letters
 
@@ -64,7 +64,7 @@ def mark_deleted_documents(outcome: Outcome) -> Outcome:
     gone = named - {one.pk for one in found}
     if not gone:
         return outcome
-    erased = deletions.is_erased(gone)
+    erased = deletions.find_erased(gone)
     texts = [text for key, text in outcome.passages.items() if _get_document_id(key) in erased]
     cut = _QuoteFinder(
         [*texts, *_list_texts(outcome.sources, erased), *_list_texts(outcome.candidates, erased)]
@@ -250,7 +250,7 @@ def find_closed(
     """
     named = {UUID(str(one["document_id"])) for part in rows for one in part or ()}
     unsure = named.difference(readable)
-    return list_unreadable(user_id, unsure) if unsure else set()
+    return find_unreadable_documents(user_id, unsure) if unsure else set()
 
 
 def hide_closed_in_turns(
@@ -305,7 +305,7 @@ def hide_closed(message: Message) -> Message:
 def hide_closed_in_trace(steps: dict[str, Any], *, user_id: int) -> dict[str, Any]:
     """The steps without texts of documents that the user may not read any more."""
     named = {UUID(match) for match in _CHUNK_ID.findall(json.dumps(steps, ensure_ascii=False))}
-    closed = list_unreadable(user_id, named) if named else set()
+    closed = find_unreadable_documents(user_id, named) if named else set()
     stripped: dict[str, Any] = _strip_closed(steps, closed) if closed else steps
     return stripped
 
@@ -502,5 +502,5 @@ def purge_chat(chat_id: UUID) -> bool:
             erased_at=timezone.now()
         )
         transaction.on_commit(lambda: _delete_logs(keys), robust=True)
-        deletions.list_on_commit(DeletionKind.CHAT, [chat_id])
+        deletions.extend_list_on_commit(DeletionKind.CHAT, [chat_id])
     return True

@@ -300,7 +300,7 @@ def _narrow_by_metadata(scope: Scope, filters: Mapping[str, str] | None) -> Scop
     """The scope without documents whose metadata says otherwise."""
     if not filters:
         return scope
-    rows = Document.objects.filter(pk__in=scope.document_ids).described(filters)
+    rows = Document.objects.filter(pk__in=scope.document_ids).with_metadata(filters)
     kept = set(rows.values_list("pk", flat=True))
     return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in kept))
 

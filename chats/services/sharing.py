@@ -35,7 +35,7 @@ from chats.services.erasure import is_copy
 from chats.services.turn_store import Outcome
 from documents.audit import Action, record_event
 from documents.models import Document
-from documents.notices import announce_change, announce_shared
+from documents.notices import announce_rights_change, announce_shared_change
 from documents.parsers.markdown import let_stars_close_before_hangul
 
 # A chat that is shown
@@ -87,7 +87,7 @@ def change_share(
     if audience is not None:
         set_audience(held, audience, actor=user)
     else:
-        announce_change()
+        announce_rights_change()
     return held
 
 
@@ -109,8 +109,8 @@ def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
         details = {"ended": True}
         record_event(Action.SHARE_CHANGED, actor=user, subject=user, target=share, details=details)
         share.delete()
-    announce_change()
-    announce_shared()
+    announce_rights_change()
+    announce_shared_change()
 
 
 # What a reader sees

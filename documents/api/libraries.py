@@ -126,7 +126,7 @@ class LibraryViewSet(
         user = _get_asker(self.request)
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
             return Library.objects.managed_by(user)
-        rows = Library.objects.visible_to(user).described_for(user)
+        rows = Library.objects.visible_to(user).annotate_for(user)
         if self.action == "list":
             query = LibraryListQuery(data=self.request.query_params)
             query.is_valid(raise_exception=True)
@@ -137,16 +137,16 @@ class LibraryViewSet(
     def create(self, request: Request) -> Response:
         """Make a library; whoever does manages it."""
         user = _get_asker(request)
-        library = libraries.create_library(creator=user, **_to_fields(LibraryRequest, request))
-        return Response(_show(library, user), status=status.HTTP_201_CREATED)
+        library = libraries.create_library(creator=user, **_validate_body(LibraryRequest, request))
+        return Response(_to_library_json(library, user), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=LibraryChange, responses=LibraryShape)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Change name or description."""
         user, library = _get_asker(request), self.get_object()
-        fields = _to_fields(LibraryChange, request)
+        fields = _validate_body(LibraryChange, request)
         libraries.update_library(library=library, actor=user, **fields)
-        return Response(_show(library, user))
+        return Response(_to_library_json(library, user))
 
     @extend_schema(parameters=[LibraryDeletionQuery], responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -180,7 +180,7 @@ class LibraryMemberViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Librar
     def create(self, request: Request, library_id: UUID) -> Response:
         """Make an account or a group a member."""
         library = self._get_library()
-        fields = _to_fields(LibraryMemberRequest, request)
+        fields = _validate_body(LibraryMemberRequest, request)
         role = LibraryRole(fields.pop("role"))
         member = libraries.add_member(
             library=library,
@@ -194,7 +194,7 @@ class LibraryMemberViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Librar
     def partial_update(self, request: Request, library_id: UUID, member_id: int) -> Response:
         """Give a member another role."""
         member = self.get_object()
-        role = LibraryRole(_to_fields(LibraryMemberChange, request)["role"])
+        role = LibraryRole(_validate_body(LibraryMemberChange, request)["role"])
         libraries.change_member(member=member, role=role, actor=_get_asker(request))
         return Response(LibraryMemberShape(member).data)
 
@@ -210,11 +210,11 @@ def _get_asker(request: Request) -> "User":
     return cast("User", request.user)
 
 
-def _show(library: Library, user: "User") -> Any:
-    return LibraryShape(Library.objects.described_for(user).get(pk=library.pk)).data
+def _to_library_json(library: Library, user: "User") -> Any:
+    return LibraryShape(Library.objects.annotate_for(user).get(pk=library.pk)).data
 
 
-def _to_fields(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)

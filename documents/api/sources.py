@@ -199,7 +199,7 @@ class SourceViewSet(
     def create(self, request: Request, library_id: UUID) -> Response:
         """Set a source up. It runs when it is told to, or by its schedule."""
         library = self._get_library()
-        fields = _to_fields(SourceRequest, request)
+        fields = _validate_body(SourceRequest, request)
         source = services.create_source(
             library=library,
             creator=_get_asker(request),
@@ -212,7 +212,7 @@ class SourceViewSet(
     def partial_update(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Change a source; who changes its settings owns what it brings."""
         source = self.get_object()
-        fields = _to_fields(SourceChange, request)
+        fields = _validate_body(SourceChange, request)
         if "settings" in fields:
             fields["values"] = fields.pop("settings")
         services.update_source(source=source, actor=_get_asker(request), **fields)
@@ -233,7 +233,7 @@ class SourceViewSet(
     def run(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Compare now; a dry run only tells what would happen."""
         source = self.get_object()
-        fields = _to_fields(SourceRunRequest, request)
+        fields = _validate_body(SourceRunRequest, request)
         run = services.start_source(
             source=source,
             actor=_get_asker(request),
@@ -268,7 +268,7 @@ class SourceViewSet(
     def send_manifest(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Send the list of all files; the answer names those that are to be sent."""
         source = self.get_object()
-        fields = _to_fields(SourceRunRequest, request)
+        fields = _validate_body(SourceRunRequest, request)
         run = services.receive_manifest(
             source=source,
             listed=request.data.get("files") if isinstance(request.data, dict) else None,
@@ -286,7 +286,7 @@ class SourceViewSet(
     def files(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Send a file that is wanted."""
         source = self.get_object()
-        fields = _to_fields(SourceFileRequest, request)
+        fields = _validate_body(SourceFileRequest, request)
         path = fields["path"] or get_sent_name(fields["file"])
         entry = services.receive_file(source=source, path=path, content=fields["file"])
         return Response({"document_id": entry.document_id}, status=status.HTTP_201_CREATED)
@@ -305,7 +305,7 @@ def _get_asker(request: Request) -> "User":
     return cast("User", request.user)
 
 
-def _to_fields(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)

@@ -153,7 +153,7 @@ def respond_with_original(request: HttpRequest, kept: Kept) -> HttpResponseBase:
         "Accept-Ranges": "bytes",
         "ETag": quote_etag(kept.sha256),
     }
-    if known := _respond_if_known(request, headers):
+    if known := _respond_to_conditions(request, headers):
         return known
     try:
         asked = parse_range(request, size=kept.size, tag=kept.sha256)
@@ -179,7 +179,7 @@ def respond_with_page(request: HttpRequest, kept: Kept, number: int) -> HttpResp
     if number > (kept.page_count or 0):
         raise PageNotFound(page=number)
     headers = SAFE_HEADERS | {"ETag": quote_etag(f"{kept.sha256}-{number}")}
-    if known := _respond_if_known(request, headers):
+    if known := _respond_to_conditions(request, headers):
         return known
     with files.open_local_path(kept) as path:
         folder = files.get_pages_folder(kept)
@@ -190,7 +190,7 @@ def respond_with_page(request: HttpRequest, kept: Kept, number: int) -> HttpResp
 def respond_with_picture(request: HttpRequest, kept: DocumentPicture) -> HttpResponseBase:
     """A picture found in the document. Raises `StorageFailed`."""
     headers = SAFE_HEADERS | {"ETag": quote_etag(kept.digest)}
-    if known := _respond_if_known(request, headers):
+    if known := _respond_to_conditions(request, headers):
         return known
     try:
         with kept.file.open("rb") as file:
@@ -200,7 +200,9 @@ def respond_with_picture(request: HttpRequest, kept: DocumentPicture) -> HttpRes
     return HttpResponse(data, content_type=kept.content_type, headers=headers)
 
 
-def _respond_if_known(request: HttpRequest, headers: Mapping[str, str]) -> HttpResponseBase | None:
+def _respond_to_conditions(
+    request: HttpRequest, headers: Mapping[str, str]
+) -> HttpResponseBase | None:
     """The short answer to who has these bytes already, or wants them no more if they changed."""
     bare = HttpResponse(headers=dict(headers))
     answer: HttpResponseBase | None = get_conditional_response(
@@ -219,7 +221,7 @@ def _stream_file(
     except OSError as error:
         raise StorageFailed(str(error)) from error
     response = StreamingHttpResponse(
-        read_blocks(request, file, len(sent)),
+        stream_blocks(request, file, len(sent)),
         status=200 if part is None else 206,
         content_type=kept.content_type,
         headers=dict(headers),
@@ -230,22 +232,22 @@ def _stream_file(
     return response
 
 
-def read_blocks(
+def stream_blocks(
     request: HttpRequest, file: "File[Any] | IO[bytes]", size: int
 ) -> Iterator[bytes] | AsyncIterator[bytes]:
     """The next `size` bytes of a file as a response wants them; it is closed in the end."""
-    blocks = _blocks_async if isinstance(request, ASGIRequest) else _blocks
+    blocks = _iterate_blocks_async if isinstance(request, ASGIRequest) else _iterate_blocks
     return blocks(file, size)
 
 
-def _blocks(file: "File[Any] | IO[bytes]", size: int) -> Iterator[bytes]:
+def _iterate_blocks(file: "File[Any] | IO[bytes]", size: int) -> Iterator[bytes]:
     with file:
         while block := file.read(min(BLOCK_BYTES, size)):
             size -= len(block)
             yield block
 
 
-async def _blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterator[bytes]:
+async def _iterate_blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterator[bytes]:
     """The same under ASGI, where Django would gather a plain iterator in memory first."""
     try:
         while block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, size)):
@@ -277,13 +279,13 @@ def render_page_png(
         raise PageNotFound(page=number)
     width = min(max(width, MIN_WIDTH_PIXELS), MAX_WIDTH_PIXELS)
     kept = cache_dir / f"{number}-{width}.png"
-    if image := _read_kept(kept):
+    if image := _read_cached_page(kept):
         return image
     with _SLOTS:
-        if image := _read_kept(kept):  # drawn while we waited for our turn
+        if image := _read_cached_page(kept):  # drawn while we waited for our turn
             return image
         image = _draw_page(path, number, width)
-    _write_whole(kept, image)
+    _write_atomically(kept, image)
     if next(_drawn) % DRAWN_BETWEEN_TRIMS == 0:
         files.trim_page_cache()
     return image
@@ -294,7 +296,7 @@ DRAWN_BETWEEN_TRIMS = 100
 """Pictures that a process draws before it looks whether the cache is too large."""
 
 
-def _read_kept(kept: Path) -> bytes | None:
+def _read_cached_page(kept: Path) -> bytes | None:
     """A picture that was drawn before, which is now the one that was looked at last."""
     try:
         image = kept.read_bytes()
@@ -315,7 +317,7 @@ def _draw_page(path: Path, number: int, width: int) -> bytes:
     }
     child = SandboxChild(request, replace(settings.READING_LIMITS, seconds=DRAWING_SECONDS))
     try:
-        image = next((value for kind, value in child.frames() if kind == "bytes"), None)
+        image = next((value for kind, value in child.iterate_frames() if kind == "bytes"), None)
     except BrokenFrame as error:
         raise ParserCrashed(detail="protocol") from error
     finally:
@@ -327,7 +329,7 @@ def _draw_page(path: Path, number: int, width: int) -> bytes:
     return image
 
 
-def _write_whole(target: Path, image: bytes) -> None:
+def _write_atomically(target: Path, image: bytes) -> None:
     """Write whole or not at all: another process may read at the same moment."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{secrets.token_hex(4)}.part")

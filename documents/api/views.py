@@ -47,7 +47,7 @@ from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method
 from documents.errors import PictureNotFound
 from documents.models import Document, DocumentVersion
 from documents.representation import inspect_document, list_headings
-from documents.sources.services import refuse_change_by_hand
+from documents.sources.services import check_editable
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -99,12 +99,12 @@ class DocumentViewSet(
     def get_queryset(self) -> QuerySet[Document]:
         """What the user may read, a list of it narrowed; what he may change."""
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
-            return Document.objects.owned_by(_asker(self.request))
-        rows = Document.objects.visible_to(_asker(self.request)).select_related("owner")
+            return Document.objects.owned_by(_get_asker(self.request))
+        rows = Document.objects.visible_to(_get_asker(self.request)).select_related("owner")
         if self.action != "list":
             return rows
         narrowed = rows.narrowed(**_validate_query(ListQuery, self.request))
-        found = narrowed.described(parse_metadata_filters(self.request.query_params))
+        found = narrowed.with_metadata(parse_metadata_filters(self.request.query_params))
         return found.prefetch_related("source_entries")
 
     @extend_schema(
@@ -114,11 +114,11 @@ class DocumentViewSet(
     @takes_file
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
-        fields = _validate(UploadRequest, request)
-        user = _asker(request)
+        fields = _validate_body(UploadRequest, request)
+        user = _get_asker(request)
         document, created = services.upload_document(
             owner=user,
-            library=libraries.find_target(user=user, library_id=fields["library_id"]),
+            library=libraries.find_target_library(user=user, library_id=fields["library_id"]),
             name=get_sent_name(fields["file"]),
             content=fields["file"],
             metadata=metadata.parse_metadata(fields["metadata"]),
@@ -130,11 +130,11 @@ class DocumentViewSet(
     @extend_schema(request=DocumentRequest, responses=DocumentShape)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a document, change its metadata or move it into another library."""
-        document, user = self.get_object(), _asker(request)
-        fields = _validate(DocumentRequest, request)
+        document, user = self.get_object(), _get_asker(request)
+        fields = _validate_body(DocumentRequest, request)
         if "library_id" in fields:
-            refuse_change_by_hand(document)
-            target = libraries.find_target(user=user, library_id=fields.pop("library_id"))
+            check_editable(document)
+            target = libraries.find_target_library(user=user, library_id=fields.pop("library_id"))
             libraries.move_document(document=document, library=target, actor=user)
         if fields:
             services.update_document(document=document, **fields)
@@ -144,9 +144,9 @@ class DocumentViewSet(
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a document with all that was made from it; `erase`: from old answers, too."""
         document = self.get_object()
-        refuse_change_by_hand(document)
+        check_editable(document)
         erase = _validate_query(EraseQuery, request)["erase"]
-        services.delete_document(document=document, erase=erase, actor=_asker(request))
+        services.delete_document(document=document, erase=erase, actor=_get_asker(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: ACCEPTED})
@@ -172,7 +172,7 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def file(self, request: Request, pk: UUID) -> HttpResponseBase:
         """Download the original, or a part of it by a `Range`."""
-        return transfers.respond_with_original(request._request, self._version(request))  # noqa: SLF001
+        return transfers.respond_with_original(request._request, self._get_version(request))  # noqa: SLF001
 
     @extend_schema(
         request={"multipart/form-data": FileRequest},
@@ -183,8 +183,8 @@ class DocumentViewSet(
     def replace_file(self, request: Request, pk: UUID) -> Response:
         """Send a new version; the old one is searched until the new one has been read."""
         document = self.get_object()
-        refuse_change_by_hand(document)
-        file = _validate(FileRequest, request)["file"]
+        check_editable(document)
+        file = _validate_body(FileRequest, request)["file"]
         if not document_versions.receive_version(
             document=document, name=get_sent_name(file), content=file
         ):
@@ -202,13 +202,13 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def text(self, request: Request, pk: UUID) -> HttpResponse:
         """Read the whole text."""
-        return transfers.respond_with_text(self._version(request))
+        return transfers.respond_with_text(self._get_version(request))
 
     @extend_schema(parameters=[VersionQuery], responses=HeadingShape(many=True))
     @action(detail=True, filter_backends=[], pagination_class=None)
     def outline(self, request: Request, pk: UUID) -> Response:
         """List the headings in order; those of an old version are not known."""
-        return Response(HeadingShape(list_headings(self._version(request)), many=True).data)
+        return Response(HeadingShape(list_headings(self._get_version(request)), many=True).data)
 
     @extend_schema(responses=ChunkShape(many=True))
     @action(detail=True, filter_backends=[])
@@ -222,7 +222,7 @@ class DocumentViewSet(
     @action(detail=True, url_path="pages/<int:number>.png", content_negotiation_class=AnyAccept)
     def page(self, request: Request, pk: UUID, number: int) -> HttpResponseBase:
         """Show a page as a picture."""
-        return transfers.respond_with_page(request._request, self._version(request), number)  # noqa: SLF001
+        return transfers.respond_with_page(request._request, self._get_version(request), number)  # noqa: SLF001
 
     @extend_schema(responses=InspectionShape)
     @action(detail=True, filter_backends=[])
@@ -256,7 +256,7 @@ class DocumentViewSet(
     @action(detail=False, filter_backends=[], pagination_class=None)
     def queue(self, request: Request) -> Response:
         """Count what waits, works and is paused, and estimate the rest."""
-        return Response(asdict(queue.get_queue_status(owner=_asker(request))))
+        return Response(asdict(queue.get_queue_status(owner=_get_asker(request))))
 
     @extend_schema(request=None, responses={202: ACCEPTED})
     @action(detail=True, methods=["post"])
@@ -278,21 +278,21 @@ class DocumentViewSet(
     @action(detail=False, methods=["post"], url_path="pause")
     def pause_all(self, request: Request) -> Response:
         """Put off all documents that wait or are at work."""
-        return _to_count_response(services.pause_documents(owner=_asker(request)))
+        return _to_count_response(services.pause_documents(owner=_get_asker(request)))
 
     @extend_schema(request=None, responses={202: COUNTED})
     @action(detail=False, methods=["post"], url_path="resume")
     def resume_all(self, request: Request) -> Response:
         """Go on with all documents that are paused."""
-        return _to_count_response(services.resume_documents(owner=_asker(request)))
+        return _to_count_response(services.resume_documents(owner=_get_asker(request)))
 
     @extend_schema(request=None, responses={202: COUNTED})
     @action(detail=False, methods=["post"], url_path="cancel")
     def cancel_all(self, request: Request) -> Response:
         """Stop the processing of all documents that have not ended."""
-        return _to_count_response(services.cancel_documents(owner=_asker(request)))
+        return _to_count_response(services.cancel_documents(owner=_get_asker(request)))
 
-    def _version(self, request: Request) -> Document | DocumentVersion:
+    def _get_version(self, request: Request) -> Document | DocumentVersion:
         """The version that is asked for, of a document that the user may read."""
         document = self.get_object()
         number = _validate_query(VersionQuery, request).get("version")
@@ -303,12 +303,12 @@ class DocumentViewSet(
         return is_file_method(type(self), self.action_map or {}, method)
 
 
-def _asker(request: Request) -> "User":
+def _get_asker(request: Request) -> "User":
     """The signed-in user; permission classes let nobody else in."""
     return cast("User", request.user)
 
 
-def _validate(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)

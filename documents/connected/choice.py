@@ -89,7 +89,7 @@ class _Choices:
     addresses: Mapping[int, Endpoint] = field(default_factory=dict)
 
 
-class _KnownChoices:
+class _CachedChoices:
     """What this process read."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _KnownChoices:
             self.number, self.checked = None, -CHECK_SECONDS
 
 
-_memory = _KnownChoices()
+_memory = _CachedChoices()
 
 
 def forget_choices() -> None:
@@ -246,11 +246,11 @@ def read_config() -> RagConfig:
     for role, row in choices.others.items():
         if row.connection_id is not None:
             at = replace(choices.addresses[row.connection_id], model=row.model)
-            config = _with_model(config, role, at, row)
+            config = _apply_model(config, role, at, row)
     return config
 
 
-def _with_model(config: RagConfig, role: str, at: Endpoint, row: ConnectedModel) -> RagConfig:
+def _apply_model(config: RagConfig, role: str, at: Endpoint, row: ConnectedModel) -> RagConfig:
     """The configuration with a model other than the main one."""
     if role == ModelRole.LIGHT:
         usual = config.light_llm

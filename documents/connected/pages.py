@@ -341,7 +341,9 @@ def _edit_connection(request: HttpRequest, row: Connection, title: str) -> HttpR
         is_new = row.pk is None
         with transaction.atomic():
             row = form.save()
-            _record(request, row, {"added": True} if is_new else {"changed": form.changed_data})
+            _record_change(
+                request, row, {"added": True} if is_new else {"changed": form.changed_data}
+            )
             announce_choices()
         messages.success(request, _("Saved. Now test it."))
         return redirect("admin:models_connection_trial", pk=row.pk)
@@ -356,7 +358,7 @@ def delete_connection(request: HttpRequest, pk: int) -> HttpResponse:
     row = get_object_or_404(Connection, pk=pk)
     try:
         with transaction.atomic():
-            _record(request, row, {}, Action.DATA_DELETED)
+            _record_change(request, row, {}, Action.DATA_DELETED)
             row.delete()
             announce_choices()
     except ProtectedError:
@@ -447,10 +449,12 @@ def _edit_model(
         is_new = row._state.adding  # noqa: SLF001 - its key is drawn before it is stored
         with transaction.atomic():
             row = save_model(form)
-            _record(request, row, {"added": True} if is_new else {"changed": form.changed_data})
+            _record_change(
+                request, row, {"added": True} if is_new else {"changed": form.changed_data}
+            )
         messages.success(request, _("Saved."))
         if row.role == ModelRole.EMBEDDING:
-            _begin_change(request)
+            _begin_reindexing(request)
         return redirect("admin:models")
     known = sorted(
         {one["id"] for each in Connection.objects.all() for one in each.trial.get("models", ())}
@@ -487,16 +491,16 @@ def delete_model(request: HttpRequest, pk: UUID) -> HttpResponse:
     """The environment's model of the role takes its place; chats with it ask for another one."""
     row = get_object_or_404(ConnectedModel, pk=pk)
     with transaction.atomic():
-        _record(request, row, {"role": row.role, "model": row.model}, Action.DATA_DELETED)
+        _record_change(request, row, {"role": row.role, "model": row.model}, Action.DATA_DELETED)
         row.delete()
         announce_choices()
     messages.success(request, _("The model is removed."))
     if row.role == ModelRole.EMBEDDING:
-        _begin_change(request)
+        _begin_reindexing(request)
     return redirect("admin:models")
 
 
-def _begin_change(request: HttpRequest) -> None:
+def _begin_reindexing(request: HttpRequest) -> None:
     """Re-embed the documents where another model embeds them than the one that is chosen now."""
     if not _describe_waiting_embedder():
         return
@@ -511,7 +515,7 @@ def _begin_change(request: HttpRequest) -> None:
         )
 
 
-def _record(
+def _record_change(
     request: HttpRequest,
     row: Connection | ConnectedModel,
     details: dict[str, Any],

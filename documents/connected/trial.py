@@ -126,7 +126,7 @@ async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, A
     title = _("Models")
     try:
         async with asyncio.timeout(LIST_SECONDS):
-            models = read_models(await _fetch_list(endpoint))
+            models = parse_models(await _fetch_list(endpoint))
     except _ListUnreadableError as error:
         return TrialLine(title, TrialVerdict.BAD, str(error)), ()
     except TimeoutError:
@@ -158,7 +158,7 @@ async def _fetch_list(endpoint: Endpoint) -> bytes:
     async with client, client.stream("GET", address, headers=headers) as response:
         status = response.status_code
         if 300 <= status < 400:
-            raise _ListUnreadableError(_leads_elsewhere())
+            raise _ListUnreadableError(_explain_redirect())
         if status in {401, 403}:
             raise _ListUnreadableError(_("The server refuses the key."))
         if status != 200:
@@ -172,13 +172,13 @@ async def _fetch_list(endpoint: Endpoint) -> bytes:
         return body
 
 
-def _leads_elsewhere() -> str:
+def _explain_redirect() -> str:
     return _(
         "The address redirects elsewhere. Enter the final address; the key was not sent there."
     )
 
 
-def read_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
+def parse_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
     """The models in a reply of `/models`. Raises where that is none, with a sentence."""
     try:
         found = json.loads(body)["data"]
@@ -235,7 +235,7 @@ async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
     tokens = 0
     options = GenerationOptions(max_tokens=SAMPLE_TOKENS)
     try:
-        async with aclosing(OpenAILLM(endpoint).stream(_ask(QUESTION), options)) as pieces:
+        async with aclosing(OpenAILLM(endpoint).stream(_to_messages(QUESTION), options)) as pieces:
             async for piece in pieces:
                 if piece.text:
                     last = time.monotonic()
@@ -271,7 +271,7 @@ def _judge_korean(said: str) -> TrialLine:
 
 async def _try_thinking(endpoint: Endpoint) -> TrialLine:
     options = GenerationOptions(max_tokens=SAMPLE_TOKENS, thinking=True)
-    question = _ask("17 × 23 - 19는 얼마인가요? 숫자만 답하세요.")
+    question = _to_messages("17 × 23 - 19는 얼마인가요? 숫자만 답하세요.")
     title = _("Thinks first")
     try:
         async with aclosing(OpenAILLM(endpoint).stream(question, options)) as pieces:
@@ -291,7 +291,7 @@ async def _try_tools(endpoint: Endpoint) -> TrialLine:
         "this model."
     )
     try:
-        choice = await OpenAILLM(endpoint).choose(_ask(TOOL_QUESTION), [TOOL])
+        choice = await OpenAILLM(endpoint).choose(_to_messages(TOOL_QUESTION), [TOOL])
     except LLMRejected:
         return TrialLine(title, TrialVerdict.NOTE, unable)
     except LLMError as error:
@@ -302,7 +302,7 @@ async def _try_tools(endpoint: Endpoint) -> TrialLine:
     return TrialLine(title, TrialVerdict.NOTE, unable)
 
 
-def _ask(question: str) -> list[HistoryMessage]:
+def _to_messages(question: str) -> list[HistoryMessage]:
     return [HistoryMessage(Speaker.USER, question)]
 
 
@@ -387,14 +387,14 @@ def explain_failure(error: LLMError) -> str:
     """What went wrong, for an administrator: the server's own words where it refused."""
     status = error.params.get("status")
     if isinstance(status, int) and 300 <= status < 400:
-        return _leads_elsewhere()
-    for kind, text in _reasons():
+        return _explain_redirect()
+    for kind, text in _list_reasons():
         if isinstance(error, kind):
             return text % {"detail": str(error), "seconds": f"{FIRST_TOKEN_SECONDS:g}"}
     return _("The connection broke off: %(detail)s") % {"detail": str(error)}
 
 
-def _reasons() -> Sequence[tuple[type[LLMError], str]]:
+def _list_reasons() -> Sequence[tuple[type[LLMError], str]]:
     return (
         (LLMUnreachable, _("Nothing answers at this address.")),
         (LLMUnavailable, _("The server failed several times just now. Try again in a moment.")),

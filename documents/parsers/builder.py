@@ -40,7 +40,7 @@ class PageBuilder:
 
     def add_paragraph(self, text: str) -> None:
         """Add a paragraph."""
-        self._add(clean_text(text).strip())
+        self._add_block(clean_text(text).strip())
 
     def add_heading(self, level: int, title: str) -> None:
         """Add a heading as separate text."""
@@ -48,7 +48,7 @@ class PageBuilder:
         if title:
             self.end_list()
             self._headings.append(Heading(self._length, level, title[:200]))
-            self._add(title)
+            self._add_block(title)
 
     def add_list_item(self, text: str, depth: int = 0) -> None:
         """Add an item of a list, with its number or mark; `depth` counts from 0."""
@@ -57,13 +57,13 @@ class PageBuilder:
             indent = _INDENT * min(depth, _DEEPEST_ITEM)
             self._items.append("\n".join(indent + line.strip() for line in lines if line.strip()))
             self._waiting += len(self._items[-1]) + 1
-            self._check()
+            self._check_length()
 
     def end_list(self) -> None:
         """End the list, so that an item that follows begins another."""
         items, self._items, self._waiting = self._items, [], 0
         if items:
-            self._add(dedent("\n".join(items)), Kind.LIST)
+            self._add_block(dedent("\n".join(items)), Kind.LIST)
 
     def add_code(self, text: str) -> None:
         """Add code between fences with its white space unchanged."""
@@ -71,7 +71,7 @@ class PageBuilder:
         if text.strip():
             longest = max(map(len, _BACKTICKS.findall(text)), default=0)
             fence = "`" * max(3, longest + 1)
-            self._add(f"{fence}\n{text}\n{fence}", Kind.CODE)
+            self._add_block(f"{fence}\n{text}\n{fence}", Kind.CODE)
 
     def add_table(self, rows: Sequence[Sequence[str]], header_rows: int = 1) -> None:
         """Add a table as Markdown; columns and rows without any text are left out.
@@ -79,18 +79,18 @@ class PageBuilder:
         Of a cell over several columns or rows, the others are "". One column, or one row, is
         text in a frame and stays text.
         """
-        header_rows = sum(map(_filled, rows[:header_rows]))
-        rows = _without_empty_columns([row for row in rows if _filled(row)])
+        header_rows = sum(map(_has_text, rows[:header_rows]))
+        rows = _drop_empty_columns([row for row in rows if _has_text(row)])
         if not rows:
             return
         if len(rows[0]) == 1 or len(rows) == 1:
             for row in rows:
                 self.add_paragraph("\n".join(cell for cell in row if cell.strip()))
             return
-        lines = [_row(row) for row in rows]
+        lines = [_format_row(row) for row in rows]
         lines.insert(1, "|" + " --- |" * len(rows[0]))
         header = len("\n".join(lines[: header_rows + 1])) if header_rows else 0
-        self._add("\n".join(lines), Kind.TABLE, header)
+        self._add_block("\n".join(lines), Kind.TABLE, header)
 
     def build_page(self, margins: Sequence[str] = ()) -> Page:
         """All blocks as one page without a number."""
@@ -99,7 +99,7 @@ class PageBuilder:
         headings, regions = tuple(self._headings), tuple(self._regions)
         return Page(None, text, headings, regions=regions, margins=tuple(margins))
 
-    def _add(self, text: str, kind: Kind = Kind.TEXT, header: int = 0) -> None:
+    def _add_block(self, text: str, kind: Kind = Kind.TEXT, header: int = 0) -> None:
         """Add a block as final text; `header` is the length of its header rows."""
         if not text:
             return
@@ -109,25 +109,25 @@ class PageBuilder:
             self._regions.append(Region(start, end, kind, start + header if header else 0))
         self._blocks.append(text)
         self._length = end + 2
-        self._check()
+        self._check_length()
 
-    def _check(self) -> None:
+    def _check_length(self) -> None:
         if self._length + self._waiting > self._limit:
             raise TooLarge(limit=self._limit)
 
 
-def _filled(row: Sequence[str]) -> bool:
+def _has_text(row: Sequence[str]) -> bool:
     """Whether any cell contains text."""
     return any(cell.strip() for cell in row)
 
 
-def _without_empty_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def _drop_empty_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rows at equal width, without columns left empty by merged cells."""
     filled = sorted({at for row in rows for at, cell in enumerate(row) if cell.strip()})
     return [[row[at] if at < len(row) else "" for at in filled] for row in rows]
 
 
-def _row(cells: Sequence[str]) -> str:
+def _format_row(cells: Sequence[str]) -> str:
     """One line of a Markdown table."""
     texts = (" ".join(clean_text(cell).split()).replace("|", "\\|") for cell in cells)
     return "| " + " | ".join(texts) + " |"
@@ -188,7 +188,7 @@ def format_number(number: int, form: str) -> str:
     """The number in a form; in Arabic digits where the form is unknown or does not reach."""
     if form == "none":
         return ""
-    text = _letter_number(number, form) if number > 0 else ""
+    text = _format_signs(number, form) if number > 0 else ""
     return text or (f"{number:02}" if form == "decimalZero" else str(number))
 
 
@@ -197,10 +197,10 @@ def format_hangul_number(number: int, form: str) -> str:
     if not 0 < number < _MAX_HANGUL:
         return str(number)
     plain = _spell_hangul(number, form.removeprefix("CIRCLED_"))
-    return _circle(number, plain) if form.startswith("CIRCLED_") else plain
+    return _circle_number(number, plain) if form.startswith("CIRCLED_") else plain
 
 
-def _letter_number(number: int, form: str) -> str:
+def _format_signs(number: int, form: str) -> str:
     """The number in signs other than Arabic digits; "" where there are none."""
     text = ""
     if form in _ROWS and number <= len(_ROWS[form]):
@@ -208,7 +208,7 @@ def _letter_number(number: int, form: str) -> str:
     elif form in _DIGITS:
         text = "".join(_DIGITS[form][int(digit)] for digit in str(number))
     elif form in _COUNTED and number < 100:
-        text = _count_out(number, *_COUNTED[form])
+        text = _spell_number(number, *_COUNTED[form])
     elif form.endswith("Roman") and number <= _MAX_ROMAN:
         text = _to_roman(number)
     elif form.endswith("Letter") and number <= len(_LETTERS) * _MAX_LETTERS:
@@ -222,13 +222,13 @@ def _spell_hangul(number: int, form: str) -> str:
     if letters := _HANGUL_LETTERS.get(form):
         return letters[(number - 1) % len(letters)]
     if form in _HANGUL_COUNTED and number < 1000:
-        return _count_out(number, *_HANGUL_COUNTED[form])
+        return _spell_number(number, *_HANGUL_COUNTED[form])
     if form == "ROMAN_CAPITAL":
         return _to_roman(number)
     return _to_roman(number).lower() if form == "ROMAN_SMALL" else str(number)
 
 
-def _count_out(number: int, digits: str, ten: str, hundred: str = "") -> str:
+def _spell_number(number: int, digits: str, ten: str, hundred: str = "") -> str:
     """Numbers below a hundred, or a thousand, as they are spoken: 십일, 二十三, 百五."""
     text = ""
     for worth, word in ((100, hundred), (10, ten)):
@@ -246,7 +246,7 @@ def _to_roman(number: int) -> str:
     return text
 
 
-def _circle(number: int, plain: str) -> str:
+def _circle_number(number: int, plain: str) -> str:
     """The character in a circle where Unicode has one, else in brackets."""
     if plain.isdigit() and number <= 20:
         return chr(0x2460 + number - 1)

@@ -192,7 +192,7 @@ def _detect_in_text(head: bytes, expected: str | None) -> str:
     beginning = _keep_ascii(head).lstrip()
     for pattern, kind in _MARKUP:
         if pattern.match(beginning):
-            return _settle_markup(kind, expected)
+            return _resolve_markup(kind, expected)
     if not _is_text(head):
         return "binary"
     return HTML if expected == HTML and _ELEMENT.search(beginning) else "text"
@@ -203,7 +203,7 @@ def _keep_ascii(head: bytes) -> str:
     return head.translate(None, bytes(range(128, 256)) + b"\x00").decode("ascii")
 
 
-def _settle_markup(kind: str, expected: str | None) -> str:
+def _resolve_markup(kind: str, expected: str | None) -> str:
     """HWPML under the name .hwp is the right family in a version that we cannot read.
 
     A text that says it is a text stays one, whatever tags it shows.
@@ -275,7 +275,7 @@ def make_parser(content_type: str, pdf_reader: str = PDFIUM) -> Parser:
 
 def preload_parser(content_type: str, pdf_reader: str) -> None:
     """Load what the reader of a type needs, for all processes that are forked from this one."""
-    for library in LIBRARIES.get(_parser_key(content_type, pdf_reader), ()):
+    for library in LIBRARIES.get(_to_parser_key(content_type, pdf_reader), ()):
         import_module(library)
     if image := sys.modules.get("PIL.Image"):
         image.preinit()
@@ -285,9 +285,9 @@ def preload_parser(content_type: str, pdf_reader: str) -> None:
 
 def _locate_parser(content_type: str, pdf_reader: str) -> tuple[str, str]:
     """Module and class of a reader."""
-    module, _, name = PARSERS[_parser_key(content_type, pdf_reader)].partition(":")
+    module, _, name = PARSERS[_to_parser_key(content_type, pdf_reader)].partition(":")
     return f"documents.parsers.{module}", name
 
 
-def _parser_key(content_type: str, pdf_reader: str) -> str:
+def _to_parser_key(content_type: str, pdf_reader: str) -> str:
     return pdf_reader if content_type == PDF else content_type

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from documents.parsers.docx.package import get_attribute, is_on, local_name
+from documents.parsers.docx.package import get_attribute, get_local_name, is_switched_on
 
 MAX_FORMULA_CHARACTERS = 4_000
 """A longer formula is not drawn (`front/js/markdown_rules.js`)."""
@@ -99,7 +99,7 @@ def _to_latex(element: Any) -> str:
 
 def _iterate_math(element: Any) -> Iterator[str]:
     for child in element:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == "t":
             yield _write_run(child)
         elif name in _FORMS:
@@ -113,7 +113,7 @@ def _write_run(element: Any) -> str:
     text = (element.text or "").translate(_INVISIBLE)
     if text.strip() in _FUNCTIONS:
         return f"\\{text.strip()} "
-    is_plain = is_on(element.getparent().find("{*}rPr/{*}nor"))
+    is_plain = is_switched_on(element.getparent().find("{*}rPr/{*}nor"))
     if is_plain or _HANGUL.search(text):
         return to_latex_text(text)
     return _escape_signs(text).translate(_MATH_SIGNS)
@@ -127,7 +127,7 @@ def _read_part(element: Any, name: str) -> str:
 
 def _get_property(element: Any, name: str) -> str:
     """A property of a form, as `chr` of an accent."""
-    return get_attribute(element.find(f"{{*}}{local_name(element)}Pr/{{*}}{name}"))
+    return get_attribute(element.find(f"{{*}}{get_local_name(element)}Pr/{{*}}{name}"))
 
 
 def _group_base(text: str) -> str:
@@ -203,7 +203,7 @@ def _write_rows(element: Any) -> str:
 def _write_phantom(element: Any) -> str:
     """A phantom takes its room; its text is seen unless it says otherwise."""
     show = element.find("{*}phantPr/{*}show")
-    return _read_part(element, "e") if show is None or is_on(show) else ""
+    return _read_part(element, "e") if show is None or is_switched_on(show) else ""
 
 
 _FORMS: dict[str, Callable[[Any], str]] = {

@@ -82,7 +82,7 @@ class HtmlParser:
             raise Corrupt(detail="no body")
         builder = PageBuilder(context)
         blocks = HtmlWriter(builder, context)
-        blocks.add(_find_main(body))
+        blocks.add_content(_find_main(body))
         yield builder.build_page(blocks.margins)
 
 
@@ -164,96 +164,98 @@ class HtmlWriter:
         self._depth = -1
         self._label = ""
 
-    def add(self, element: Any) -> None:
+    def add_content(self, element: Any) -> None:
         """Add the content of an element."""
-        self._inside(element)
+        self._add_inside(element)
         self._end_line()
 
-    def _inside(self, element: Any) -> None:
+    def _add_inside(self, element: Any) -> None:
         """The element's text and elements, in order."""
-        self._text(element.text)
+        self._add_text(element.text)
         for child in element:
             if isinstance(child.tag, str) and is_shown(child):
-                self._element(child)
-            self._text(child.tail)
+                self._add_element(child)
+            self._add_text(child.tail)
 
-    def _element(self, element: Any) -> None:
+    def _add_element(self, element: Any) -> None:
         if element.tag == "br":
             self._line.append("\n")
         elif element.tag in _BLOCK_TAGS:
             self._end_line()
-            self._block(element)
+            self._add_block(element)
             self._end_line()
         else:
-            self._inside(element)
+            self._add_inside(element)
 
-    def _block(self, element: Any) -> None:
+    def _add_block(self, element: Any) -> None:
         """Add a block by its kind; one without a kind adds its content."""
         tag = element.tag
         if tag in _HEADING_TAGS:
-            title = " ".join(self._apart(element).split()).removesuffix(_PILCROW)
+            title = " ".join(self._read_text(element).split()).removesuffix(_PILCROW)
             self._builder.add_heading(int(tag[1]), title)
         elif tag == "pre":
             for line_end in element.iter("br"):
                 line_end.text = "\n"
             self._builder.add_code(element.text_content())
         elif tag in {"ul", "ol", "dl"}:
-            self._list(element)
+            self._add_list(element)
         elif tag == "table" and is_data_table(element):
-            self._table(element)
+            self._add_table(element)
         elif tag in {"header", "footer"} and _is_margin(element):
-            if text := self._apart(element):
+            if text := self._read_text(element):
                 self.margins.append(text)
         else:
-            self._inside(element)
+            self._add_inside(element)
 
-    def _list(self, element: Any) -> None:
+    def _add_list(self, element: Any) -> None:
         """Items with marks or numbers; terms have none, and what explains them stands deeper."""
         items = [one for one in element if one.tag in {"li", "dt", "dd"}]
         step = -1 if element.get("reversed") is not None else 1
-        number = _to_whole(element.get("start"), 1 if step > 0 else len(items))
+        number = _to_integer(element.get("start"), 1 if step > 0 else len(items))
         form = _NUMBER_FORMS.get(element.get("type") or "", "decimal")
         self._depth += 1
         for child in element:
             if child.tag == "li" and is_shown(child):
-                number = _to_whole(child.get("value"), number)
+                number = _to_integer(child.get("value"), number)
                 label = f"{format_number(number, form)}. " if element.tag == "ol" else "- "
-                self._item(child, label)
+                self._add_item(child, label)
                 number += step
             elif child.tag in {"dt", "dd"} and is_shown(child):
                 self._depth += child.tag == "dd"
-                self._item(child, "")
+                self._add_item(child, "")
                 self._depth -= child.tag == "dd"
             elif isinstance(child.tag, str) and is_shown(child):
-                self._element(child)
+                self._add_element(child)
         self._end_line()
         self._depth -= 1
         if self._depth < 0:
             self._builder.end_list()
 
-    def _item(self, element: Any, label: str) -> None:
+    def _add_item(self, element: Any, label: str) -> None:
         """An item; its label goes before its first line."""
         self._end_line()
         self._label = label
-        self._inside(element)
+        self._add_inside(element)
         self._end_line()
         self._label = ""
 
-    def _table(self, element: Any) -> None:
+    def _add_table(self, element: Any) -> None:
         """A table, behind its caption."""
         for caption in element.findall("caption"):
-            self._builder.add_paragraph(self._apart(caption))
-        self._builder.add_table(read_table_rows(element, self._apart), count_header_rows(element))
+            self._builder.add_paragraph(self._read_text(caption))
+        self._builder.add_table(
+            read_table_rows(element, self._read_text), count_header_rows(element)
+        )
 
-    def _apart(self, element: Any) -> str:
+    def _read_text(self, element: Any) -> str:
         """The text of an element outside the page's blocks."""
         if not len(element):
             return " ".join((element.text or "").split())
         builder = PageBuilder(self._context)
-        HtmlWriter(builder, self._context).add(element)
+        HtmlWriter(builder, self._context).add_content(element)
         return builder.build_page().text.replace("\n\n", "\n")
 
-    def _text(self, text: str | None) -> None:
+    def _add_text(self, text: str | None) -> None:
         if text:
             self._line.append(_SPACE.sub(" ", text))
 
@@ -277,7 +279,7 @@ def _is_margin(element: Any) -> bool:
     return not any(sections) and not any(True for _ in element.iter("h1"))
 
 
-def _to_whole(value: str | None, usual: int) -> int:
+def _to_integer(value: str | None, usual: int) -> int:
     """A number of the page; `usual` where it gives none, or one beyond reason."""
     return int(value) if value and value.isdecimal() and len(value) < 10 else usual
 

@@ -166,12 +166,12 @@ class _BlockFinder:
         return bool(self._lines[line].strip(" \t>"))
 
     def _add_region(self, kind: Kind, lines: range, header_lines: int = 0) -> None:
-        header_end = self._end_of(lines.start + header_lines) if header_lines else 0
+        header_end = self._find_end(lines.start + header_lines) if header_lines else 0
         self._regions.append(
-            Region(self._starts[lines.start], self._end_of(lines.stop), kind, header_end)
+            Region(self._starts[lines.start], self._find_end(lines.stop), kind, header_end)
         )
 
-    def _end_of(self, line: int) -> int:
+    def _find_end(self, line: int) -> int:
         """Where the lines before this one end, their last line end not included."""
         return self._starts[line] - 1
 

@@ -100,7 +100,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
         "date", "published", "publicationdate", "issuedate",
     ),
 }  # fmt: skip
-"""Labels of each key, the ones that count more first; as `squeeze_label` writes them."""
+"""Labels of each key, the ones that count more first; as `normalise_label` writes them."""
 
 _KEYS = {
     label: (key, place) for key, labels in LABELS.items() for place, label in enumerate(labels)
@@ -173,7 +173,7 @@ def _read_front_matter(carried: Mapping[str, str]) -> dict[str, str]:
     """Front matter with its own keys (`소관부처`), and the common ones derived from them."""
     written = {key: clean_value(value) for key, value in carried.items()}
     result = {key: value for key, value in written.items() if value and key not in _CLEANERS}
-    ranked = [(_KEYS.get(squeeze_label(key), ("", 0)), key) for key in written]
+    ranked = [(_KEYS.get(normalise_label(key), ("", 0)), key) for key in written]
     for (key, _), own in sorted(ranked, key=lambda item: (item[1] != item[0][0], item[0])):
         if key and key not in result and (clean := _CLEANERS[key](written[own])):
             result[key] = clean
@@ -193,9 +193,9 @@ def _keep_true_title(title: str, beginning: str) -> str:
 
     Hangul fills it in from the first line that the document, or its template, ever had.
     """
-    wanted = squeeze_label(title)
+    wanted = normalise_label(title)
     lines = (
-        squeeze_label(clean_value(line))
+        normalise_label(clean_value(line))
         for line in beginning[:MAX_BEGINNING_CHARACTERS].split("\n")
         if len(line) <= MAX_VALUE_CHARACTERS
     )
@@ -305,15 +305,15 @@ def read_labels(text: str) -> dict[str, str]:
         line[:_MAX_LINE_CHARACTERS].strip() for line in text[:MAX_BEGINNING_CHARACTERS].split("\n")
     ]
     for form, (label, value) in _find_pairs(lines):
-        key, place = _KEYS.get(squeeze_label(label), ("", 0))
-        if key and squeeze_label(value) not in _KEYS:
+        key, place = _KEYS.get(normalise_label(label), ("", 0))
+        if key and normalise_label(value) not in _KEYS:
             _keep_best(found, key, (form, place), value)
     for line in lines:
         _read_unlabelled(found, line)
     return {key: value for key, (_, value) in found.items()}
 
 
-def squeeze_label(label: str) -> str:
+def normalise_label(label: str) -> str:
     """A label without the spaces and marks that people set into it ("사 업 명")."""
     return re.sub(r"[\s*_\-()\[\]<>【】/.]|<br>", "", label).lower()
 
@@ -333,13 +333,13 @@ def _find_pairs(lines: Sequence[str]) -> Iterator[tuple[int, tuple[str, str]]]:
         parts = _GAP.split(line)
         for part in parts if all(map(_COLON.match, parts)) else [line]:
             match = _COLON.match(part)
-            if match and squeeze_label(match[1]) in _KEYS:
-                yield 0, (match[1], _join_broken(match[2], lines[at + 1 : at + 2]))
+            if match and normalise_label(match[1]) in _KEYS:
+                yield 0, (match[1], _join_broken_value(match[2], lines[at + 1 : at + 2]))
             elif (match := _SPACED.match(part)) and not _PHRASE.search(match[2]):
                 yield 1, (match[1], match[2] if len(match[2]) <= _MAX_SPACED_CHARACTERS else "")
 
 
-def _join_broken(value: str, after: Sequence[str]) -> str:
+def _join_broken_value(value: str, after: Sequence[str]) -> str:
     """An English value with its second line, where a narrow column broke it."""
     broken = value.isascii() and not value.endswith(".") and after and _CONTINUED.match(after[0])
     return f"{value} {after[0].rstrip('.')}" if broken else value
@@ -348,7 +348,7 @@ def _join_broken(value: str, after: Sequence[str]) -> str:
 def _pair_cells(lines: Sequence[str], at: int) -> Iterator[tuple[str, str]]:
     """Pairs of a row: a label and the next cell, or the cell below it where labels head columns."""
     cells = _split_row(lines[at])
-    labels = [squeeze_label(cell) in _KEYS for cell in cells]
+    labels = [normalise_label(cell) in _KEYS for cell in cells]
     below = next((line for line in lines[at + 1 : at + 3] if not _RULE.match(line)), "")
     filled = [place for place, cell in enumerate(cells) if cell]
     if sum(labels) > 1 and all(labels[place] for place in filled) and below.startswith("|"):

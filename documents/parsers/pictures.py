@@ -120,7 +120,7 @@ class PictureSieve:
             grey = image.convert("L")
             rejected = self._judge_dullness(grey)
             look = grey.resize(_GRID_PIXELS)
-            twin = "" if rejected else self._find_twin(look)
+            twin = "" if rejected else self._find_duplicate(look)
         except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
             self._report(found, "broken")
             return
@@ -147,7 +147,7 @@ class PictureSieve:
         inner = edges.crop((1, 1, edges.width - 1, edges.height - 1))  # the rim is not filtered
         return "smooth" if ImageStat.Stat(inner).mean[0] < rules.least_edges else ""
 
-    def _find_twin(self, look: Any) -> str:
+    def _find_duplicate(self, look: Any) -> str:
         """The digest of a kept picture that looks the same."""
         from PIL import ImageChops
 

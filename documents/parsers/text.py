@@ -139,7 +139,7 @@ def detect_utf16(data: bytes) -> str:
         return ""
     for encoding in ("utf-16-le", "utf-16-be"):
         text = seen.decode(encoding, "replace")
-        if _LOST not in text[:-1] and sum(map(_is_usual, text)) >= _LEAST_LIKELY_SHARE * len(text):
+        if _LOST not in text[:-1] and sum(map(_is_common, text)) >= _LEAST_LIKELY_SHARE * len(text):
             return encoding
     return ""
 
@@ -153,7 +153,7 @@ def _is_within_budget(lost: int, text: str) -> bool:
     return lost <= max(2, len(text) * _MAX_LOST_SHARE)
 
 
-def _is_usual(character: str) -> bool:
+def _is_common(character: str) -> bool:
     """Whether it is a character of most Korean texts."""
     return (
         character in "\t\n\r"

@@ -267,7 +267,7 @@ def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
     Raises `ReindexBusyError` while a process is at work.
     """
     values = {"model": wish.model, "base_url": wish.base_url, "languages": list(wish.languages)}
-    with _nobody_at_work():
+    with _require_idle():
         same = Reindexing.objects.filter(open=True, **values)
         others = Reindexing.objects.filter(open=True).exclude(pk__in=same.values("pk"))
         others.update(open=False, state=ReindexState.REPLACED, **RELEASED)
@@ -279,7 +279,7 @@ def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
 
 def dismiss_change() -> None:
     """End what was begun and interrupted. Raises `ReindexBusyError` while a process is at work."""
-    with _nobody_at_work():
+    with _require_idle():
         Reindexing.objects.filter(open=True).update(
             open=False, state=ReindexState.REPLACED, **RELEASED
         )
@@ -311,7 +311,7 @@ def is_change_at_work(run: Reindexing) -> bool:
 
 
 @contextmanager
-def _nobody_at_work() -> Iterator[None]:
+def _require_idle() -> Iterator[None]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (CHANGES_LOCK,))
         if Reindexing.objects.filter(open=True, lease_until__gte=Now()).exists():
@@ -351,18 +351,18 @@ class _Change:
     total: int = 0
     since: datetime | None = field(default=None)
 
-    def enter(self, state: ReindexState, total: int = 0) -> None:
+    def begin_step(self, state: ReindexState, total: int = 0) -> None:
         """Begin a step."""
         self.state, self.done, self.total, self.reported = state, 0, total, 0.0
-        self.show()
+        self.save_progress()
 
-    def move(self, done: int, made: int = 0) -> None:
+    def count_done(self, done: int, made: int = 0) -> None:
         """Count chunks as done, and how many of them were embedded."""
         self.done += done
         self.made += made
-        self.show()
+        self.save_progress()
 
-    def show(self) -> None:
+    def save_progress(self) -> None:
         """Store the progress, at most twice a second, and report it. Raises `LeaseLostError`."""
         self.held.check()
         if time.monotonic() - self.reported >= REPORT_SECONDS:
@@ -371,10 +371,10 @@ class _Change:
             renew_lease(self.lease, updated_at=Now(), **values)
         self.teller.report_progress(self.state, self.done, self.total, self.made)
 
-    def fill(self) -> None:
+    def fill_space(self) -> None:
         """Embed what is missing, and remember from when on something may be missing again."""
         since, self.since = self.since, renewal.get_fence_time()
-        renewal.fill_space(self.space, self.embedder, self.move, since=since)
+        renewal.fill_space(self.space, self.embedder, self.count_done, since=since)
 
 
 def carry_out_change(
@@ -387,9 +387,9 @@ def carry_out_change(
     """
     with HEARTBEAT.hold(lease) as held:
         work = _open_change(lease, teller, held)
-        work.enter(ReindexState.FILLING, Chunk.objects.count())
-        work.fill()
-        work.enter(ReindexState.INDEXING)
+        work.begin_step(ReindexState.FILLING, Chunk.objects.count())
+        work.fill_space()
+        work.begin_step(ReindexState.INDEXING)
         spaces.build_index(work.space)
         report = _compare(work, options)
         if report and report.falls and not options.force:
@@ -430,8 +430,8 @@ def _compare(work: _Change, options: ReindexOptions) -> SpaceComparison | None:
     asked = make_questions_from_headings() if options.asked is None else options.asked
     if not asked:
         return None
-    work.enter(ReindexState.COMPARING, len(asked))
-    step: Callable[[int, int], None] = lambda _number, _total: work.move(1)  # noqa: E731
+    work.begin_step(ReindexState.COMPARING, len(asked))
+    step: Callable[[int, int], None] = lambda _number, _total: work.count_done(1)  # noqa: E731
     return compare_spaces(old, work.space, asked, step)
 
 
@@ -452,7 +452,7 @@ def _is_answering(old: EmbeddingSpace, options: ReindexOptions) -> bool:
 def _swap_spaces(work: _Change) -> None:
     """Catch up with what was written meanwhile until nothing is missing; then swap."""
     while True:
-        work.fill()
+        work.fill_space()
         if work.since and renewal.swap_forward(
             work.space, work.embedder.languages, since=work.since
         ):

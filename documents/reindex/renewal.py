@@ -168,7 +168,7 @@ def swap_forward(space: EmbeddingSpace, languages: AbstractSet[str], *, since: d
 
     False, and nothing is changed, when something that was written since lacks its vector.
     """
-    with _hold_spaces():
+    with _lock_spaces():
         if count_lacking(space, languages, since):
             return False
         EmbeddingSpace.objects.filter(pk=space.pk).update(languages=sorted(languages))
@@ -178,7 +178,7 @@ def swap_forward(space: EmbeddingSpace, languages: AbstractSet[str], *, since: d
 
 def swap_back() -> SwapBack | None:
     """Make the space that was active before the active one; None where there is none."""
-    with _hold_spaces():
+    with _lock_spaces():
         space = get_previous_space()
         if space is None or space.retired_at is None:
             return None
@@ -214,7 +214,7 @@ def _activate_space(space: EmbeddingSpace) -> None:
 
 
 @contextmanager
-def _hold_spaces() -> Iterator[None]:
+def _lock_spaces() -> Iterator[None]:
     """A transaction beside which no ingest writes and nobody else swaps."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.SPACES_LOCK,))

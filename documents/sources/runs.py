@@ -23,7 +23,7 @@ from documents.models import Library
 from documents.secrets import SecretUnreadable, open_secret
 from documents.sources.base import SourceReader, SourceSettingInvalid, get_kind
 from documents.sources.models import RunStatus, Source, SourceRun
-from documents.sources.sync import GivesWayError, SourceSync
+from documents.sources.sync import GiveWayError, SourceSync
 from jobs.lease import (
     RELEASED,
     Heartbeat,
@@ -115,11 +115,11 @@ def carry_out_run(lease: Lease[SourceRun]) -> None:
     """Work on a run until it ends or gives way."""
     try:
         with HEARTBEAT.hold(lease) as held:
-            _carry_out(held)
-    except GivesWayError as way:
-        _put_back(lease, way.rest)
+            _sync_source(held)
+    except GiveWayError as way:
+        _release_run(lease, way.rest)
     except LeavingError:
-        _put_back(lease, None)
+        _release_run(lease, None)
     except LeaseLostError:
         logger.info("source_run_taken_away", run_id=str(lease.job_id))
     except NuraError as error:
@@ -130,13 +130,13 @@ def carry_out_run(lease: Lease[SourceRun]) -> None:
     announce_waiting_run()
 
 
-def _carry_out(held: HeldLease[SourceRun]) -> None:
+def _sync_source(held: HeldLease[SourceRun]) -> None:
     run = SourceRun.objects.select_related("source__owner", "source__library").get(
         pk=held.lease.job_id
     )
     check_owner(run.source)
     with open_source(run.source, run) as reader:
-        SourceSync(held, run, reader).go_on()
+        SourceSync(held, run, reader).run()
     logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
 
 
@@ -166,7 +166,7 @@ def open_secrets(source: Source) -> dict[str, str]:
         raise SourceSettingInvalid(name="secret", reason="unreadable") from error
 
 
-def _put_back(lease: Lease[SourceRun], rest: timedelta | None) -> None:
+def _release_run(lease: Lease[SourceRun], rest: timedelta | None) -> None:
     """Let another slice begin; that one ended here is no attempt that failed."""
     if release_lease(lease, rest=rest, attempts=0):
         delay = rest.total_seconds() + DELIVERY_SECONDS if rest else 0.0
@@ -201,11 +201,11 @@ def reap_runs() -> None:
     reap_lost_jobs(
         SourceRun, announce=announce_run, give_up=lambda lease: _fail_run(lease, WorkerLost())
     )
-    _end_runs_of_nobody()
+    _end_orphaned_runs()
     announce_unclaimed_jobs(SourceRun, announce=announce_run, patience=PATIENCE)
 
 
-def _end_runs_of_nobody() -> None:
+def _end_orphaned_runs() -> None:
     """Workers claim nothing for a deactivated account: its runs would seem to go on for ever."""
     waiting = SourceRun.objects.filter(SourceRun.OPEN, claim=None)
     for run in waiting.filter(owner__is_active=False).select_related("owner"):

@@ -32,7 +32,7 @@ from documents.sources.base import (
 )
 from documents.sources.kinds.manifest import SHA256, to_path
 from documents.sources.models import RunStatus, Source, SourceEntry, SourceRun
-from documents.sources.sync import adopt_bytes, store_bytes, to_digest
+from documents.sources.sync import reuse_document, store_bytes, to_digest
 from jobs.lease import claim_job
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def create_source(  # noqa: PLR0913 - what a source is and whose
     Raises `SourceSettingInvalid`, `SourceForAdministrators`.
     """
     source = Source(library=library, owner=creator, kind=kind, name=_clean_name(name, kind))
-    _take_settings(source, creator, values)
-    _take_schedule(source, schedule)
+    _apply_settings(source, creator, values)
+    _apply_schedule(source, schedule)
     with transaction.atomic():
         source.save(force_insert=True)
         told = {"kind": kind, "library": str(library.pk)}
@@ -93,11 +93,11 @@ def update_source(
         source.name = _clean_name(name, source.kind)
         changed.append("name")
     if values is not None:
-        _take_settings(source, actor, {**source.settings, **values})
+        _apply_settings(source, actor, {**source.settings, **values})
         source.owner = actor
         changed.append("settings")
     if "schedule" in schedule:
-        _take_schedule(source, schedule["schedule"])
+        _apply_schedule(source, schedule["schedule"])
         changed.append("schedule")
     if paused is not None:
         source.paused = paused
@@ -112,7 +112,7 @@ def _clean_name(name: str, kind: str) -> str:
     return normalize("NFC", name).replace("\0", "").strip()[:120] or str(get_kind(kind).label)
 
 
-def _take_settings(source: Source, actor: "User", values: Mapping[str, Any]) -> None:
+def _apply_settings(source: Source, actor: "User", values: Mapping[str, Any]) -> None:
     """Check the settings and keep secrets apart; an empty secret leaves what is stored."""
     kind = get_kind(source.kind)
     if kind.administrators and not actor.is_staff:
@@ -128,7 +128,7 @@ def _take_settings(source: Source, actor: "User", values: Mapping[str, Any]) -> 
     }
 
 
-def _take_schedule(source: Source, schedule: Schedule | None) -> None:
+def _apply_schedule(source: Source, schedule: Schedule | None) -> None:
     """`{every, unit}`, `{at: "03:30"}`, or None. Raises `SourceSettingInvalid`."""
     source.every_minutes, source.at = None, None
     if schedule and "at" in schedule:
@@ -173,7 +173,7 @@ def delete_source(*, source: Source, actor: "User", documents: bool) -> None:
         source.delete()
 
 
-def refuse_change_by_hand(document: Document) -> None:
+def check_editable(document: Document) -> None:
     """What follows a source is changed there. Raises `DocumentFromSource`."""
     if document.source_id is not None:
         raise DocumentFromSource
@@ -329,7 +329,7 @@ def receive_file(*, source: Source, path: str, content: "File[Any]") -> SourceEn
     sha256 = files.measure_file(content).sha256
     if row is None or row.fingerprint != sha256:
         raise FileNotWanted
-    what = adopt_bytes(row, sha256, lambda _sum: None)
+    what = reuse_document(row, sha256, lambda _sum: None)
     if what is None:
         what = store_bytes(row, sha256, content)
     last = source.runs.filter(dry_run=False).first()

@@ -74,7 +74,7 @@ STOPS = (QuotaDocuments, QuotaBytes, StorageFull, StorageFailed)
 """What would happen to every further entry as well."""
 
 
-class GivesWayError(Exception):
+class GiveWayError(Exception):
     """The run rests, for others to get on, or until its documents have been read."""
 
     def __init__(self, rest: timedelta | None = None) -> None:
@@ -83,7 +83,7 @@ class GivesWayError(Exception):
 
 
 @dataclass(slots=True)
-class _Spooled:
+class _SpooledEntry:
     """The bytes of an entry on this machine."""
 
     file: "File[Any]"
@@ -113,29 +113,29 @@ class SourceSync:
         self._until = time.monotonic() + SLICE.total_seconds()
         self._at_last = time.monotonic() + LONGEST_SLICE.total_seconds()
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         """Do what is left. Raises `GivesWayError`, `LeaseLostError`, or what ends the run."""
         if self._run.stage == RunStage.LISTING:
-            self._list()
-            self._enter(RunStage.REMOVING if self._run.dry_run else RunStage.LOADING)
+            self._list_entries()
+            self._begin_stage(RunStage.REMOVING if self._run.dry_run else RunStage.LOADING)
         if self._run.stage == RunStage.LOADING:
             self._load_pending()
-            self._enter(RunStage.REMOVING)
+            self._begin_stage(RunStage.REMOVING)
         self._remove_missing()
 
     # 1. Listing
 
-    def _list(self) -> None:
+    def _list_entries(self) -> None:
         listing = Listing(self._run.cursor, self._get_known, self._held.check)
         entries = self._reader.list_entries(listing)
         while batch := list(islice(entries, self._reader.BATCH)):
             listed = [one for one in batch if isinstance(one, ListedEntry)]
             if self._run.listed + len(listed) > MAX_LISTED:
                 raise SourceUnreachable(f"more than {MAX_LISTED} entries", reason="endless")
-            sums = self._sum_new(listed) if self._run.dry_run else {}
+            sums = self._hash_new(listed) if self._run.dry_run else {}
             with transaction.atomic():
-                self._compare(listed)
-                self._foresee_renames(sums)
+                self._compare_entries(listed)
+                self._plan_renames(sums)
                 for one in batch:
                     if isinstance(one, UnlistedEntry):
                         self._keep_unlisted(one)
@@ -151,7 +151,7 @@ class SourceSync:
         held = row.document_id is not None and not row.pending
         return KnownEntry(row.fingerprint, row.notes, held, row.seen_in == self._run.pk)
 
-    def _compare(self, listed: list[ListedEntry]) -> None:
+    def _compare_entries(self, listed: list[ListedEntry]) -> None:
         """Mark what is as it was, note what is to be read."""
         by_digest = {to_digest(one.key): one for one in listed}
         known = {row.digest: row for row in self._entries.filter(digest__in=by_digest)}
@@ -160,13 +160,13 @@ class SourceSync:
             row = known.get(digest)
             if row is None:
                 new.append(self._to_row(digest, one))
-                self._foresee("added", one)
+                self._note_planned("added", one)
             elif one.fingerprint and row.fingerprint == one.fingerprint and row.notes == one.notes:
                 same.append(row.pk)
             else:
                 if not one.fingerprint or row.fingerprint != one.fingerprint:
                     row.pending = True
-                    self._foresee("changed", one)
+                    self._note_planned("changed", one)
                 row.fingerprint, row.notes, row.uri = one.fingerprint, dict(one.notes), one.uri
                 row.name, row.seen_in = one.name, self._run.pk
                 other.append(row)
@@ -191,12 +191,12 @@ class SourceSync:
             seen_in=self._run.pk,
         )
 
-    def _foresee(self, what: str, one: ListedEntry) -> None:
+    def _note_planned(self, what: str, one: ListedEntry) -> None:
         """A dry run tells what would happen; a real one what did, once it has."""
         if self._run.dry_run:
             self._changes.note(what, one.uri)
 
-    def _sum_new(self, listed: list[ListedEntry]) -> dict[str, str]:
+    def _hash_new(self, listed: list[ListedEntry]) -> dict[str, str]:
         """SHA-256 by `uri` of what is listed for the first time and may be what is held already."""
         by_digest = {to_digest(one.key): one for one in listed}
         known = set(self._entries.filter(digest__in=by_digest).values_list("digest", flat=True))
@@ -217,7 +217,7 @@ class SourceSync:
                     sums[one.uri] = spooled.sha256
         return sums
 
-    def _foresee_renames(self, sums: dict[str, str]) -> None:
+    def _plan_renames(self, sums: dict[str, str]) -> None:
         """Mark what is held of these bytes; which of it is gone, the end of the list shows."""
         held = self._entries.filter(sha256__in=set(sums.values()), document__isnull=False)
         free = defaultdict(list)
@@ -249,7 +249,7 @@ class SourceSync:
             for row in rows:
                 self._give_way()
                 self._wait_for_room()
-                self._load(row)
+                self._load_entry(row)
                 last = row.pk
 
     def _wait_for_room(self) -> None:
@@ -257,11 +257,11 @@ class SourceSync:
         going = Document.objects.processing().filter(source=self._source)
         if going.count() >= settings.SOURCE_IN_FLIGHT:
             self._save()
-            raise GivesWayError(REST)
+            raise GiveWayError(REST)
 
-    def _load(self, row: SourceEntry) -> None:
+    def _load_entry(self, row: SourceEntry) -> None:
         try:
-            what = self._store(row)
+            what = self._store_entry(row)
         except STOPS:
             raise
         except NuraError as error:
@@ -274,13 +274,13 @@ class SourceSync:
                 self._changes.note(what, row.uri)
         self._save()
 
-    def _store(self, row: SourceEntry) -> str:
+    def _store_entry(self, row: SourceEntry) -> str:
         """What happened to the entry; "" for nothing, as where its bytes are still to be sent."""
         if get_kind(self._source.kind).sends:
-            return adopt_bytes(row, row.fingerprint, self._find_gone) or ""
+            return reuse_document(row, row.fingerprint, self._find_gone) or ""
         check = self._held.check
         with self._reader.open_entry(row.key) as stream, spool_entry(stream, check) as spooled:
-            what = adopt_bytes(row, spooled.sha256, self._find_gone)
+            what = reuse_document(row, spooled.sha256, self._find_gone)
             return store_bytes(row, spooled.sha256, spooled.file) if what is None else what
 
     def _find_gone(self, sha256: str) -> SourceEntry | None:
@@ -294,24 +294,24 @@ class SourceSync:
         missing = self._entries.exclude(seen_in=self._run.pk)
         count = missing.count()
         if self._run.dry_run:
-            self._foresee_end(missing)
+            self._report_planned(missing)
             return
         total = self._entries.exclude(document=None).count()
-        if not self._run.confirmed and is_too_many(count, total):
+        if not self._run.confirmed and needs_confirmation(count, total):
             for uri in missing.order_by("pk").values_list("uri", flat=True)[:MAX_NAMED]:
                 self._changes.names.setdefault("held", []).append(uri)
-            self._end(RunStatus.HELD, held=count)
+            self._end_run(RunStatus.HELD, held=count)
             return
         while row := missing.select_related("document").order_by("pk").first():
             self._give_way()
             remove_entry(row)
             self._changes.note("removed", row.uri)
             self._save()
-        self._end(RunStatus.DONE)
+        self._end_run(RunStatus.DONE)
 
-    def _foresee_end(self, missing: QuerySet[SourceEntry]) -> None:
+    def _report_planned(self, missing: QuerySet[SourceEntry]) -> None:
         """What would be deleted, and what only has another name."""
-        self._pass_marks_on(missing)
+        self._move_marks(missing)
         renamed, removed = missing.filter(met_in=self._run.pk), missing.exclude(met_in=self._run.pk)
         added = self._run.report.get("added", [])
         new_names = set(renamed.filter(met_as__in=added).values_list("met_as", flat=True))
@@ -323,9 +323,9 @@ class SourceSync:
             named = rows.order_by("pk").values_list(name, flat=True)[:MAX_NAMED]
             self._changes.names[what] = list(named)
         self._changes.counts["added"] = -self._changes.counts["renamed"]
-        self._end(RunStatus.DONE)
+        self._end_run(RunStatus.DONE)
 
-    def _pass_marks_on(self, missing: QuerySet[SourceEntry]) -> None:
+    def _move_marks(self, missing: QuerySet[SourceEntry]) -> None:
         """Of several copies, one that is still there may have been marked for one that is gone."""
         there = self._entries.filter(met_in=self._run.pk, seen_in=self._run.pk).order_by("pk")
         for row in there if missing.exclude(met_in=self._run.pk).exists() else ():
@@ -337,10 +337,10 @@ class SourceSync:
 
     # Writing down
 
-    def _enter(self, stage: str) -> None:
+    def _begin_stage(self, stage: str) -> None:
         self._save(stage=stage)
 
-    def _end(self, status: str, **values: Any) -> None:
+    def _end_run(self, status: str, **values: Any) -> None:
         if not self._run.dry_run:  # some fail without being listed anew, and those stay failed
             values["failed"] = max(
                 self._entries.exclude(error_code="").count(),
@@ -371,11 +371,11 @@ class SourceSync:
             return
         self._save()
         if now > self._at_last or select_waiting_jobs(Document).exists():
-            raise GivesWayError
+            raise GiveWayError
         self._until = now + SLICE.total_seconds()
 
 
-def is_too_many(count: int, total: int) -> bool:
+def needs_confirmation(count: int, total: int) -> bool:
     """Whether so many entries of so many documents vanish only with a yes."""
     return count >= MIN_HELD_BACK and count > MAX_REMOVED_SHARE * total
 
@@ -386,7 +386,7 @@ def to_digest(key: str) -> str:
 
 
 @contextmanager
-def spool_entry(stream: BinaryIO, check: Callable[[], None]) -> Iterator[_Spooled]:
+def spool_entry(stream: BinaryIO, check: Callable[[], None]) -> Iterator[_SpooledEntry]:
     """Copy an entry to this machine, counted and hashed; `check` each piece.
 
     Raises `FileTooLarge`.
@@ -403,10 +403,10 @@ def spool_entry(stream: BinaryIO, check: Callable[[], None]) -> Iterator[_Spoole
         copy.seek(0)
         opened = File(copy, name="entry")  # without a name it is false, and for zipfile closed
         opened.size = size
-        yield _Spooled(opened, digest.hexdigest())
+        yield _SpooledEntry(opened, digest.hexdigest())
 
 
-def adopt_bytes(
+def reuse_document(
     row: SourceEntry, sha256: str, find_gone: Callable[[str], SourceEntry | None]
 ) -> str | None:
     """Give an entry the document that its bytes have already; None where they have none.
@@ -417,12 +417,12 @@ def adopt_bytes(
     if row.document is not None:
         if row.sha256 != sha256:
             return None
-        _settle_entry(row, sha256, row.document)
+        _mark_stored(row, sha256, row.document)
         return ""
     former = find_gone(sha256)
     if former is not None and former.document is not None:
         with transaction.atomic():
-            _settle_entry(row, sha256, former.document)
+            _mark_stored(row, sha256, former.document)
             SourceEntry.objects.filter(pk=former.pk).delete()
             _rename_document(former.document.pk, row)
         return "renamed"
@@ -432,7 +432,7 @@ def adopt_bytes(
     copy = copies.exclude(pk=row.pk).select_related("document").first()
     if copy is None or copy.document is None:
         return None
-    _settle_entry(row, sha256, copy.document)
+    _mark_stored(row, sha256, copy.document)
     return "added"
 
 
@@ -446,7 +446,7 @@ def store_bytes(row: SourceEntry, sha256: str, content: "File[Any]") -> str:
         others = SourceEntry.objects.filter(document=document).exclude(pk=row.pk)
         if not others.exists():
             versions.receive_version(document=document, name=row.name, content=content)
-            _settle_entry(row, sha256, document)
+            _mark_stored(row, sha256, document)
             return "changed"
     source = row.source
     stored, _created = services.upload_document(
@@ -457,11 +457,11 @@ def store_bytes(row: SourceEntry, sha256: str, content: "File[Any]") -> str:
         content=content,
         metadata={SOURCE_URI: row.uri},
     )
-    _settle_entry(row, sha256, stored)
+    _mark_stored(row, sha256, stored)
     return "added" if document is None else "changed"
 
 
-def _settle_entry(row: SourceEntry, sha256: str, document: Document) -> None:
+def _mark_stored(row: SourceEntry, sha256: str, document: Document) -> None:
     row.document, row.sha256, row.pending = document, sha256, False
     row.error_code, row.error_params = "", {}
     row.save(update_fields=("document", "sha256", "pending", "error_code", "error_params"))

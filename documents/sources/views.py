@@ -69,7 +69,7 @@ def source_list(request: HttpRequest, library_id: UUID) -> HttpResponse:
                 services.start_source(source=source, actor=user, dry_run=True)
             return redirect("documents:source", library.pk, source.pk)
         except NuraError as error:
-            problem = _explain(error, kind)
+            problem = _explain_error(error, kind)
     sources = Source.objects.filter(library=library).select_related("owner")
     context = {
         "area": "documents",
@@ -94,12 +94,12 @@ def source_detail(request: HttpRequest, library_id: UUID, source_id: UUID) -> Ht
     rows = Source.objects.select_related("owner", "library")
     source = get_object_or_404(rows, library=library, pk=source_id)
     if request.method == "POST":
-        return _act(request, source, user)
+        return _handle_action(request, source, user)
     if request.headers.get("HX-Request") == "true":
-        return render(request, "sources/status.html", _describe(source))
+        return render(request, "sources/status.html", _describe_source(source))
     kind = get_kind(source.kind)
     known = source.settings | dict.fromkeys(source.secrets, "")
-    context = _describe(source) | {
+    context = _describe_source(source) | {
         "area": "documents",
         "kind": kind,
         "fields": _list_fields(kind, QueryDict(), known),
@@ -111,7 +111,7 @@ def source_detail(request: HttpRequest, library_id: UUID, source_id: UUID) -> Ht
     return render(request, "sources/detail.html", context)
 
 
-def _act(request: HttpRequest, source: Source, user: "User") -> HttpResponse:
+def _handle_action(request: HttpRequest, source: Source, user: "User") -> HttpResponse:
     """Do what a button of the page says."""
     do = request.POST.get("do", "")
     here = redirect("documents:source", source.library_id, source.pk)
@@ -139,11 +139,11 @@ def _act(request: HttpRequest, source: Source, user: "User") -> HttpResponse:
         else:
             raise Http404
     except NuraError as error:
-        messages.error(request, _explain(error, get_kind(source.kind)))
+        messages.error(request, _explain_error(error, get_kind(source.kind)))
     return here
 
 
-def _explain(error: NuraError, kind: SourceKind) -> str:
+def _explain_error(error: NuraError, kind: SourceKind) -> str:
     """The sentence, with the name of the setting as the form shows it."""
     labels = {one.name: str(one.label) for one in kind.fields} | {"schedule": _("When")}
     params = dict(error.params)
@@ -180,7 +180,7 @@ def _list_fields(
     return shown
 
 
-def _describe(source: Source) -> dict[str, Any]:
+def _describe_source(source: Source) -> dict[str, Any]:
     """What changes while a source runs."""
     newest = source.runs.first()
     real = source.runs.filter(dry_run=False).first()

@@ -54,7 +54,7 @@ from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
 from documents.audit import Action, record_event
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from jobs import connections
 from nura.accounts.preferences import get_preferences, set_cookies
 from nura.accounts.services import check_name
@@ -229,7 +229,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         if request.user.is_authenticated:
             record_event(Action.SIGN_OUT, actor=request.user, subject=request.user)
         super().logout(request)
-        announce_change()
+        announce_rights_change()
 
     @transaction.atomic
     def set_password(self, user: AbstractBaseUser, password: str) -> None:
@@ -237,7 +237,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         super().set_password(user, password)
         actor = self.request.user if self.request.user.is_authenticated else None
         record_event(Action.PASSWORD_CHANGED, actor=actor, subject=user)
-        announce_change()
+        announce_rights_change()
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         return make_attempt_key(request, get_typed_name(credentials))

@@ -36,7 +36,7 @@ from chats.models.key import (
 from documents.api.serializers import FileRequest
 from documents.api.transfers import LimitedUpload, get_sent_name, takes_file
 from documents.api.views import AnyAccept
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from nura.accounts import deletion, exports, imports, profile, services
 from nura.accounts.authentication import require_recent_proof
 from nura.accounts.models import DataExport, DataImport, Preferences
@@ -177,7 +177,7 @@ class MeView(APIView):
         if proved.pk != user.pk:
             raise InvalidCredentials
         receipt = deletion.delete_account(user=proved)
-        announce_change()
+        announce_rights_change()
         request._request.session.flush()  # noqa: SLF001 - of a browser, whose row is gone
         return Response(receipt)
 

@@ -103,7 +103,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     for pk, ended_at in held.values_list("pk", "ended_at"):
         (open_runs if ended_at is None else runs).append(pk)
     list(Chat.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
-    libraries.pass_documents_on(owner=user)  # what others read there does not go with him
+    libraries.hand_over_documents(owner=user)  # what others read there does not go with him
     counts = _count_rows(user)
     for document in Document.objects.filter(owner=user).order_by("pk"):
         remove_document(document.pk)
@@ -114,7 +114,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     User.objects.filter(pk=user.pk).delete()
     connection.check_constraints()
     receipt = make_receipt(user.pk, counts)
-    deletions.note_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, done=True)
+    deletions.record_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, done=True)
     Deletion.objects.filter(kind=DeletionKind.USER, key=str(user.pk)).update(receipt=receipt)
     record_event(Action.ACCOUNT_DELETED, target=f"user:{user.pk}", details={"receipt": receipt})
     transaction.on_commit(lambda: _delete_logs(runs, open_runs), robust=True)

@@ -30,7 +30,7 @@ from chats.services.assistants import export_assistants, export_folders, export_
 from chats.services.erasure import hide_closed, load_closed_documents
 from chats.services.export import export_markdown, to_one_line
 from chats.services.memory import describe_profile
-from documents.api.transfers import read_blocks
+from documents.api.transfers import stream_blocks
 from documents.audit import Action, record_event
 from documents.models import Document
 from jobs.lease import (
@@ -205,7 +205,7 @@ def respond_with_export(
         raise Http404 from error
     name = f"nura-{export.created_at:%Y-%m-%d}.zip"
     return StreamingHttpResponse(
-        read_blocks(request, file, export.size),
+        stream_blocks(request, file, export.size),
         content_type="application/zip",
         headers={
             "Content-Disposition": f'attachment; filename="{name}"',

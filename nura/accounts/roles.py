@@ -18,7 +18,7 @@ from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
 from documents.audit import Action, record_event
-from documents.notices import announce_change, announce_shared
+from documents.notices import announce_rights_change, announce_shared_change
 from nura.accounts.models import Auditor, GroupDetails
 from rag.errors import NuraError
 
@@ -92,7 +92,7 @@ def set_role(
     user.refresh_from_db()  # it may hold the auditor of before
     details = {"role": role.value, "before": before.value, "by": way}
     record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=user, details=details)
-    announce_change()
+    announce_rights_change()
     return True
 
 
@@ -175,8 +175,8 @@ def record_membership(
     """Write down that somebody is or is no longer in a group, and have all that is open look."""
     details = {"group": group.name, "member": is_member, "by": way}
     record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=group, details=details)
-    announce_change()
-    announce_shared()
+    announce_rights_change()
+    announce_shared_change()
 
 
 def sync_directory_groups(*, user: User, names: Collection[str], way: str) -> None:

@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 
 from documents.audit import Action, record_event
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from nura.accounts.roles import LastAdministrator, require_other_administrator
 
 CONTENT_TYPE = "application/scim+json"
@@ -117,7 +117,7 @@ def switch_account(*, user: User, is_active: bool, way: str = "scim") -> None:
         record_event(Action.ACCOUNT_DEACTIVATED, subject=user, target=user, details=told)
     details = {"is_active": is_active, "by": way}
     record_event(Action.RIGHTS_CHANGED, subject=user, target=user, details=details)
-    announce_change()
+    announce_rights_change()
 
 
 def _filter_users(wanted: str) -> QuerySet[User]:

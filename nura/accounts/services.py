@@ -40,7 +40,7 @@ from chats.services.chats import count_questions_today, count_tokens_this_month
 from documents import files, quotas
 from documents.audit import Action, record_event
 from documents.models import Document, QuotaMeasure
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 
 WRITTEN_TOGETHER = (
     frozenset({"LATIN", "HANGUL", "HAN"}),
@@ -162,7 +162,7 @@ def revoke_key(*, user: User, key_id: UUID) -> bool:
         return False
     key.delete()
     record_event(Action.KEY_REVOKED, actor=user, subject=user, target=f"key:{key_id}")
-    announce_change()
+    announce_rights_change()
     return True
 
 
@@ -173,7 +173,7 @@ def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
     count: int = keys.count()
     keys.delete()
     if count:
-        announce_change()
+        announce_rights_change()
         record_event(
             Action.KEY_REVOKED,
             actor=actor,
@@ -201,7 +201,7 @@ def create_or_update_user(*, name: str, password: str, staff: bool, email: str =
     user.save()
     done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
     record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
-    announce_change()
+    announce_rights_change()
     return user
 
 
@@ -369,7 +369,7 @@ def _end_keys(user: User, keys: Collection[str], *, actor: AbstractBaseUser, tar
     UserSession.objects.filter(session_key__in=keys).delete()
     details = {"count": len(keys)}
     record_event(Action.SESSION_ENDED, actor=actor, subject=user, target=target, details=details)
-    announce_change()
+    announce_rights_change()
 
 
 _noted: dict[str, float] = {}

@@ -26,7 +26,7 @@ from chats.models import KeyScope, ProfileSlot
 from chats.models.key import KEY_NAME_CHARACTERS, list_scopes
 from chats.services import memory as remembered
 from documents.errors import explain_code
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from nura.accounts import deletion, services
 from nura.accounts.api import to_key_json
 from nura.accounts.exports import request_export, respond_with_export
@@ -334,7 +334,7 @@ def delete_account(request: HttpRequest) -> HttpResponse:
         except LastAdministrator as error:
             form.add_error(None, explain_code(error.code))
         else:
-            announce_change()
+            announce_rights_change()
             logout(request)
             told = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
             return render(request, "account/deleted.html", told)

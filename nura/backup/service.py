@@ -34,7 +34,7 @@ from chats.models import Chat, Message, Run
 from chats.services.branches import delete_message
 from chats.services.erasure import purge_chat
 from documents import deletions
-from documents.deletions import NotedDeletion, load_list, locate_list, settle_deletions
+from documents.deletions import ListedDeletion, apply_deletions, get_list_path, load_list
 from documents.models import Deletion, DeletionKind, Document, DocumentPicture, DocumentVersion
 from documents.services import delete_document
 from jobs.lease import RELEASED
@@ -282,11 +282,11 @@ def restore(
     return name, manifest, delete_again(gone)
 
 
-def _load_deletions(vault: Vault, deleted: Path | None) -> list[NotedDeletion]:
+def _load_deletions(vault: Vault, deleted: Path | None) -> list[ListedDeletion]:
     """The lines of all lists that there are. Raises BackupError."""
-    found = list[NotedDeletion]()
+    found = list[ListedDeletion]()
     for path, is_note in (
-        (locate_list(), False),
+        (get_list_path(), False),
         (vault.folder / DELETIONS, True),
         (deleted, False),
     ):
@@ -415,7 +415,7 @@ def _build_environment() -> dict[str, str]:
 # Deleting again what had been deleted since the backup
 
 
-def delete_again(noted: Iterable[NotedDeletion]) -> int:
+def delete_again(noted: Iterable[ListedDeletion]) -> int:
     """Delete what a list says and the database still has; how many things.
 
     A number of an account may have been given anew: only an account that is older than its deletion
@@ -425,17 +425,17 @@ def delete_again(noted: Iterable[NotedDeletion]) -> int:
     return sum(REPEAT[line.kind](line) for line in lines.values() if line.kind in REPEAT)
 
 
-def _delete_document(line: NotedDeletion) -> bool:
+def _delete_document(line: ListedDeletion) -> bool:
     document = Document.objects.filter(pk=line.key).first()
     if document is None:
         return False
     delete_document(document=document, erase=line.erased)
     _set_deletion_date(DeletionKind.DOCUMENT, line.key, line.at)
-    settle_deletions()
+    apply_deletions()
     return True
 
 
-def _delete_chat(line: NotedDeletion) -> bool:
+def _delete_chat(line: ListedDeletion) -> bool:
     rows = Chat.objects.filter(pk=line.key)
     hidden = rows.filter(deleted_at=None).update(deleted_at=line.at)
     if hidden:
@@ -455,7 +455,7 @@ def _delete_chat(line: NotedDeletion) -> bool:
     return bool(hidden)
 
 
-def _delete_message(line: NotedDeletion) -> bool:
+def _delete_message(line: ListedDeletion) -> bool:
     message = Message.objects.filter(pk=line.key, chat__deleted_at=None).first()
     if message is None:
         return False
@@ -464,7 +464,7 @@ def _delete_message(line: NotedDeletion) -> bool:
     return True
 
 
-def _delete_user(line: NotedDeletion) -> bool:
+def _delete_user(line: ListedDeletion) -> bool:
     user = User.objects.filter(pk=int(line.key), date_joined__lt=line.at).first()
     if user is None:
         return False
@@ -487,7 +487,7 @@ def _set_deletion_date(kind: DeletionKind, key: str, at: datetime) -> None:
     rows.update(deleted_at=at, due_at=F("due_at") - late)
 
 
-REPEAT: Mapping[str, Callable[[NotedDeletion], bool]] = {
+REPEAT: Mapping[str, Callable[[ListedDeletion], bool]] = {
     DeletionKind.USER: _delete_user,
     DeletionKind.CHAT: _delete_chat,
     DeletionKind.MESSAGE: _delete_message,

@@ -18,7 +18,7 @@ from chats.services import assistants
 from chats.services.turns import open_turn
 from documents.libraries import add_member, create_library, remove_member
 from documents.models import Document, LibraryMember, LibraryRole
-from documents.notices import announce_shared
+from documents.notices import announce_shared_change
 from rag.config import Endpoint
 from tests.chats.conftest import client, make_document
 from tests.chats.talking import LEAVE, TRAVEL, Talk, add_document, documents_of
@@ -398,7 +398,7 @@ async def test_many_changes_in_a_row_are_few_notices(web, reader):
 
     def announce(times):
         for _ in range(times):
-            announce_shared()
+            announce_shared_change()
 
     async with socket(web, key) as ws:
         await say(ws, "ping")

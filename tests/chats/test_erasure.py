@@ -139,7 +139,7 @@ def test_an_answer_that_ends_after_its_document_was_erased_is_stored_without_it(
     close_turn(lease=lease, outcome=told)
     assert PASSAGE not in kept()
     assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
-    assert deletions.settle_deletions() == 1
+    assert deletions.apply_deletions() == 1
     assert inspect_installation().damage == []
 
 
@@ -183,12 +183,12 @@ def test_what_was_deleted_since_a_backup_is_deleted_again(api, owner, stranger):
     document, other = make_document(owner, "가.md"), make_document(owner, "나.md")
     first, second = answer(owner, document), answer(owner, other)
     noted = [
-        deletions.NotedDeletion("document", str(document.pk), timezone.now(), erased=True),
-        deletions.NotedDeletion(
+        deletions.ListedDeletion("document", str(document.pk), timezone.now(), erased=True),
+        deletions.ListedDeletion(
             "chat", str(second.user_message.chat_id), timezone.now(), erased=False
         ),
-        deletions.NotedDeletion("user", str(stranger.pk), timezone.now(), erased=True),
-        deletions.NotedDeletion("user", str(owner.pk), owner.date_joined, erased=True),
+        deletions.ListedDeletion("user", str(stranger.pk), timezone.now(), erased=True),
+        deletions.ListedDeletion("user", str(owner.pk), owner.date_joined, erased=True),
     ]
     assert delete_again(noted) == 3
     assert list(Document.objects.all()) == [other]
@@ -232,7 +232,7 @@ def test_the_night_writes_the_list_anew_with_a_line_for_each_thing(owner, listed
     answer(owner, document)
     listed(lambda: delete_document(document=document))
     Deletion.objects.update(due_at=timezone.now())
-    found, longer = listed(deletions.settle_deletions)
+    found, longer = listed(deletions.apply_deletions)
     assert found == {("document", str(document.pk)): True}
     same, shorter = listed(retention.purge)
     assert same == found

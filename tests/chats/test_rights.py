@@ -21,7 +21,7 @@ from chats import access
 from chats.access import Credential
 from chats.models import Message, Run
 from chats.services.turns import open_turn
-from documents.notices import announce_change
+from documents.notices import announce_rights_change
 from rag.config import Endpoint
 from tests.chats.gateway.wire import asked, program
 from tests.servers import asgi
@@ -256,7 +256,7 @@ def test_an_answer_goes_on_when_another_key_ends(owner, key, model, answers_work
     turn = open_turn(user=owner, content="안녕", asked_with=hash_token(key))
     wait_until(lambda: model.chats)
     AuthToken.objects.create(owner)[0].delete()
-    announce_change()
+    announce_rights_change()
     wait_until(lambda: ended_run(turn), 10.0)
     assert Message.objects.get(role="assistant").status == Message.Status.COMPLETED
 
@@ -276,7 +276,7 @@ def test_what_is_announced_is_looked_at_at_once(
 
     def end():
         revoke(owner)
-        announce_change()
+        announce_rights_change()
 
     with events_of(web, turn, Authorization=f"Token {key}") as response:
         took, _rest = hear_the_end(response, end)

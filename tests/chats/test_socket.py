@@ -276,7 +276,7 @@ async def test_a_notice_reaches_every_page_of_its_owner_in_its_turn(web, owner, 
     async with socket(web, token) as one, socket(web, token) as other:
         for number in range(150):
             payload = {"type": "document", "data": {"id": number}}
-            await asyncio.to_thread(notices.send, owner.pk, payload)
+            await asyncio.to_thread(notices.send_notices, owner.pk, payload)
         for ws in (one, other):
             heard = [(await hear(ws, "document"))[-1]["data"]["id"] for _ in range(150)]
             assert heard == [*range(150)]
@@ -289,7 +289,7 @@ async def test_notices_reach_only_their_owner(web, owner, stranger, token):
             await say(ws, "ping")
             await hear(ws, "pong")
         payload = {"type": "document", "data": {"id": "1"}}
-        await asyncio.to_thread(notices.send, owner.pk, payload)
+        await asyncio.to_thread(notices.send_notices, owner.pk, payload)
         assert (await hear(mine, "document"))[-1]["data"] == {"id": "1"}
         await say(other, "ping")
         assert [frame["type"] for frame in await hear(other, "pong")] == ["pong"]

@@ -256,7 +256,9 @@ def test_one_with_pictures_waits_for_its_turn_and_asks_nothing_before(
     owner, sent, tiny_engine, vision, tmp_path, monkeypatch
 ):
     told = []
-    monkeypatch.setattr(notices, "send", lambda _user, payload: told.append(payload["data"]))
+    monkeypatch.setattr(
+        notices, "send_notices", lambda _user, payload: told.append(payload["data"])
+    )
     vision.default = Stream([SAID], first_delay=1.6)
     first = uploaded(owner, report(tmp_path, chart()))
     second = uploaded(owner, report(tmp_path, noise((120, 120), 1)))

@@ -165,6 +165,6 @@ def test_who_has_nothing_waiting_waits_for_nothing(owner, stranger):
     [((1_000, 1_001, 1_002), (3.0, 1.0, 2.0)), ((10, 5_000), (4.0, 1.0)), ((1, 900), (0.0, 9.0))],
 )
 def test_no_pace_has_a_part_below_nothing(sizes, seconds):
-    pace = ReadingPace.of(sizes, seconds)
+    pace = ReadingPace.fit(sizes, seconds)
     assert min(pace.each, pace.per_byte) >= 0
     assert pace.seconds(len(sizes), sum(sizes)) == pytest.approx(sum(seconds))

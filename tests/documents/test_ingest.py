@@ -497,7 +497,7 @@ def test_the_owner_sees_each_step(document, tiny_engine, monkeypatch):
     from documents import notices
 
     told = []
-    monkeypatch.setattr(notices, "send", lambda user, payload: told.append((user, payload)))
+    monkeypatch.setattr(notices, "send_notices", lambda user, payload: told.append((user, payload)))
     run(document)
     stages = [payload["data"]["stage"] for _, payload in told]
     assert stages == sorted(stages, key=Document.Stage.values.index)
@@ -511,7 +511,7 @@ def test_notices_are_sparing(owner, sent, tiny_engine, reads, monkeypatch):
     from documents import notices
 
     told = []
-    monkeypatch.setattr(notices, "send", lambda _user, payload: told.append(payload))
+    monkeypatch.setattr(notices, "send_notices", lambda _user, payload: told.append(payload))
     reads(*(Page(number, TEXT) for number in range(1, 200)))
     run(upload(owner))
     assert len(told) < 40

@@ -25,7 +25,7 @@ def picture(document, index, **fields):
 
 
 def test_a_histogram_begins_at_nothing_and_counts_everything():
-    lengths = LengthStatistics.of([0, 99, 100, 101, 950])
+    lengths = LengthStatistics.from_lengths([0, 99, 100, 101, 950])
     assert [(one.start, one.end, one.count) for one in lengths.histogram][:2] == [
         (0, 100, 2),
         (100, 200, 2),
@@ -37,14 +37,14 @@ def test_a_histogram_begins_at_nothing_and_counts_everything():
 
 @pytest.mark.parametrize("longest", [0, 1, 9, 10, 999, 1000, 12_345])
 def test_a_histogram_has_few_bars_however_long_the_texts_are(longest):
-    lengths = LengthStatistics.of([longest])
+    lengths = LengthStatistics.from_lengths([longest])
     assert 1 <= len(lengths.histogram) <= 10
     assert lengths.histogram[-1].start <= longest < lengths.histogram[-1].end
     assert lengths.p90 == longest
 
 
 def test_nothing_has_no_lengths():
-    assert LengthStatistics.of([]) is None
+    assert LengthStatistics.from_lengths([]) is None
 
 
 def test_an_inspection_counts_what_was_made(document):

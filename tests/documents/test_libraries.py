@@ -115,7 +115,7 @@ def test_of_several_roles_the_highest_counts(library, manager):
     both.groups.add(group)
     join(library, both, READER, manager)
     join(library, group, MANAGER, manager)
-    assert Library.objects.described_for(both).get().role == MANAGER
+    assert Library.objects.annotate_for(both).get().role == MANAGER
     assert Library.objects.managed_by(both).get() == library
     assert Library.objects.visible_to(both).count() == 1
 
@@ -151,7 +151,7 @@ def test_a_reader_puts_nothing_into_a_library(library, manager):
     reader = user("reader")
     join(library, reader, READER, manager)
     with pytest.raises(LibraryNotFound):
-        libraries.find_target(user=reader, library_id=library.pk)
+        libraries.find_target_library(user=reader, library_id=library.pk)
 
 
 def test_what_is_moved_follows_the_rights_of_where_it_is(library, manager):

@@ -168,7 +168,7 @@ def test_all_of_mine_are_paused_resumed_and_cancelled_and_nobody_elses(
     owner, stranger, api, sent, monkeypatch
 ):
     told = []
-    monkeypatch.setattr(notices, "send", lambda user, *them: told.append((user, len(them))))
+    monkeypatch.setattr(notices, "send_notices", lambda user, *them: told.append((user, len(them))))
     rows(owner, 3)
     make_row(owner, status="COMPLETED")
     other = make_row(stranger)
@@ -318,7 +318,9 @@ def test_a_document_at_work_tells_how_long_it_may_take(owner, api):
 def test_a_file_that_is_read_at_once_is_told_when_it_is_done(owner, sent, tiny_engine, monkeypatch):
     told = []
     monkeypatch.setattr(
-        notices, "send", lambda _user, *them: told.extend(one["data"]["status"] for one in them)
+        notices,
+        "send_notices",
+        lambda _user, *them: told.extend(one["data"]["status"] for one in them),
     )
     monkeypatch.setattr(notices, "REPORT_SECONDS", 60.0)
     run(upload(owner))

@@ -51,7 +51,7 @@ def test_texts_with_any_character_are_stored_as_they_are(owner):
 def test_nothing_of_a_spool_is_left_on_disk(tmp_path):
     with Spool() as spool:
         spool.write(b"x" * 2_000_000)
-        assert sum(map(len, spool.blocks())) == 2_000_000
+        assert sum(map(len, spool.read_blocks())) == 2_000_000
         assert not list((tmp_path / "temp").iterdir())
 
 

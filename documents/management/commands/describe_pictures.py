@@ -31,7 +31,9 @@ class Command(BaseCommand):
         vision = factory.get_vision(read_config())
         if vision is None:
             raise CommandError("No vision model is set. Set NURA_VISION_MODEL and start again.")
-        wanted = undescribed(_named(options["user"], options["document"]), vision.name)
+        wanted = filter_undescribed(
+            _select_documents(options["user"], options["document"]), vision.name
+        )
         sent = busy = 0
         for document in wanted.iterator():
             try:
@@ -44,7 +46,7 @@ class Command(BaseCommand):
             self.stdout.write(f"at work already: {busy}")
 
 
-def undescribed(documents: QuerySet[Document], model: str) -> QuerySet[Document]:
+def filter_undescribed(documents: QuerySet[Document], model: str) -> QuerySet[Document]:
     """Those that `model` may add something to; what waits or works is left alone."""
     pictures = DocumentPicture.objects.filter(document=OuterRef("pk"), rejected="")
     unread = pictures.filter(Q(description=None) | ~Q(model=model))
@@ -55,7 +57,7 @@ def undescribed(documents: QuerySet[Document], model: str) -> QuerySet[Document]
     return ended.filter(Exists(unread) | (Q(status=Document.Status.FAILED) & failed))
 
 
-def _named(user: str | None, document: str | None) -> QuerySet[Document]:
+def _select_documents(user: str | None, document: str | None) -> QuerySet[Document]:
     """All documents, narrowed."""
     rows = Document.objects.order_by("created_at")
     if user:

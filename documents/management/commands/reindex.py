@@ -54,7 +54,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Do it; exit status 1 when nothing was changed over."""
         if options["terms"]:
-            self._bring_terms_over()
+            self._renew_terms()
         elif options["graph"]:
             self._renew_graph(options["graph"])
         elif options["rollback"]:
@@ -63,10 +63,10 @@ class Command(BaseCommand):
             for space in renewal.drop_inactive_spaces():
                 self.stdout.write(f"{space}: vectors deleted")
         else:
-            self._change_over(_wish(options), _options(options))
+            self._change_over(_to_wish(options), _to_options(options))
 
     def _change_over(self, wish: ReindexWish, options: change.ReindexOptions) -> None:
-        lease = self._claim(wish)
+        lease = self._claim_change(wish)
         try:
             state = change.carry_out_change(lease, Progress(self.stdout), options)
         except LeaseLostError as error:
@@ -79,7 +79,7 @@ class Command(BaseCommand):
         finally:
             change.release_change(lease)
         run = Reindexing.objects.get(pk=lease.job_id)
-        self._tell_comparison(run.report)
+        self._print_comparison(run.report)
         if state is ReindexState.REFUSED:
             raise CommandError(
                 "With the new model search finds less: nothing was changed over. Its vectors are "
@@ -87,7 +87,7 @@ class Command(BaseCommand):
             )
         self.stdout.write(self.style.SUCCESS(f"{spaces.get_active_space()} is in use."))
 
-    def _claim(self, wish: ReindexWish) -> Lease[Reindexing]:
+    def _claim_change(self, wish: ReindexWish) -> Lease[Reindexing]:
         """The change, after the end of the lease of a process that may have been killed."""
         try:
             run = change.begin_change(wish, background=False)
@@ -104,7 +104,7 @@ class Command(BaseCommand):
             raise CommandError("Another process is re-embedding: see the admin.")
         return lease
 
-    def _tell_comparison(self, report: dict[str, Any]) -> None:
+    def _print_comparison(self, report: dict[str, Any]) -> None:
         if not report:
             self.stdout.write("Nothing to compare on.")
             return
@@ -113,9 +113,9 @@ class Command(BaseCommand):
             shares = report[name]
             self.stdout.write(f"  {name:<20} {shares['at_5']:>8.3f} {shares['at_10']:>9.3f}")
 
-    def _bring_terms_over(self) -> None:
+    def _renew_terms(self) -> None:
         progress = Progress(self.stdout)
-        count = renewal.renew_terms(lambda done, total: progress.step("terms", done, total))
+        count = renewal.renew_terms(lambda done, total: progress.print_step("terms", done, total))
         self.stdout.write(self.style.SUCCESS(f"{count} documents brought over."))
 
     def _renew_graph(self, memory: str) -> None:
@@ -165,9 +165,9 @@ class Progress:
 
     def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
         """See `work.Teller`."""
-        self.step(state.value, done, total, made)
+        self.print_step(state.value, done, total, made)
 
-    def step(self, name: str, done: int, total: int, made: int = 0) -> None:
+    def print_step(self, name: str, done: int, total: int, made: int = 0) -> None:
         """A line every few seconds, and at each end of a step."""
         now = time.monotonic()
         if name != self._step:
@@ -177,18 +177,20 @@ class Progress:
         self._told = now
         seconds = max(now - self._begun, 1e-3)
         rate = ((made - self._made) or done) / seconds
-        rest = f", {rate:.0f}/s, {_clock((total - done) / rate)} left" if rate and total else ""
+        rest = (
+            f", {rate:.0f}/s, {_format_clock((total - done) / rate)} left" if rate and total else ""
+        )
         figures = f" {done}/{total}" if total else ""
         self._out.write(f"{name}{figures}{rest}")
         self._out.flush()
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _wish(options: dict[str, Any]) -> ReindexWish:
+def _to_wish(options: dict[str, Any]) -> ReindexWish:
     usual = change.get_configured_wish()
     languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
     if options["model"] in {None, usual.model}:
@@ -198,7 +200,7 @@ def _wish(options: dict[str, Any]) -> ReindexWish:
     return ReindexWish(options["model"], options["base_url"], languages)
 
 
-def _options(options: dict[str, Any]) -> change.ReindexOptions:
+def _to_options(options: dict[str, Any]) -> change.ReindexOptions:
     try:
         asked = change.read_questions(options["questions"]) if options["questions"] else None
     except change.QuestionsError as error:

@@ -46,61 +46,61 @@ class WordPackage:
         self._context = context
         self._main = _find_main_part(self._archive)
         self._folder = posixpath.dirname(self._main) or "word"
-        self._targets = self._relationships()
+        self._targets = self._read_relationships()
 
-    def body(self) -> Any:
+    def read_body(self) -> Any:
         """The body of the main part."""
-        body = self._parsed(self._main).find("{*}body")
+        body = self._parse_part(self._main).find("{*}body")
         if body is None:
             raise Corrupt(detail="no body")
         return body
 
-    def part(self, name: str) -> Any | None:
+    def read_part(self, name: str) -> Any | None:
         """A part beside the main one, as `styles.xml`, without which the text can be read.
 
         None where it is missing; unsafe or broken, only it is lost, with a warning.
         """
-        return self._optional(f"{self._folder}/{name}")
+        return self._read_optional(f"{self._folder}/{name}")
 
-    def parts(self, kind: str) -> Iterator[Any]:
+    def iterate_parts(self, kind: str) -> Iterator[Any]:
         """All parts of a kind that may come more than once: `header` or `footer`."""
         for name in self._archive.names:
             if name.startswith(f"{self._folder}/{kind}") and name.endswith(".xml"):
-                root = self._optional(name)
+                root = self._read_optional(name)
                 if root is not None:
                     yield root
 
-    def related(self, relationship: str) -> Any | None:
+    def read_related_part(self, relationship: str) -> Any | None:
         """The part that the main part refers to by this id (a chart), or None."""
-        return self._optional(self._targets.get(relationship, ""))
+        return self._read_optional(self._targets.get(relationship, ""))
 
-    def picture(self, relationship: str) -> tuple[str, Callable[[], bytes]] | None:
+    def find_picture(self, relationship: str) -> tuple[str, Callable[[], bytes]] | None:
         """Name and bytes of the picture with this id; None for one outside of the file."""
         name = self._targets.get(relationship, "")
         return (name, partial(self._archive.read_part, name)) if name in self._archive else None
 
-    def styles(self) -> list[Any]:
+    def list_styles(self) -> list[Any]:
         """python-docx's styles, in order."""
         from docx.styles.styles import Styles
 
-        root = self.part("styles.xml")
+        root = self.read_part("styles.xml")
         return [] if root is None else list(Styles(root))
 
-    def properties(self) -> dict[str, str]:
+    def read_properties(self) -> dict[str, str]:
         """Title, author and date (ISO) as the file carries them."""
         from docx.opc.coreprops import CoreProperties
 
-        root = self._optional("docProps/core.xml")
+        root = self._read_optional("docProps/core.xml")
         if root is None:
             return {}
         core = CoreProperties(root)
         date = core.created.date().isoformat() if core.created else ""
         return {"title": core.title, "author": core.author, "date": date}
 
-    def _relationships(self) -> dict[str, str]:
+    def _read_relationships(self) -> dict[str, str]:
         """Relationship id -> name of the part, of the main part."""
         folder, name = posixpath.split(self._main)
-        root = self._optional(f"{folder}/_rels/{name}.rels".lstrip("/"))
+        root = self._read_optional(f"{folder}/_rels/{name}.rels".lstrip("/"))
         return {
             one.get("Id", ""): posixpath.normpath(
                 posixpath.join("/", folder, one.get("Target", ""))
@@ -108,16 +108,16 @@ class WordPackage:
             for one in (root if root is not None else ())
         }
 
-    def _optional(self, name: str) -> Any | None:
+    def _read_optional(self, name: str) -> Any | None:
         if name not in self._archive:
             return None
         try:
-            return self._parsed(name)
+            return self._parse_part(name)
         except Corrupt:
             self._context.warn("part_skipped")
             return None
 
-    def _parsed(self, name: str) -> Any:
+    def _parse_part(self, name: str) -> Any:
         """The part as python-docx's elements; strict documents as if they were transitional.
 
         Document types and deep nesting are refused before a tree is built.
@@ -155,13 +155,13 @@ def get_attribute(element: Any | None, name: str = "val") -> str:
     return ""
 
 
-def local_name(element: Any) -> str:
+def get_local_name(element: Any) -> str:
     """The element's name without its namespace; "" for comments and instructions."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
-def is_on(element: Any | None) -> bool:
+def is_switched_on(element: Any | None) -> bool:
     """Whether a switch (`w:tblHeader`) is there and not turned off."""
     return element is not None and get_attribute(element) not in {"0", "false", "off", "none"}
 
@@ -183,23 +183,23 @@ class WordStyles:
     def __init__(self, styles: Sequence[Any] = ()) -> None:
         self._styles = {style.style_id or "": _read_style(style) for style in styles}
 
-    def level(self, style_id: str) -> int:
+    def get_level(self, style_id: str) -> int:
         """1..9 for headings, 0 for text."""
-        levels = (style.level for _, style in self._chain(style_id))
+        levels = (style.level for _, style in self._iterate_bases(style_id))
         return next((level for level in levels if level is not None), TEXT_LEVEL)
 
-    def numbering(self, style_id: str) -> tuple[str, str, str] | None:
+    def get_numbering(self, style_id: str) -> tuple[str, str, str] | None:
         """Number id, its level ("" unless said) and the style that says so; None without."""
-        for name, style in self._chain(style_id):
+        for name, style in self._iterate_bases(style_id):
             if style.number is not None:
                 return style.number, style.depth, name
         return None
 
     def is_code(self, style_id: str) -> bool:
         """Whether the style is named as one for code."""
-        return any(style.is_code for _, style in self._chain(style_id))
+        return any(style.is_code for _, style in self._iterate_bases(style_id))
 
-    def _chain(self, style_id: str) -> Iterator[tuple[str, _Style]]:
+    def _iterate_bases(self, style_id: str) -> Iterator[tuple[str, _Style]]:
         """The style and what it is based on, from near to far."""
         for _ in range(_MAX_CHAIN):
             if (style := self._styles.get(style_id)) is None:
@@ -247,7 +247,7 @@ class _Level:
     joined: bool
     arabic: bool
 
-    def label(self, text: str) -> str:
+    def format_label(self, text: str) -> str:
         """The label with what parts it from the paragraph."""
         return text if self.joined or not text else f"{text} "
 
@@ -269,12 +269,12 @@ class WordNumbering:
         self._counts: dict[str, dict[int, int]] = {}
         self._begun: set[tuple[str, int]] = set()
 
-    def depth(self, number: str, style_id: str) -> int:
+    def get_depth(self, number: str, style_id: str) -> int:
         """The level that a list has for a style; 0 where it names none."""
         levels = self._lists[number].levels if number in self._lists else {}
         return next((at for at, level in levels.items() if level.style == style_id), 0)
 
-    def label(self, number: str, depth: int) -> str | None:
+    def next_label(self, number: str, depth: int) -> str | None:
         """What stands before the next paragraph of this list, up to its text; "" for nothing.
 
         None where there is no such list.
@@ -282,21 +282,21 @@ class WordNumbering:
         found = self._lists.get(number)
         if found is None or depth not in found.levels:
             return None
-        counts = self._counted(number, found, depth)
+        counts = self._count_paragraph(number, found, depth)
         level = found.levels[depth]
         if level.form == "bullet":
-            return level.label(BULLET)
+            return level.format_label(BULLET)
 
-        def place(match: re.Match[str]) -> str:
+        def format_place(match: re.Match[str]) -> str:
             at = int(match[1]) - 1
             if at not in found.levels:
                 return ""
             form = "decimal" if level.arabic else found.levels[at].form
             return format_number(counts.get(at, 0), form)
 
-        return level.label(_PLACE.sub(place, level.pattern).strip())
+        return level.format_label(_PLACE.sub(format_place, level.pattern).strip())
 
-    def _counted(self, number: str, found: _List, depth: int) -> dict[int, int]:
+    def _count_paragraph(self, number: str, found: _List, depth: int) -> dict[int, int]:
         """The counters after one more paragraph at this depth; deeper ones begin again."""
         counts = self._counts.setdefault(found.counters, {})
         if depth in found.starts and (number, depth) not in self._begun:
@@ -335,7 +335,7 @@ def _read_list(number: Any, counters: str, kind: Any) -> _List:
         levels |= dict(map(_read_level, change.iter("{*}lvl")))
         start = change.find("{*}startOverride")
         if start is not None:
-            starts[_to_whole(get_attribute(change, "ilvl"))] = _to_whole(get_attribute(start))
+            starts[_to_integer(get_attribute(change, "ilvl"))] = _to_integer(get_attribute(start))
     return _List(counters, levels, starts)
 
 
@@ -343,16 +343,16 @@ def _read_level(element: Any) -> tuple[int, _Level]:
     """A level and its depth."""
     form = get_attribute(element.find("{*}numFmt")) or "decimal"
     pattern = get_attribute(element.find("{*}lvlText"))
-    return _to_whole(get_attribute(element, "ilvl")), _Level(
-        start=_to_whole(get_attribute(element.find("{*}start"))),
+    return _to_integer(get_attribute(element, "ilvl")), _Level(
+        start=_to_integer(get_attribute(element.find("{*}start"))),
         form=form,
         pattern=pattern,
         style=get_attribute(element.find("{*}pStyle")),
         joined=get_attribute(element.find("{*}suff")) == "nothing",
-        arabic=is_on(element.find("{*}isLgl")),
+        arabic=is_switched_on(element.find("{*}isLgl")),
     )
 
 
-def _to_whole(value: str) -> int:
+def _to_integer(value: str) -> int:
     """A number from the file; 0 if it is invalid or absurd."""
     return int(value) if value.isdecimal() and len(value) < 10 else 0

@@ -18,8 +18,8 @@ from documents.parsers.docx.package import (
     WordPackage,
     WordStyles,
     get_attribute,
-    is_on,
-    local_name,
+    get_local_name,
+    is_switched_on,
     to_heading_level,
 )
 from documents.parsers.formulas import format_word_equation
@@ -91,7 +91,7 @@ def iterate_anchors(element: Any) -> Iterator[Any]:
     What is anchored in a text box is the box's. The old-style copy of a box is skipped.
     """
     for child in element:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == TEXT_BOX or name in _ANCHORED:
             yield child
         elif name not in SKIPPED_ELEMENTS:
@@ -100,13 +100,13 @@ def iterate_anchors(element: Any) -> Iterator[Any]:
 
 def iterate_text_boxes(element: Any) -> Iterator[Any]:
     """Text boxes of a paragraph."""
-    return (found for found in iterate_anchors(element) if local_name(found) == TEXT_BOX)
+    return (found for found in iterate_anchors(element) if get_local_name(found) == TEXT_BOX)
 
 
 def _iterate_text(element: Any) -> Iterator[str]:
     """The text below an element, in order. NUL marks both ends of an equation."""
     for child in element:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == "t":
             yield (child.text or "") + "".join(comment.tail or "" for comment in child)
         elif name in _SIGN_ELEMENTS:
@@ -121,7 +121,7 @@ def _iterate_text(element: Any) -> Iterator[str]:
 
 def _is_hidden(run: Any) -> bool:
     """Whether a run is text that no reader of the document sees."""
-    return is_on(run.find("{*}rPr/{*}vanish"))
+    return is_switched_on(run.find("{*}rPr/{*}vanish"))
 
 
 def _to_sign(element: Any) -> str:
@@ -167,7 +167,7 @@ class BodyWriter:
         self._surroundings = surroundings
         self._note_count = 0
 
-    def add(self, container: Any) -> None:
+    def add_blocks(self, container: Any) -> None:
         """Add all blocks; wrappers (content controls, insertions) are looked into."""
         for may_be_code, elements in groupby(container, self._may_be_code):
             group = list(elements)
@@ -175,25 +175,25 @@ class BodyWriter:
                 self._builder.add_code("\n".join(map(read_paragraph_text, group)))
             else:
                 for element in group:
-                    self._add(element)
+                    self._add_element(element)
 
-    def _add(self, element: Any) -> None:
-        name = local_name(element)
+    def _add_element(self, element: Any) -> None:
+        name = get_local_name(element)
         if name == "p":
-            self._paragraph(element)
+            self._add_paragraph(element)
         elif name == "tbl":
-            rows = read_table_rows(element, self._line)
+            rows = read_table_rows(element, self._read_cell_line)
             self._builder.add_table(rows, count_header_rows(element))
             for paragraph in iterate_cell_paragraphs(element):
-                self._hang(paragraph, in_cell=True)
+                self._add_anchored(paragraph, in_cell=True)
         elif name == "altChunk":  # a whole file of another format, which Word takes in on opening
             self._surroundings.warn("part_skipped")
         elif name not in SKIPPED_ELEMENTS:
-            self.add(element)
+            self.add_blocks(element)
 
     def _may_be_code(self, element: Any) -> bool:
         is_code = self._surroundings.styles.is_code
-        return local_name(element) == "p" and (
+        return get_local_name(element) == "p" and (
             is_code(_get_style_id(element)) or is_monospaced(element)
         )
 
@@ -205,66 +205,70 @@ class BodyWriter:
             for one in group
         )
 
-    def _paragraph(self, paragraph: Any) -> None:
+    def _add_paragraph(self, paragraph: Any) -> None:
         """A paragraph, heading or item of a list, then what hangs on it."""
-        text, level = read_paragraph_text(paragraph), self._heading_level(paragraph)
-        label, depth = self._label(paragraph) if text.strip() else ("", 0)
+        text, level = read_paragraph_text(paragraph), self._get_heading_level(paragraph)
+        label, depth = self._read_label(paragraph) if text.strip() else ("", 0)
         if level:
             self._builder.add_heading(level, label + text)
         elif label:
             self._builder.add_list_item(label + text.strip(), depth)
         else:
             self._builder.add_paragraph(text)
-        self._hang(paragraph)
+        self._add_anchored(paragraph)
 
-    def _hang(self, paragraph: Any, *, in_cell: bool = False) -> None:
+    def _add_anchored(self, paragraph: Any, *, in_cell: bool = False) -> None:
         """What hangs on a paragraph, right behind it; the boxes of a cell are lines of the cell."""
         for found in iterate_anchors(paragraph):
-            name = local_name(found)
+            name = get_local_name(found)
             if name in DRAWING_ATTRIBUTES:
-                self._drawing(get_attribute(found, DRAWING_ATTRIBUTES[name]))
+                self._add_drawing(get_attribute(found, DRAWING_ATTRIBUTES[name]))
             elif name in PICTURE_ATTRIBUTES:
                 self._surroundings.picture(
                     get_attribute(found, PICTURE_ATTRIBUTES[name]), self._builder.length
                 )
             elif name in NOTE_KINDS:
-                self._note(NOTE_KINDS[name], get_attribute(found, "id"))
+                self._add_note(NOTE_KINDS[name], get_attribute(found, "id"))
             elif name == TEXT_BOX and not in_cell:
-                self.add(found)
+                self.add_blocks(found)
 
-    def _drawing(self, relationship: str) -> None:
+    def _add_drawing(self, relationship: str) -> None:
         root = self._surroundings.related(relationship)
         if root is not None:
             add_drawing(self._builder, root)
 
-    def _note(self, kind: str, identity: str) -> None:
+    def _add_note(self, kind: str, identity: str) -> None:
         if text := self._surroundings.notes.get((kind, identity), "").strip():
             self._note_count += 1
             self._builder.add_paragraph(f"{self._note_count}) {text}")
 
-    def _line(self, paragraph: Any) -> str:
+    def _read_cell_line(self, paragraph: Any) -> str:
         """A paragraph of a cell."""
         text = read_paragraph_text(paragraph).strip()
-        return self._label(paragraph)[0] + text if text else ""
+        return self._read_label(paragraph)[0] + text if text else ""
 
-    def _label(self, paragraph: Any) -> tuple[str, int]:
+    def _read_label(self, paragraph: Any) -> tuple[str, int]:
         """A paragraph's list number and its depth in the list."""
         style = _get_style_id(paragraph)
         own = paragraph.find("{*}pPr/{*}numPr")
         number = get_attribute(own.find("{*}numId")) if own is not None else ""
         depth = get_attribute(own.find("{*}ilvl")) if own is not None else ""
         if not number:
-            number, depth, style = self._surroundings.styles.numbering(style) or ("", depth, style)
+            number, depth, style = self._surroundings.styles.get_numbering(style) or (
+                "",
+                depth,
+                style,
+            )
         numbering = self._surroundings.numbering
-        at = int(depth) if depth.isdecimal() else numbering.depth(number, style)
-        return numbering.label(number, at) or "", at
+        at = int(depth) if depth.isdecimal() else numbering.get_depth(number, style)
+        return numbering.next_label(number, at) or "", at
 
-    def _heading_level(self, paragraph: Any) -> int:
+    def _get_heading_level(self, paragraph: Any) -> int:
         """1..9 for headings, by the paragraph's own outline level or by its style; else 0."""
         outline = paragraph.find("{*}pPr/{*}outlineLvl")
         if outline is not None:
             return to_heading_level(get_attribute(outline))
-        return self._surroundings.styles.level(_get_style_id(paragraph))
+        return self._surroundings.styles.get_level(_get_style_id(paragraph))
 
 
 def _get_style_id(paragraph: Any) -> str:
@@ -278,28 +282,28 @@ class DocxParser:
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page."""
         package = WordPackage(path, context)
-        context.add_metadata(package.properties())
+        context.add_metadata(package.read_properties())
         styles, numbering = (
-            WordStyles(package.styles()),
-            WordNumbering(package.part("numbering.xml")),
+            WordStyles(package.list_styles()),
+            WordNumbering(package.read_part("numbering.xml")),
         )
         beside = WordReferences(styles, numbering)
         sieve = PictureSieve(context)
 
-        def picture(relationship: str, at: int) -> None:
-            if found := package.picture(relationship):
+        def add_picture(relationship: str, at: int) -> None:
+            if found := package.find_picture(relationship):
                 sieve.add_file(*found, at)
 
         surroundings = WordReferences(
             styles,
             numbering,
             notes=_read_notes(package, beside, context),
-            related=package.related,
-            picture=picture,
+            related=package.read_related_part,
+            picture=add_picture,
             warn=context.warn,
         )
         builder = PageBuilder(context)
-        BodyWriter(builder, surroundings).add(package.body())
+        BodyWriter(builder, surroundings).add_blocks(package.read_body())
         yield builder.build_page(_read_margins(package, beside, context))
 
 
@@ -309,7 +313,7 @@ def _read_notes(
     """Footnotes and endnotes by kind and id."""
     found = {}
     for kind in ("footnote", "endnote"):
-        root = package.part(f"{kind}s.xml")
+        root = package.read_part(f"{kind}s.xml")
         for note in root if root is not None else ():
             if get_attribute(note, "type") in {"", "normal"}:
                 found[kind, get_attribute(note, "id")] = "\n".join(
@@ -324,7 +328,7 @@ def _read_margins(
     """Paragraphs of all headers and footers, each once; page numbers alone are nothing."""
     found: dict[str, None] = {}
     for kind in ("header", "footer"):
-        for root in package.parts(kind):
+        for root in package.iterate_parts(kind):
             found |= dict.fromkeys(_read_blocks(root, beside, context))
     return [text for text in found if _LETTER.search(text)]
 
@@ -332,7 +336,7 @@ def _read_margins(
 def _read_blocks(root: Any, beside: WordReferences, context: ReadingContext) -> list[str]:
     """The blocks of a part that is no body."""
     builder = PageBuilder(context)
-    BodyWriter(builder, beside).add(root)
+    BodyWriter(builder, beside).add_blocks(root)
     return builder.build_page().text.split("\n\n")
 
 
@@ -347,7 +351,7 @@ def count_header_rows(table: Any) -> int:
     Cells of the first row that reach down make those rows headers, too.
     """
     rows = list(_iterate_rows(table))
-    repeated = takewhile(lambda row: is_on(row.find("{*}trPr/{*}tblHeader")), rows)
+    repeated = takewhile(lambda row: is_switched_on(row.find("{*}trPr/{*}tblHeader")), rows)
     merged = takewhile(_continues_above, rows[1:])
     reached = 1 + sum(1 for _ in merged)
     return sum(1 for _ in repeated) or (reached if reached <= _MAX_HEADER_ROWS else 1)
@@ -362,16 +366,16 @@ def _continues_above(row: Any) -> bool:
 def iterate_cell_paragraphs(container: Any) -> Iterator[Any]:
     """All paragraphs of the cells, those of tables within them included."""
     for child in container:
-        if local_name(child) == "p":
+        if get_local_name(child) == "p":
             yield child
-        elif local_name(child) not in SKIPPED_ELEMENTS:
+        elif get_local_name(child) not in SKIPPED_ELEMENTS:
             yield from iterate_cell_paragraphs(child)
 
 
 def _iterate_rows(table: Any) -> Iterator[Any]:
     """Rows of a table, deleted ones left out, wrappers looked into."""
     for child in table:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == "tr":
             if child.find("{*}trPr/{*}del") is None:
                 yield child
@@ -387,7 +391,7 @@ def _read_row(row: Any, read: ReadLine) -> Iterator[str]:
 
 def _read_filled_cells(row: Any, read: ReadLine) -> Iterator[str]:
     for child in row:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == "tc":
             merge = child.find("{*}tcPr/{*}vMerge")
             goes_on = merge is not None and get_attribute(merge) != "restart"
@@ -406,7 +410,7 @@ def _read_count(element: Any | None, usual: int) -> int:
 def _read_cell_lines(container: Any, read: ReadLine) -> Iterator[str]:
     """Lines of a cell; a table within it has one for each row."""
     for child in container:
-        name = local_name(child)
+        name = get_local_name(child)
         if name == "p":
             if text := read(child).strip():
                 yield text
@@ -421,7 +425,7 @@ def _read_cell_lines(container: Any, read: ReadLine) -> Iterator[str]:
 
 def add_drawing(builder: PageBuilder, root: Any) -> None:
     """Add a chart as a table of its figures, a diagram as its words."""
-    if local_name(root) == "chartSpace":
+    if get_local_name(root) == "chartSpace":
         builder.add_paragraph(_read_words(root.find("{*}chart/{*}title")))
         rows = list(_read_figures(root))
         if rows:

@@ -75,24 +75,24 @@ class HwpRecord:
     data: bytes
     children: "list[HwpRecord]" = field(default_factory=list)
 
-    def u16(self, place: int, default: int = 0) -> int:
+    def read_u16(self, place: int, default: int = 0) -> int:
         """An unsigned number of two bytes; the default behind the end."""
-        return self._number("<H", place, default)
+        return self._read_number("<H", place, default)
 
-    def u32(self, place: int, default: int = 0) -> int:
+    def read_u32(self, place: int, default: int = 0) -> int:
         """An unsigned number of four bytes; the default behind the end."""
-        return self._number("<I", place, default)
+        return self._read_number("<I", place, default)
 
-    def _number(self, form: str, place: int, default: int) -> int:
+    def _read_number(self, form: str, place: int, default: int) -> int:
         if place + struct.calcsize(form) > len(self.data):
             return default
         return int(struct.unpack_from(form, self.data, place)[0])
 
-    def text(self, place: int) -> str:
+    def read_text(self, place: int) -> str:
         """A text with its length in two bytes before it."""
-        return decode_utf16(self.data[place + 2 : place + 2 + 2 * self.u16(place)])
+        return decode_utf16(self.data[place + 2 : place + 2 + 2 * self.read_u16(place)])
 
-    def of(self, tag: int) -> "Iterator[HwpRecord]":
+    def find_children(self, tag: int) -> "Iterator[HwpRecord]":
         """Children with that tag."""
         return (child for child in self.children if child.tag == tag)
 
@@ -171,19 +171,19 @@ def _iterate_all(stream: Sequence[HwpRecord]) -> Iterator[HwpRecord]:
 
 
 def _read_head(shape: HwpRecord) -> ParagraphHead | None:
-    flags = shape.u32(0)
+    flags = shape.read_u32(0)
     kind = _KINDS.get(flags >> 23 & 3)
     if kind is None:
         return None
-    return ParagraphHead(kind, shape.u32(_FULL_LEVEL, flags >> 25 & 7), shape.u16(30))
+    return ParagraphHead(kind, shape.read_u32(_FULL_LEVEL, flags >> 25 & 7), shape.read_u16(30))
 
 
 def _read_levels(record: HwpRecord) -> list[NumberingLevel]:
     """The levels of a numbering: seven, their first numbers, and the same for three more."""
     first, place = _read_forms(record, 0, _LEVELS)
-    starts = [record.u32(place + 2 + 4 * level, 1) for level in range(_LEVELS)]
+    starts = [record.read_u32(place + 2 + 4 * level, 1) for level in range(_LEVELS)]
     more, place = _read_forms(record, place + 2 + 4 * _LEVELS, _MORE_LEVELS)
-    starts += [record.u32(place + 4 * level, 1) for level in range(_MORE_LEVELS)]
+    starts += [record.read_u32(place + 4 * level, 1) for level in range(_MORE_LEVELS)]
     return [NumberingLevel(*form, start) for form, start in zip(first + more, starts, strict=True)]
 
 
@@ -191,17 +191,17 @@ def _read_forms(record: HwpRecord, place: int, count: int) -> tuple[list[tuple[s
     """Text and number format of so many levels, and the place behind them."""
     found = []
     for _ in range(count):
-        form = min(record.u32(place) >> 5 & 15, len(HANGUL_FORMS) - 1)
-        found.append((record.text(place + 12), HANGUL_FORMS[form]))
-        place += 14 + 2 * record.u16(place + 12)
+        form = min(record.read_u32(place) >> 5 & 15, len(HANGUL_FORMS) - 1)
+        found.append((record.read_text(place + 12), HANGUL_FORMS[form]))
+        place += 14 + 2 * record.read_u16(place + 12)
     return found, place
 
 
 def _read_part_name(record: HwpRecord) -> str:
     """The name of a picture's stream within BinData; empty if it is not embedded."""
-    if record.u16(0) & 15 != 1:
+    if record.read_u16(0) & 15 != 1:
         return ""
-    return f"BIN{record.u16(2):04X}.{record.text(4)}"
+    return f"BIN{record.read_u16(2):04X}.{record.read_text(4)}"
 
 
 def list_sections(ole: Any) -> list[list[str]]:
@@ -222,96 +222,108 @@ class HwpSection:
         self._info = info
         self._outline = _read_outline(stream)
 
-    def paragraphs(self) -> Iterator[HwpParagraph]:
+    def iterate_paragraphs(self) -> Iterator[HwpParagraph]:
         """In order."""
-        return (self._paragraph(one) for one in self._stream if one.tag == PARA_HEADER)
+        return (self._read_paragraph(one) for one in self._stream if one.tag == PARA_HEADER)
 
-    def _paragraph(self, record: HwpRecord) -> HwpParagraph:
-        paragraph = HwpParagraph(head=self._head(record))
-        controls = record.of(CTRL_HEADER)
+    def _read_paragraph(self, record: HwpRecord) -> HwpParagraph:
+        paragraph = HwpParagraph(head=self._find_head(record))
+        controls = record.find_children(CTRL_HEADER)
         parts: list[str] = []
-        for text in record.of(PARA_TEXT):
+        for text in record.find_children(PARA_TEXT):
             for piece in _iterate_pieces(text.data):
                 if piece is None:
-                    self._control(next(controls, None), parts, paragraph)
+                    self._add_control(next(controls, None), parts, paragraph)
                 else:
                     parts.append(piece)
         for control in controls:
-            self._control(control, parts, paragraph)
+            self._add_control(control, parts, paragraph)
         paragraph.text = "".join(parts)
         return paragraph
 
-    def _head(self, record: HwpRecord) -> ParagraphHead | None:
-        shape = record.u16(8)
+    def _find_head(self, record: HwpRecord) -> ParagraphHead | None:
+        shape = record.read_u16(8)
         head = self._info.heads[shape] if shape < len(self._info.heads) else None
         if head and head.kind is HeadKind.OUTLINE:
             return ParagraphHead(head.kind, head.level, self._outline)
         return head
 
-    def _control(self, record: HwpRecord | None, parts: list[str], paragraph: HwpParagraph) -> None:
+    def _add_control(
+        self, record: HwpRecord | None, parts: list[str], paragraph: HwpParagraph
+    ) -> None:
         """Add a control's content to the line, or anchor it to the paragraph."""
         if record is None:
             return
         match record.data[:4][::-1]:
             case b"tbl ":
-                paragraph.anchored.append(self._table(record))
+                paragraph.anchored.append(self._read_table(record))
             case b"gso ":
-                self._drawing(record, paragraph)
+                self._add_drawing(record, paragraph)
             case b"eqed":
-                parts += [f" {format_hangul_equation(one.text(4))} " for one in record.of(EQUATION)]
-                paragraph.anchored += [TextFrame(blocks) for _, blocks in self._lists(record)]
+                parts += [
+                    f" {format_hangul_equation(one.read_text(4))} "
+                    for one in record.find_children(EQUATION)
+                ]
+                paragraph.anchored += [
+                    TextFrame(blocks) for _, blocks in self._iterate_lists(record)
+                ]
             case b"fn  " | b"en  ":
-                self._note(record, parts, paragraph)
+                self._add_note(record, parts, paragraph)
             case b"head" | b"foot" | b"secd":
-                paragraph.anchored += [RunningText(blocks) for _, blocks in self._lists(record)]
+                paragraph.anchored += [
+                    RunningText(blocks) for _, blocks in self._iterate_lists(record)
+                ]
             case b"atno":
                 parts.append(_format_auto_number(record))
             case b"tcps":
-                parts.append(record.text(4))
+                parts.append(record.read_text(4))
             case b"tdut":
-                parts.append(format_ruby(record.text(4), record.text(6 + 2 * record.u16(4))))
+                parts.append(
+                    format_ruby(record.read_text(4), record.read_text(6 + 2 * record.read_u16(4)))
+                )
 
-    def _note(self, record: HwpRecord, parts: list[str], paragraph: HwpParagraph) -> None:
-        for _, blocks in self._lists(record):
+    def _add_note(self, record: HwpRecord, parts: list[str], paragraph: HwpParagraph) -> None:
+        for _, blocks in self._iterate_lists(record):
             parts.append(find_note_mark(blocks))
             paragraph.anchored.append(TextFrame(blocks))
 
-    def _drawing(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
+    def _add_drawing(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
         """A drawing: its text, the pictures and shapes in it, then its caption."""
-        for shape in record.of(SHAPE_COMPONENT):
-            self._shape(shape, paragraph)
-        paragraph.anchored += [TextFrame(blocks) for _, blocks in self._lists(record)]
+        for shape in record.find_children(SHAPE_COMPONENT):
+            self._add_shape(shape, paragraph)
+        paragraph.anchored += [TextFrame(blocks) for _, blocks in self._iterate_lists(record)]
 
-    def _shape(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
-        paragraph.anchored += [TextFrame(blocks) for _, blocks in self._lists(record)]
+    def _add_shape(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
+        paragraph.anchored += [TextFrame(blocks) for _, blocks in self._iterate_lists(record)]
         for child in record.children:
             if child.tag == SHAPE_COMPONENT:
-                self._shape(child, paragraph)
+                self._add_shape(child, paragraph)
             elif child.tag == PICTURE:
-                self._picture(child, paragraph)
+                self._add_picture(child, paragraph)
             elif child.tag == TEXT_ART:
-                paragraph.anchored.append(TextFrame([HwpParagraph(child.text(32))]))
+                paragraph.anchored.append(TextFrame([HwpParagraph(child.read_text(32))]))
 
-    def _picture(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
-        key = record.u16(71) - 1
+    def _add_picture(self, record: HwpRecord, paragraph: HwpParagraph) -> None:
+        key = record.read_u16(71) - 1
         if 0 <= key < len(self._info.parts) and self._info.parts[key]:
             paragraph.anchored.append(PictureAnchor(self._info.parts[key]))
 
-    def _lists(self, record: HwpRecord) -> Iterator[tuple[HwpRecord, list[HwpParagraph]]]:
+    def _iterate_lists(self, record: HwpRecord) -> Iterator[tuple[HwpRecord, list[HwpParagraph]]]:
         """Each list of a record with its paragraphs, which follow it in the file."""
         return (
-            (head, list(map(self._paragraph, members))) for head, members in _group_lists(record)
+            (head, list(map(self._read_paragraph, members)))
+            for head, members in _group_lists(record)
         )
 
-    def _table(self, record: HwpRecord) -> HwpTable:
+    def _read_table(self, record: HwpRecord) -> HwpTable:
         """Lists before the table's own record are its caption, those behind it its cells."""
         own = next((i for i, child in enumerate(record.children) if child.tag == TABLE), 0)
         before, behind = (
             HwpRecord(record.tag, record.data, part)
             for part in (record.children[:own], record.children[own:])
         )
-        caption = [line for _, lines in self._lists(before) for line in lines]
-        cells = [_read_cell(head, lines) for head, lines in self._lists(behind)]
+        caption = [line for _, lines in self._iterate_lists(before) for line in lines]
+        cells = [_read_cell(head, lines) for head, lines in self._iterate_lists(behind)]
         return HwpTable(cells, caption)
 
 
@@ -330,16 +342,16 @@ def _group_lists(record: HwpRecord) -> Iterator[tuple[HwpRecord, list[HwpRecord]
 
 
 def _read_cell(head: HwpRecord, blocks: list[HwpParagraph]) -> HwpCell:
-    column, row, columns, rows = (head.u16(8 + 2 * i) for i in range(4))
+    column, row, columns, rows = (head.read_u16(8 + 2 * i) for i in range(4))
     return HwpCell(row, column, max(rows, 1), max(columns, 1), blocks)
 
 
 def _read_outline(stream: Sequence[HwpRecord]) -> int:
     """The numbering of the section's outline."""
     for paragraph in stream:
-        for control in paragraph.of(CTRL_HEADER):
+        for control in paragraph.find_children(CTRL_HEADER):
             if control.data[:4] == b"dces":
-                return control.u16(18)
+                return control.read_u16(18)
     return 0
 
 
@@ -366,12 +378,12 @@ def _to_text(code: int) -> str | None:
 
 def _format_auto_number(record: HwpRecord) -> str:
     """An automatic number as displayed; page numbers are empty in a text without pages."""
-    flags = record.u32(4)
+    flags = record.read_u32(4)
     if flags & 15 == _PAGE_NUMBER:
         return ""
-    user, before, behind = (record.u16(10 + 2 * i) for i in range(3))
+    user, before, behind = (record.read_u16(10 + 2 * i) for i in range(3))
     form = HANGUL_FORMS[min(flags >> 4 & 0xFF, len(HANGUL_FORMS) - 1)]
-    shown = chr(user) if user else format_hangul_number(record.u16(8), form)
+    shown = chr(user) if user else format_hangul_number(record.read_u16(8), form)
     return f"{chr(before) if before else ''}{shown}{chr(behind) if behind else ''}"
 
 
@@ -401,7 +413,7 @@ class HwpParser(HangulParser):
             info = DocInfo(stream(["DocInfo"]))
             flow = HwpWriter(builder, ParagraphNumberer(info.numberings))
             for entry in list_sections(ole):
-                flow.write(HwpSection(stream(entry), info).paragraphs())
+                flow.write(HwpSection(stream(entry), info).iterate_paragraphs())
             sieve = PictureSieve(context)
             for name, at in flow.images:
                 sieve.add_file(name, partial(_read_picture, ole, name), at)
@@ -412,11 +424,11 @@ def _open_streams(ole: Any) -> Callable[[list[str]], list[HwpRecord]]:
     """What reads the records of a stream, unpacked where the file is packed."""
     packed = ole.openstream("FileHeader").read(40)[36] & COMPRESSED
 
-    def stream(entry: list[str]) -> list[HwpRecord]:
+    def read_stream(entry: list[str]) -> list[HwpRecord]:
         data = ole.openstream(entry).read()
         return parse_records(inflate_stream(data) if packed else data)
 
-    return stream
+    return read_stream
 
 
 def _read_picture(ole: Any, name: str) -> bytes:

@@ -123,7 +123,7 @@ class ParagraphNumberer:
         self._numberings = numberings
         self._counts: dict[tuple[HeadKind, int], dict[int, int]] = defaultdict(dict)
 
-    def next_mark(self, head: ParagraphHead) -> str:
+    def number_paragraph(self, head: ParagraphHead) -> str:
         """Advance the counters and return the paragraph's number; empty for unnumbered levels."""
         if head.kind is HeadKind.BULLET:
             return BULLET
@@ -156,18 +156,18 @@ class HwpWriter:
     def write(self, paragraphs: Iterable[HwpParagraph]) -> None:
         """Write paragraphs with all that hangs on them."""
         for paragraph in paragraphs:
-            self._paragraph(paragraph)
+            self._write_paragraph(paragraph)
             for block in paragraph.anchored:
-                self._block(block)
+                self._write_block(block)
 
-    def _paragraph(self, paragraph: HwpParagraph) -> None:
+    def _write_paragraph(self, paragraph: HwpParagraph) -> None:
         text, head = paragraph.text.strip(), paragraph.head
         if not text:
             return
         if head is None:
             self._builder.add_paragraph(text)
             return
-        marked = f"{self._numberer.next_mark(head)} {text}".strip()
+        marked = f"{self._numberer.number_paragraph(head)} {text}".strip()
         if head.kind is HeadKind.OUTLINE and len(marked) <= MAX_HEADING_CHARACTERS:
             self._builder.add_heading(head.level + 1, marked)
         elif head.kind is HeadKind.OUTLINE:
@@ -175,23 +175,23 @@ class HwpWriter:
         else:
             self._builder.add_list_item(marked, depth=head.level)
 
-    def _block(self, block: AnchoredBlock) -> None:
+    def _write_block(self, block: AnchoredBlock) -> None:
         match block:
             case HwpTable():
-                self._table(block)
+                self._write_table(block)
             case TextFrame():
                 self.write(block.blocks)
             case RunningText():
-                self._margin(block)
+                self._write_margin(block)
             case PictureAnchor():
                 self.images.append((block.part, self._builder.length))
 
-    def _margin(self, margin: RunningText) -> None:
-        text = "\n".join(self._texts(margin.blocks))
+    def _write_margin(self, margin: RunningText) -> None:
+        text = "\n".join(self._iterate_texts(margin.blocks))
         if text and text not in self.margins:
             self.margins.append(text)
 
-    def _table(self, table: HwpTable) -> None:
+    def _write_table(self, table: HwpTable) -> None:
         """A grid as Markdown; a frame of one row or column as its content."""
         self.write(table.caption)
         rows = 1 + max((cell.row for cell in table.cells), default=-1)
@@ -202,37 +202,37 @@ class HwpWriter:
             return
         tallest = max((cell.row_span for cell in table.cells if cell.row == 0), default=1)
         headers = min(max(table.header_rows, tallest), _MAX_HEADER_ROWS, rows - 1)
-        self._builder.add_table(self._grid(table.cells, rows, columns), header_rows=headers)
+        self._builder.add_table(self._build_grid(table.cells, rows, columns), header_rows=headers)
 
-    def _grid(self, cells: Iterable[HwpCell], rows: int, columns: int) -> list[list[str]]:
+    def _build_grid(self, cells: Iterable[HwpCell], rows: int, columns: int) -> list[list[str]]:
         """Texts by row and column; a merged cell has its text in its first place."""
         grid = [[""] * columns for _ in range(rows)]
         for cell in cells:
-            text = "\n".join(self._texts(cell.blocks))
+            text = "\n".join(self._iterate_texts(cell.blocks))
             taken = grid[cell.row][cell.column]
             grid[cell.row][cell.column] = f"{taken}\n{text}" if taken else text
         return grid
 
-    def _texts(self, paragraphs: Iterable[HwpParagraph]) -> Iterator[str]:
+    def _iterate_texts(self, paragraphs: Iterable[HwpParagraph]) -> Iterator[str]:
         """The text of a cell or margin, nested content included."""
         for paragraph in paragraphs:
             text = paragraph.text.strip()
             if text:
-                mark = self._numberer.next_mark(paragraph.head) if paragraph.head else ""
+                mark = self._numberer.number_paragraph(paragraph.head) if paragraph.head else ""
                 yield f"{mark} {text}".strip()
             for block in paragraph.anchored:
-                yield from self._inside(block)
+                yield from self._iterate_block_texts(block)
 
-    def _inside(self, block: AnchoredBlock) -> Iterator[str]:
+    def _iterate_block_texts(self, block: AnchoredBlock) -> Iterator[str]:
         match block:
             case HwpTable():
-                yield from self._texts(block.caption)
+                yield from self._iterate_texts(block.caption)
                 for cell in block.cells:
-                    yield from self._texts(cell.blocks)
+                    yield from self._iterate_texts(cell.blocks)
             case TextFrame():
-                yield from self._texts(block.blocks)
+                yield from self._iterate_texts(block.blocks)
             case RunningText():
-                self._margin(block)
+                self._write_margin(block)
             case PictureAnchor():
                 self.images.append((block.part, self._builder.length))
 

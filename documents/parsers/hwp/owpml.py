@@ -36,7 +36,7 @@ _CAPTIONED = {"btn", "checkBtn", "radioBtn"}
 _SPACES = {"tab": "\t", "lineBreak": "\n", "nbSpace": " ", "fwSpace": " ", "hyphen": "-"}
 
 
-def local_name(element: Any) -> str:
+def get_local_name(element: Any) -> str:
     """The local name of an element; "" for comments and the like."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
@@ -44,7 +44,7 @@ def local_name(element: Any) -> str:
 
 def find_children(element: Any, wanted: str) -> Iterator[Any]:
     """Children of that name."""
-    return (child for child in element if local_name(child) == wanted)
+    return (child for child in element if get_local_name(child) == wanted)
 
 
 def read_integer(element: Any, attribute: str, default: int = 0) -> int:
@@ -73,17 +73,17 @@ class HwpxStyles:
         self.heads: dict[str, ParagraphHead] = {}
         self.numberings: dict[int, list[NumberingLevel]] = {}
         for element in root.iter() if root is not None else ():
-            if local_name(element) == "paraPr":
-                self._head(element)
-            elif local_name(element) == "numbering":
+            if get_local_name(element) == "paraPr":
+                self._read_head(element)
+            elif get_local_name(element) == "numbering":
                 levels = sorted(
                     find_children(element, "paraHead"), key=lambda head: read_integer(head, "level")
                 )
                 self.numberings[read_integer(element, "id")] = list(map(_read_level, levels))
 
-    def _head(self, properties: Any) -> None:
+    def _read_head(self, properties: Any) -> None:
         heading = next(
-            (child for child in properties.iter() if local_name(child) == "heading"), None
+            (child for child in properties.iter() if get_local_name(child) == "heading"), None
         )
         kind = heading.get("type", "").lower() if heading is not None else ""
         if kind in set(HeadKind):
@@ -112,7 +112,7 @@ def map_parts(archive: Archive) -> dict[str, str]:
     if PACKAGE_PART not in archive:
         return {}
     items = (
-        item for item in parse_part(archive, PACKAGE_PART).iter() if local_name(item) == "item"
+        item for item in parse_part(archive, PACKAGE_PART).iter() if get_local_name(item) == "item"
     )
     return {item.get("id", ""): item.get("href", "") for item in items}
 
@@ -123,9 +123,9 @@ def read_properties(archive: Archive) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for element in parse_part(archive, PACKAGE_PART).iter():
-        if local_name(element) == "title":
+        if get_local_name(element) == "title":
             found["title"] = element.text or ""
-        elif local_name(element) == "meta":
+        elif get_local_name(element) == "meta":
             found.setdefault(element.get("name", ""), element.text or "")
     return {
         "title": found.get("title", ""),
@@ -140,93 +140,97 @@ class HwpxSection:
     def __init__(self, root: Any, heads: Mapping[str, ParagraphHead]) -> None:
         self._root = root
         self._heads = heads
-        setup = next((element for element in root.iter() if local_name(element) == "secPr"), None)
+        setup = next(
+            (element for element in root.iter() if get_local_name(element) == "secPr"), None
+        )
         self._outline = read_integer(setup, "outlineShapeIDRef") if setup is not None else 0
 
-    def paragraphs(self) -> Iterator[HwpParagraph]:
+    def iterate_paragraphs(self) -> Iterator[HwpParagraph]:
         """In order."""
-        return map(self._paragraph, find_children(self._root, "p"))
+        return map(self._read_paragraph, find_children(self._root, "p"))
 
-    def _paragraph(self, element: Any) -> HwpParagraph:
-        paragraph = HwpParagraph(head=self._head(element))
+    def _read_paragraph(self, element: Any) -> HwpParagraph:
+        paragraph = HwpParagraph(head=self._find_head(element))
         parts: list[str] = []
         deleted = False
         for run in find_children(element, "run"):
             for child in run:
-                if local_name(child) == "t":
+                if get_local_name(child) == "t":
                     deleted = _add_text(child, parts, deleted=deleted)
                 elif not deleted:
-                    self._add(child, parts, paragraph)
+                    self._add_object(child, parts, paragraph)
         paragraph.text = "".join(parts)
         return paragraph
 
-    def _head(self, element: Any) -> ParagraphHead | None:
+    def _find_head(self, element: Any) -> ParagraphHead | None:
         head = self._heads.get(element.get("paraPrIDRef", ""))
         if head and head.kind is HeadKind.OUTLINE:
             return ParagraphHead(head.kind, head.level, self._outline)
         return head
 
-    def _add(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
+    def _add_object(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
         """Add a run's content other than text to the line, or anchor it to the paragraph."""
-        kind = local_name(element)
+        kind = get_local_name(element)
         if kind == "tbl":
-            paragraph.anchored.append(self._table(element))
+            paragraph.anchored.append(self._read_table(element))
         elif kind == "ctrl":
             for control in element:
-                self._control(control, parts, paragraph)
+                self._add_control(control, parts, paragraph)
         elif kind == "textart":
             paragraph.anchored.append(TextFrame([HwpParagraph(element.get("text", ""))]))
         elif kind not in _NOT_SHOWN:
             parts.append(_read_inline(element, kind))
-            self._shape(element, paragraph)
+            self._add_shape(element, paragraph)
 
-    def _control(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
-        kind = local_name(element)
+    def _add_control(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
+        kind = get_local_name(element)
         if kind in {"footNote", "endNote"}:
-            blocks = self._lists(element)
+            blocks = self._read_lists(element)
             parts.append(find_note_mark(blocks))
             paragraph.anchored.append(TextFrame(blocks))
         elif kind in {"header", "footer"}:
-            paragraph.anchored.append(RunningText(self._lists(element)))
+            paragraph.anchored.append(RunningText(self._read_lists(element)))
         elif kind == "autoNum" and element.get("numType") != "PAGE":
             parts.append(_format_auto_number(element))
 
-    def _shape(self, element: Any, paragraph: HwpParagraph) -> None:
+    def _add_shape(self, element: Any, paragraph: HwpParagraph) -> None:
         """A drawing: its text, the pictures and shapes in it, its caption."""
         for child in element:
-            if local_name(child) == "drawText":
-                paragraph.anchored.append(TextFrame(self._lists(child)))
-            elif local_name(child) == "img" and child.get("binaryItemIDRef"):
+            if get_local_name(child) == "drawText":
+                paragraph.anchored.append(TextFrame(self._read_lists(child)))
+            elif get_local_name(child) == "img" and child.get("binaryItemIDRef"):
                 paragraph.anchored.append(PictureAnchor(child.get("binaryItemIDRef")))
-            elif local_name(child) not in _NOT_SHOWN | {"caption"} and len(child):
-                self._shape(child, paragraph)
-        self._captions(element, paragraph)
+            elif get_local_name(child) not in _NOT_SHOWN | {"caption"} and len(child):
+                self._add_shape(child, paragraph)
+        self._add_captions(element, paragraph)
 
-    def _captions(self, element: Any, paragraph: HwpParagraph) -> None:
+    def _add_captions(self, element: Any, paragraph: HwpParagraph) -> None:
         for caption in find_children(element, "caption"):
-            paragraph.anchored.append(TextFrame(self._lists(caption)))
+            paragraph.anchored.append(TextFrame(self._read_lists(caption)))
 
-    def _lists(self, element: Any) -> list[HwpParagraph]:
+    def _read_lists(self, element: Any) -> list[HwpParagraph]:
         """The paragraphs of all lists of an element."""
         return [
-            self._paragraph(child)
+            self._read_paragraph(child)
             for inner in find_children(element, "subList")
             for child in find_children(inner, "p")
         ]
 
-    def _table(self, element: Any) -> HwpTable:
+    def _read_table(self, element: Any) -> HwpTable:
         cells, headers = [], 0
         for place, row in enumerate(find_children(element, "tr")):
             cells_of_row = list(find_children(row, "tc"))
             marked = bool(cells_of_row) and all(cell.get("header") == "1" for cell in cells_of_row)
             headers += marked and headers == place
-            cells += [self._cell(cell, place, i) for i, cell in enumerate(cells_of_row)]
+            cells += [self._read_cell(cell, place, i) for i, cell in enumerate(cells_of_row)]
         captions = [
-            line for caption in find_children(element, "caption") for line in self._lists(caption)
+            line
+            for caption in find_children(element, "caption")
+            for line in self._read_lists(caption)
         ]
         return HwpTable(cells, captions, max(headers, 1))
 
-    def _cell(self, element: Any, row: int, column: int) -> HwpCell:
+    def _read_cell(self, element: Any, row: int, column: int) -> HwpCell:
         address = next(find_children(element, "cellAddr"), None)
         span = next(find_children(element, "cellSpan"), None)
         if address is not None:
@@ -239,23 +243,23 @@ class HwpxSection:
             if span is not None
             else (1, 1)
         )
-        return HwpCell(max(row, 0), max(column, 0), rows, columns, self._lists(element))
+        return HwpCell(max(row, 0), max(column, 0), rows, columns, self._read_lists(element))
 
 
 def _read_inline(element: Any, kind: str) -> str:
     """What an object says within the line; "" for drawings."""
 
-    def texts(wanted: str) -> str:
+    def join_texts(wanted: str) -> str:
         return "".join(part.text or "" for part in find_children(element, wanted))
 
     if kind == "equation":
-        return f" {format_hangul_equation(texts('script'))} "
+        return f" {format_hangul_equation(join_texts('script'))} "
     if kind == "dutmal":
-        return format_ruby(texts("mainText"), texts("subText"))
+        return format_ruby(join_texts("mainText"), join_texts("subText"))
     if kind == "compose":
         return str(element.get("composeText", ""))
     if kind == "edit":
-        return texts("text")
+        return join_texts("text")
     return str(element.get("caption", "")) if kind in _CAPTIONED else ""
 
 
@@ -264,7 +268,7 @@ def _add_text(element: Any, parts: list[str], *, deleted: bool) -> bool:
     if not deleted:
         parts.append(element.text or "")
     for child in element:
-        kind = local_name(child)
+        kind = get_local_name(child)
         deleted = {"deleteBegin": True, "deleteEnd": False}.get(kind, deleted)
         if not deleted:
             parts.append(_SPACES.get(kind, "") + (child.tail or ""))
@@ -292,7 +296,7 @@ class HwpxParser(HangulParser):
         styles = HwpxStyles(parse_part(archive, HEADER_PART) if HEADER_PART in archive else None)
         flow = HwpWriter(builder, ParagraphNumberer(styles.numberings))
         for part in list_sections(archive):
-            flow.write(HwpxSection(parse_part(archive, part), styles.heads).paragraphs())
+            flow.write(HwpxSection(parse_part(archive, part), styles.heads).iterate_paragraphs())
         sieve, parts = PictureSieve(context), map_parts(archive)
         for key, at in flow.images:
             sieve.add_file(key, partial(archive.read_part, parts.get(key, key)), at)

@@ -37,7 +37,7 @@ class PageFrame:
         """In points, after the turns."""
         return self.width if self.turns % 2 else self.height
 
-    def shown(self, left: float, bottom: float, right: float, top: float) -> Rect:
+    def to_view(self, left: float, bottom: float, right: float, top: float) -> Rect:
         """A box of page space in view coordinates, not yet clipped to the page."""
         u0, u1 = (left - self.left) / self.width, (right - self.left) / self.width
         v0, v1 = (bottom - self.bottom) / self.height, (top - self.bottom) / self.height
@@ -50,7 +50,7 @@ class PageFrame:
         return Rect(1 - v1, 1 - u1, 1 - v0, 1 - u0)
 
 
-def bounding_box(boxes: Iterable[Rect]) -> Rect:
+def find_bounding_box(boxes: Iterable[Rect]) -> Rect:
     """The smallest box around them all; at least one."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return Rect(min(x0), min(y0), max(x1), max(y1))
@@ -79,7 +79,7 @@ class Matrix(NamedTuple):
     e: float = 0.0
     f: float = 0.0
 
-    def then(self, other: Self) -> "Matrix":
+    def compose(self, other: Self) -> "Matrix":
         """This map, and the other after it."""
         return Matrix(
             self.a * other.a + self.b * other.c,
@@ -90,7 +90,7 @@ class Matrix(NamedTuple):
             self.e * other.b + self.f * other.d + other.f,
         )
 
-    def point(self, x: float, y: float) -> tuple[float, float]:
+    def transform(self, x: float, y: float) -> tuple[float, float]:
         """Where a point goes."""
         return self.a * x + self.c * y + self.e, self.b * x + self.d * y + self.f
 

@@ -53,14 +53,14 @@ _SAME = Matrix()
 
 def read_rules(page: Any) -> list[Rule]:
     """All ruling lines of an open page; raises TooManyRules."""
-    lines = (rule for path, matrix in _paths(page) for rule in _of_path(path, matrix))
+    lines = (rule for path, matrix in _iterate_paths(page) for rule in _read_path(path, matrix))
     found = list(islice(lines, MOST_RULES + 1))
     if len(found) > MOST_RULES:
         raise TooManyRules
     return found
 
 
-def _paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
+def _iterate_paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
     """Paths of the page and of each of its forms, with what takes them to page space."""
     seen, waiting = 0, [(page.raw, False, _SAME, 0)]
     while waiting:
@@ -72,40 +72,42 @@ def _paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
             if kind == pdfium.PATH:
                 yield item, matrix
             elif kind == pdfium.FORM and depth < _DEEPEST:
-                waiting.append((item, True, pdfium.read_matrix(item).then(matrix), depth + 1))
+                waiting.append((item, True, pdfium.read_matrix(item).compose(matrix), depth + 1))
 
 
-def _of_path(path: Any, matrix: Matrix) -> Iterator[Rule]:
+def _read_path(path: Any, matrix: Matrix) -> Iterator[Rule]:
     """Lines of a path: a thin one itself, of others the straight strokes or the sides of a box."""
     if not pdfium.is_inked(path, _WHITE):
         return
     left, bottom, right, top = pdfium.read_bounds(path)
     if matrix is not _SAME:
-        left, bottom, right, top = _around(matrix.point(left, bottom), matrix.point(right, top))
+        left, bottom, right, top = _to_box(
+            matrix.transform(left, bottom), matrix.transform(right, top)
+        )
     wide, high = right - left >= _THIN, top - bottom >= _THIN
     if wide and high:
-        yield from _straight(path, matrix)
+        yield from _read_strokes(path, matrix)
     elif wide or high:
-        yield _middle(left, bottom, right, top)
+        yield _to_rule(left, bottom, right, top)
 
 
-def _straight(path: Any, matrix: Matrix) -> Iterator[Rule]:
+def _read_strokes(path: Any, matrix: Matrix) -> Iterator[Rule]:
     """Its straight pieces along an axis."""
     if pdfium.count_segments(path) > MOST_RULES:
         raise TooManyRules
-    matrix = pdfium.read_matrix(path).then(matrix)
+    matrix = pdfium.read_matrix(path).compose(matrix)
     last = 0.0, 0.0
     for kind, x, y in pdfium.list_segments(path):
-        point = matrix.point(x, y)
+        point = matrix.transform(x, y)
         if kind == _LINE_TO:
-            left, bottom, right, top = _around(last, point)
+            left, bottom, right, top = _to_box(last, point)
             wide, high = right - left, top - bottom
             if min(wide, high) < _FLAT < max(wide, high):
-                yield _middle(left, bottom, right, top)
+                yield _to_rule(left, bottom, right, top)
         last = point
 
 
-def _middle(left: float, bottom: float, right: float, top: float) -> Rule:
+def _to_rule(left: float, bottom: float, right: float, top: float) -> Rule:
     """The line along a thin box."""
     if right - left > top - bottom:
         height = (bottom + top) / 2
@@ -114,7 +116,7 @@ def _middle(left: float, bottom: float, right: float, top: float) -> Rule:
     return Rule(place, bottom, place, top)
 
 
-def _around(one: tuple[float, float], other: tuple[float, float]) -> Sides:
+def _to_box(one: tuple[float, float], other: tuple[float, float]) -> Sides:
     """The box between two points."""
     (x0, y0), (x1, y1) = one, other
     return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
@@ -163,14 +165,14 @@ def find_open_sides(flat: Sequence[Segment], upright: Sequence[Segment]) -> list
     return [
         Segment(x, row.place, below.place)
         for row, below in chain.from_iterable(map(pairwise, rows.values()))
-        for joining in [_between(row, below, upright)]
+        for joining in [_find_joining_lines(row, below, upright)]
         if any(row.start + TOLERANCE < x < row.end - TOLERANCE for x in joining)
         for x in (row.start, row.end)
         if not any(abs(x - other) <= TOLERANCE for other in joining)
     ]
 
 
-def _between(row: Segment, below: Segment, upright: Iterable[Segment]) -> list[float]:
+def _find_joining_lines(row: Segment, below: Segment, upright: Iterable[Segment]) -> list[float]:
     """Where upright lines reach from one row to the other."""
     highest, lowest = row.place + TOLERANCE, below.place - TOLERANCE
     return [x for x, top, bottom in upright if top <= highest and bottom >= lowest]
@@ -212,17 +214,17 @@ class LineCrossings:
             self._columns[x].append(y)
             self._rows[y].append(x)
 
-    def cells(self) -> list[Corners]:
+    def find_cells(self) -> list[Corners]:
         """For each crossing the smallest cell whose left top it is, if any, by left, then by top.
 
         A cell has crossings as its corners, and one line along each of its sides.
         """
-        return [cell for point in sorted(self._flat) if (cell := self._cell(*point))]
+        return [cell for point in sorted(self._flat) if (cell := self._find_cell(*point))]
 
-    def _cell(self, x: float, y: float) -> Corners | None:
+    def _find_cell(self, x: float, y: float) -> Corners | None:
         """The smallest cell at the right of and below a crossing."""
-        rights = self._rights(x, y)
-        for bottom in self._bottoms(x, y) if rights else ():
+        rights = self._list_rights(x, y)
+        for bottom in self._iterate_bottoms(x, y) if rights else ():
             here = self._flat[x, bottom]
             for right in rights:
                 lines = self._flat.get((right, bottom))
@@ -232,14 +234,14 @@ class LineCrossings:
                     return x, y, right, bottom
         return None
 
-    def _bottoms(self, x: float, y: float) -> Iterator[float]:
+    def _iterate_bottoms(self, x: float, y: float) -> Iterator[float]:
         """Where upright lines through a crossing cross others below it."""
         column, lines = self._columns[x], self._upright[x, y]
         for bottom in column[bisect_right(column, y) :]:
             if not lines.isdisjoint(self._upright[x, bottom]):
                 yield bottom
 
-    def _rights(self, x: float, y: float) -> list[float]:
+    def _list_rights(self, x: float, y: float) -> list[float]:
         """Where flat lines through a crossing cross others at the right of it."""
         row, lines = self._rows[y], self._flat[x, y]
         behind = row[bisect_right(row, x) :]
@@ -250,13 +252,13 @@ def group_cells(cells: Sequence[Corners]) -> list[list[Corners]]:
     """Cells that hang together by their corners, two at least; the topmost and leftmost first."""
     at: dict[Point, list[Corners]] = defaultdict(list)
     for cell in cells:
-        for corner in _corners(cell):
+        for corner in _list_corners(cell):
             at[corner].append(cell)
     found, left = [], dict.fromkeys(cells)
     while left:
         table = [left.popitem()[0]]
         for cell in table:  # which grows meanwhile
-            for corner in _corners(cell):
+            for corner in _list_corners(cell):
                 for other in at.pop(corner, ()):
                     if other in left:
                         del left[other]
@@ -266,7 +268,7 @@ def group_cells(cells: Sequence[Corners]) -> list[list[Corners]]:
     return [table for table in found if len(table) > 1]
 
 
-def _corners(cell: Corners) -> tuple[Point, ...]:
+def _list_corners(cell: Corners) -> tuple[Point, ...]:
     x0, top, x1, bottom = cell
     return (x0, top), (x0, bottom), (x1, top), (x1, bottom)
 
@@ -321,7 +323,7 @@ class GridFinder:
             return []
         started = time.monotonic()
         try:
-            return _grids(read_rules(page), frame)
+            return _find_grids(read_rules(page), frame)
         except TooManyRules:
             self._context.warn("tables_skipped")
             return []
@@ -329,23 +331,23 @@ class GridFinder:
             self._seconds -= time.monotonic() - started
 
 
-def _grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
+def _find_grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
     """GridFinder that these lines draw; raises TooManyRules."""
     width, height = frame.shown_width, frame.shown_height
-    flat, upright = _segments(lines, frame, width, height)
+    flat, upright = _to_segments(lines, frame, width, height)
     if len(flat) < 2 or not upright:
         return []
-    found = [_grid(cells, width, height) for cells in _tables(flat, upright)]
-    return _apart(grid for grid in found if _is_table(grid, width, height))
+    found = [_to_grid(cells, width, height) for cells in _find_tables(flat, upright)]
+    return _drop_overlapping(grid for grid in found if _is_table(grid, width, height))
 
 
-def _segments(
+def _to_segments(
     lines: Iterable[Rule], frame: PageFrame, width: float, height: float
 ) -> tuple[list[Segment], list[Segment]]:
     """Flat and upright lines, in points from the top left of the page as shown."""
     flat, upright = [], []
     for line in lines:
-        x0, top, x1, bottom = frame.shown(*line)
+        x0, top, x1, bottom = frame.to_view(*line)
         left, right, top, bottom = x0 * width, x1 * width, top * height, bottom * height
         if right - left > bottom - top:
             flat.append(Segment(top, left, right))
@@ -354,20 +356,25 @@ def _segments(
     return flat, upright
 
 
-def _tables(flat: list[Segment], upright: list[Segment]) -> list[list[Corners]]:
+def _find_tables(flat: list[Segment], upright: list[Segment]) -> list[list[Corners]]:
     """Cells by table; raises TooManyRules."""
-    flat, upright = join_segments(_long(flat, _SHORTEST)), join_segments(_long(upright, _SHORTEST))
+    flat, upright = (
+        join_segments(_select_long(flat, _SHORTEST)),
+        join_segments(_select_long(upright, _SHORTEST)),
+    )
     if sides := find_open_sides(flat, upright):
         upright = join_segments(upright + sides)
-    return group_cells(LineCrossings(_long(flat, TOLERANCE), _long(upright, TOLERANCE)).cells())
+    return group_cells(
+        LineCrossings(_select_long(flat, TOLERANCE), _select_long(upright, TOLERANCE)).find_cells()
+    )
 
 
-def _long(lines: Iterable[Segment], least: float) -> list[Segment]:
+def _select_long(lines: Iterable[Segment], least: float) -> list[Segment]:
     """Those not shorter than this, in points."""
     return [line for line in lines if line.end - line.start >= least]
 
 
-def _grid(cells: list[Corners], width: float, height: float) -> Grid:
+def _to_grid(cells: list[Corners], width: float, height: float) -> Grid:
     """Cells counted into rows and columns, in fractions of the page."""
     columns = {
         x: index for index, x in enumerate(sorted({c[0] for c in cells} | {c[2] for c in cells}))
@@ -396,22 +403,22 @@ def _is_table(grid: Grid, width: float, height: float) -> bool:
         and (cell.rect.x1 - cell.rect.x0) * width > _NARROWEST
         for cell in grid.cells
     )
-    boxes = sum(_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
-    return fitting * 2 > len(grid.cells) and boxes < _BOXED * _area(grid.rect)
+    boxes = sum(_compute_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
+    return fitting * 2 > len(grid.cells) and boxes < _BOXED * _compute_area(grid.rect)
 
 
-def _area(rect: Rect) -> float:
+def _compute_area(rect: Rect) -> float:
     return (rect.x1 - rect.x0) * (rect.y1 - rect.y0)
 
 
-def _apart(grids: Iterable[Grid]) -> list[Grid]:
+def _drop_overlapping(grids: Iterable[Grid]) -> list[Grid]:
     """Of tables that overlap, the one with most cells: a frame around tables is none itself."""
     kept: list[Grid] = []
     for grid in sorted(grids, key=lambda grid: -len(grid.cells)):
-        if not any(_overlap(grid.rect, other.rect) for other in kept):
+        if not any(_is_overlapping(grid.rect, other.rect) for other in kept):
             kept.append(grid)
     return sorted(kept, key=lambda grid: (grid.rect.y0, grid.rect.x0))
 
 
-def _overlap(one: Rect, other: Rect) -> bool:
+def _is_overlapping(one: Rect, other: Rect) -> bool:
     return one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1

@@ -11,7 +11,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from documents.parsers.pdf.geometry import Rect, bounding_box
+from documents.parsers.pdf.geometry import Rect, find_bounding_box
 from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.text_runs import TextRun
 
@@ -58,7 +58,7 @@ class _Block(Generic[T]):
 
     def add(self, line: T) -> None:
         self.lines.append(line)
-        self.box = bounding_box((self.box, line.box))
+        self.box = find_bounding_box((self.box, line.box))
 
     @property
     def is_column(self) -> bool:
@@ -69,10 +69,10 @@ def sort_reading_order(lines: Sequence[T], em: float) -> list[T]:
     """Lines in the order in which they are read; as they come, unless that jumps back."""
     if len(lines) < 2 or not _jumps_back(lines):
         return list(lines)
-    blocks = _blocks(lines, em)
+    blocks = _group_blocks(lines, em)
     if len(blocks) > _MOST_BLOCKS:
         return list(lines)
-    return [line for block in _sorted(blocks) for line in block.lines]
+    return [line for block in _sort_blocks(blocks) for line in block.lines]
 
 
 def _jumps_back(lines: Sequence[Placed]) -> bool:
@@ -92,18 +92,18 @@ def _jumps_back(lines: Sequence[Placed]) -> bool:
     return False
 
 
-def _blocks(lines: Sequence[T], em: float) -> list[_Block[T]]:
+def _group_blocks(lines: Sequence[T], em: float) -> list[_Block[T]]:
     """Lines that follow each other downwards, of one size and with one left edge."""
     found: list[_Block[T]] = []
     for line in lines:
-        if found and _goes_on(found[-1], line, em):
+        if found and _continues_block(found[-1], line, em):
             found[-1].add(line)
         else:
             found.append(_Block(line))
     return found
 
 
-def _goes_on(block: _Block[Any], line: Placed, em: float) -> bool:
+def _continues_block(block: _Block[Any], line: Placed, em: float) -> bool:
     """Whether a line is right below the last one of a block."""
     last = block.lines[-1]
     low, high = sorted((last.height, line.height))
@@ -112,7 +112,7 @@ def _goes_on(block: _Block[Any], line: Placed, em: float) -> bool:
     return bool(-low / 2 < gap < _LEADING * high and high <= low * _SIZE and aligned)
 
 
-def _sorted(blocks: list[_Block[T]]) -> list[_Block[T]]:
+def _sort_blocks(blocks: list[_Block[T]]) -> list[_Block[T]]:
     """Blocks in their order; those that have none among each other stay as they come."""
     columns = _Columns(blocks)
     before = {
@@ -143,7 +143,7 @@ class _Columns:
         ]
         self._boxes = [block.box for block in blocks] if self._pairs else []
 
-    def part(self, one: Rect, other: Rect) -> bool:
+    def separate(self, one: Rect, other: Rect) -> bool:
         """Whether two boxes belong to columns side by side, with nothing across between them."""
         left, right = (one, other) if one.x0 < other.x0 else (other, one)
         if not any(
@@ -168,7 +168,7 @@ def _is_before(one: _Block[Any], other: _Block[Any], columns: _Columns) -> bool:
     here, there = one.box, other.box
     if _share_x(here, there):
         return _is_above(here, there)
-    if _share_y(here, there) or columns.part(here, there):
+    if _share_y(here, there) or columns.separate(here, there):
         return here.x0 < there.x0
     return _is_above(here, there)
 
@@ -205,7 +205,7 @@ class _Gap(NamedTuple):
 
 def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
     """Rows that cross a gutter, column by column; others in order."""
-    gutter = _gutter(rows)
+    gutter = _find_gutter(rows)
     if gutter is None:
         return list(rows)
     found: list[TextRow] = []
@@ -218,16 +218,16 @@ def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
             left, right = [], []
             continue
         for column, part in zip((left, right), parts, strict=True):
-            column.extend([_row_of(row, part)] if part else [])
+            column.extend([_to_row(row, part)] if part else [])
     return [*found, *unweave_columns(left), *unweave_columns(right)]
 
 
-def _gutter(rows: Sequence[TextRow]) -> float | None:
+def _find_gutter(rows: Sequence[TextRow]) -> float | None:
     """Where the gaps of many lines of text meet."""
     gaps = [gap for row in rows if len(row.runs) > 1 and not row.down for gap in _find_gaps(row)]
     if len(gaps) < _FEWEST_GAPS:
         return None
-    gutter = _most_shared(gaps)
+    gutter = _find_alignment(gaps)
     halves = [parts for row in rows if (parts := _split_at(row, gutter)) and all(parts)]
     if len(halves) < _FEWEST_GAPS:
         return None
@@ -239,7 +239,7 @@ def _gutter(rows: Sequence[TextRow]) -> float | None:
     return gutter
 
 
-def _most_shared(gaps: Sequence[_Gap]) -> float:
+def _find_alignment(gaps: Sequence[_Gap]) -> float:
     """The centre of the place where most gaps line up."""
     ends = sorted([(gap.start, 1) for gap in gaps] + [(gap.end, -1) for gap in gaps])
     counts = accumulate(step for _, step in ends)
@@ -267,8 +267,8 @@ def _split_at(row: TextRow, gutter: float) -> tuple[list[TextRun], list[TextRun]
     )
 
 
-def _row_of(row: TextRow, runs: list[TextRun]) -> TextRow:
+def _to_row(row: TextRow, runs: list[TextRun]) -> TextRow:
     """Some runs of a row as a row of their own."""
     return TextRow(
-        runs, bounding_box(run.box for run in runs), max(run.height for run in runs), row.em
+        runs, find_bounding_box(run.box for run in runs), max(run.height for run in runs), row.em
     )

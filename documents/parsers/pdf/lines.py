@@ -19,7 +19,7 @@ from math import log
 from pathlib import Path
 from typing import NamedTuple
 
-from documents.parsers.pdf.geometry import Rect, bounding_box, clip, clip_all
+from documents.parsers.pdf.geometry import Rect, clip, clip_all, find_bounding_box
 from documents.parsers.pdf.text_runs import HYPHEN, RIGHT_TO_LEFT, TextRun
 from rag.types import Line
 
@@ -45,7 +45,7 @@ class WordSpacing:
 
     def __init__(self) -> None:
         self._together: Counter[str] = Counter()
-        self._apart: Counter[str] = Counter()
+        self._text: Counter[str] = Counter()
         self._ends = 0
         self._broken = 0
 
@@ -53,7 +53,7 @@ class WordSpacing:
         """Count the letters of lines."""
         for line in lines:
             self._together.update(_TOGETHER.findall(line))
-            self._apart.update(map("".join, _APART.findall(line)))
+            self._text.update(map("".join, _APART.findall(line)))
 
     def add_line_end(self, line: str, following: str) -> None:
         """Count the end of a full line, both sides of which are Hangul."""
@@ -65,7 +65,7 @@ class WordSpacing:
         """Whether lines of this document end within words."""
         return self._ends >= _LEAST_LINE_ENDS and self._broken >= _LEAST_SHARE * self._ends
 
-    def goes_on(
+    def continues_word(
         self, line: str, following: str, *, shows_blanks: bool = False, in_cell: bool = False
     ) -> bool:
         """Whether the last word of a full line goes on in the following one.
@@ -85,12 +85,12 @@ class WordSpacing:
         """Log odds that the word continues; both sides are Hangul."""
         weights = load_weights()
         pair = line[-1] + following[0]
-        known = sum(weights.get(feature, 0.0) for feature in features_of(line, following))
-        seen = log((self._together[pair] + _UNSEEN) / (self._apart[pair] + _UNSEEN))
+        known = sum(weights.get(feature, 0.0) for feature in extract_features(line, following))
+        seen = log((self._together[pair] + _UNSEEN) / (self._text[pair] + _UNSEEN))
         return weights["_"] + known + seen
 
 
-def features_of(line: str, following: str) -> list[str]:
+def extract_features(line: str, following: str) -> list[str]:
     """What the weights know of the two sides: letters, pairs, lengths of the parts of the word."""
     before, after = _END.search(line), _START.match(following)
     left, right = (before[0] if before else ""), (after[0] if after else "")
@@ -140,28 +140,28 @@ class TextRow:
     @property
     def text(self) -> str:
         """Its words."""
-        return "".join(space + run.text for space, run in self.spaced_runs())
+        return "".join(space + run.text for space, run in self.iterate_spaced_runs())
 
     @property
     def length(self) -> int:
         """Characters, without the spaces between runs."""
         return sum(len(run.text) for run in self.runs)
 
-    def spaced_runs(self) -> Iterator[tuple[str, TextRun]]:
+    def iterate_spaced_runs(self) -> Iterator[tuple[str, TextRun]]:
         """Its runs, each with the space before it or none."""
         yield "", self.runs[0]
         for run, following in pairwise(self.runs):
             yield " " if _is_space_between(run, following, self.em) else "", following
 
     @property
-    def upright(self) -> bool:
+    def is_upright(self) -> bool:
         """Whether its text runs to the right or, in scripts that do so, to the left."""
         if self.down:
             return False
         turned = sum(
             len(run.text)
             for run in self.runs
-            if _backward(run) and not RIGHT_TO_LEFT.search(run.text)
+            if _is_backward(run) and not RIGHT_TO_LEFT.search(run.text)
         )
         return turned * 2 <= self.length
 
@@ -170,14 +170,14 @@ def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
     """Neighbours in PDFium's order on the same line, as rows."""
     found: list[TextRow] = []
     for run in runs:
-        if found and _continues(found[-1], run, em):
+        if found and _continues_row(found[-1], run, em):
             row = found[-1]
             row.runs.append(run)
-            row.box, row.height = bounding_box((row.box, run.box)), max(row.height, run.height)
+            row.box, row.height = find_bounding_box((row.box, run.box)), max(row.height, run.height)
         else:
             found.append(TextRow([run], run.box, run.height, em))
     for row in found:
-        if len(row.runs) > 1 and not row.down and not any(map(_backward, row.runs)):
+        if len(row.runs) > 1 and not row.down and not any(map(_is_backward, row.runs)):
             row.runs.sort(key=lambda run: run.box.x0)
     return found
 
@@ -190,7 +190,7 @@ def _is_space_between(run: TextRun, following: TextRun, em: float) -> bool:
     return max(other.x0 - one.x1, one.x0 - other.x1) > _SPACE * run.height * em
 
 
-def _continues(row: TextRow, run: TextRun, em: float) -> bool:
+def _continues_row(row: TextRow, run: TextRun, em: float) -> bool:
     """Whether a run stands on the line of a row, or goes on with text that runs up or down."""
     last, box = row.runs[-1], run.box
     if (row.down or len(row.runs) == 1) and _follows_down(last, run, em):
@@ -218,7 +218,7 @@ def _follows_down(last: TextRun, run: TextRun, em: float) -> bool:
     return shared > 0.5 * min(widths) and gap * em < _WORDS_APART * max(widths)
 
 
-def _backward(run: TextRun) -> bool:
+def _is_backward(run: TextRun) -> bool:
     """Whether its characters go to the left."""
     return run.edges[-1] < run.edges[0]
 
@@ -265,11 +265,11 @@ class Wrapping:
         words = "\n".join(row.text for row in rows) if broken else ""
         self._compounds = set(_COMPOUND.findall(words))
 
-    def seam(self, row: TextRow, below: TextRow) -> Seam:
+    def find_seam(self, row: TextRow, below: TextRow) -> Seam:
         """How a line continues in the next."""
         if row.runs[-1].text.endswith(HYPHEN):
-            return _hyphenated(row.text, below.text, self._compounds)
-        if self._is_wrapped(row, below) and self._spacing.goes_on(
+            return _join_hyphenated(row.text, below.text, self._compounds)
+        if self._is_wrapped(row, below) and self._spacing.continues_word(
             row.text, below.text, shows_blanks=self._shows_blanks, in_cell=self._in_cell
         ):
             return Seam(0, "")
@@ -284,7 +284,7 @@ class Wrapping:
     def _is_wrapped(self, row: TextRow, below: TextRow) -> bool:
         """Whether a full line breaks between two syllables right above its next line."""
         end, start = row.runs[-1], below.runs[0]
-        if end.spaced or not (_hangul(end.text[-1]) and _hangul(start.text[0])):
+        if end.spaced or not (_is_hangul(end.text[-1]) and _is_hangul(start.text[0])):
             return False
         if row.down or below.down or not _is_next(end, start):
             return False
@@ -297,7 +297,7 @@ class Wrapping:
         return row.length >= _SHORTEST and full and straight
 
 
-def _hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
+def _join_hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
     """A hyphen goes where it only breaks a word, and stays within one that is spelt with it."""
     before, after = _LAST_WORD.search(text), _FIRST_WORD.match(below)
     if before and after and after[0][0].islower() and f"{before[1]}-{after[0]}" not in compounds:
@@ -311,7 +311,7 @@ def _is_next(end: TextRun, start: TextRun) -> bool:
     return same and end.box.y0 < start.box.y0 < end.box.y0 + 2.5 * end.height
 
 
-def _hangul(character: str) -> bool:
+def _is_hangul(character: str) -> bool:
     """Whether this is a syllable."""
     return "가" <= character <= "힣"
 
@@ -349,7 +349,7 @@ class TextWriter:
         starts = []
         for index, row in enumerate(rows):
             below = rows[index + 1 : index + 2]
-            cut, text = wrapping.seam(row, *below) if below else (0, "")
+            cut, text = wrapping.find_seam(row, *below) if below else (0, "")
             starts.append(self.length)
             self._write_row(row, cut)
             self.write(text.replace("\n", line_end))
@@ -373,11 +373,11 @@ class TextWriter:
 
     def _write_row(self, row: TextRow, cut: int) -> None:
         """The runs of a row, the last one without its last `cut` characters."""
-        for space, run in row.spaced_runs():
+        for space, run in row.iterate_spaced_runs():
             self.write(space)
-            self.write_run(_without(run, cut) if cut and run is row.runs[-1] else run)
+            self.write_run(_cut_run_end(run, cut) if cut and run is row.runs[-1] else run)
 
 
-def _without(run: TextRun, cut: int) -> TextRun:
+def _cut_run_end(run: TextRun, cut: int) -> TextRun:
     """A run without its last characters."""
-    return run.part(0, len(run.text) - cut)
+    return run.cut(0, len(run.text) - cut)

@@ -25,7 +25,7 @@ class PyMuPdfParser(PdfParser):
     """Reads .pdf as `PdfParser` does. Raises `ReaderMissing` where PyMuPDF is not installed."""
 
     def __init__(self) -> None:
-        self._library = _library()
+        self._library = _load_library()
         self._document: Any = None
         self._characters: list[Character] = []
 
@@ -44,21 +44,21 @@ class PyMuPdfParser(PdfParser):
             return own
         flags = self._library.TEXT_PRESERVE_WHITESPACE | self._library.TEXT_MEDIABOX_CLIP
         page = self._document[index].get_text("rawdict", flags=flags)
-        self._characters = list(_characters(page))
+        self._characters = list(_iterate_characters(page))
         return "".join(character for character, _ in self._characters)
 
     def read_glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
         """The characters of `text`, which was the last, with their boxes."""
         left, top = frame.left, frame.bottom + frame.height
         boxes = [
-            frame.shown(left + x0, top - y1, left + x1, top - y0)
+            frame.to_view(left + x0, top - y1, left + x1, top - y0)
             for _, (x0, y0, x1, y1) in self._characters
         ]
         x0s, y0s, x1s, y1s = map(list, zip(*boxes, strict=True)) if boxes else ([], [], [], [])
         return Glyphs(text, x0s, y0s, x1s, y1s, frame.shown_height / frame.shown_width)
 
 
-def _library() -> Any:
+def _load_library() -> Any:
     """PyMuPDF, or None."""
     try:
         import pymupdf
@@ -67,7 +67,7 @@ def _library() -> Any:
     return pymupdf
 
 
-def _characters(page: dict[str, Any]) -> Iterator[Character]:
+def _iterate_characters(page: dict[str, Any]) -> Iterator[Character]:
     """Characters of a page as UTF-16 units, with a line end after each line."""
     for block in page["blocks"]:
         for line in block.get("lines", ()):
@@ -78,11 +78,11 @@ def _characters(page: dict[str, Any]) -> Iterator[Character]:
                 if place == len(letters) and letter in _HYPHENS:
                     yield HYPHEN, box
                 else:
-                    yield from ((unit, box) for unit in _units(letter))
+                    yield from ((unit, box) for unit in _iterate_units(letter))
             yield _LINE_END
 
 
-def _units(letter: str) -> Iterator[str]:
+def _iterate_units(letter: str) -> Iterator[str]:
     """A character beyond the first plane as its two surrogates."""
     data = letter.encode("utf-16-le", "surrogatepass")
     for start in range(0, len(data), 2):

@@ -21,7 +21,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 
 from documents.parsers.base import ReadingContext
-from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
+from documents.parsers.pdf.geometry import PageFrame, Rect, find_bounding_box
 from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.pdfium import IMAGE, PATH
 from documents.parsers.pdf.text_runs import TextRun
@@ -82,7 +82,7 @@ class RecognisedWord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _DrawnPage:
     """A page as a grey picture, one byte a pixel, turned clockwise by quarters."""
 
     width: int
@@ -91,7 +91,7 @@ class _Drawn:
     dpi: int
     turns: int = 0
 
-    def turned(self, turns: int) -> "_Drawn":
+    def rotate(self, turns: int) -> "_DrawnPage":
         """The upright page turned by 1 to 3 quarters."""
         from PIL import Image
 
@@ -102,7 +102,7 @@ class _Drawn:
         )
         upright = Image.frombytes("L", (self.width, self.height), self.pixels)
         image = upright.transpose(clockwise[turns - 1])
-        return _Drawn(image.width, image.height, image.tobytes(), self.dpi, turns)
+        return _DrawnPage(image.width, image.height, image.tobytes(), self.dpi, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +111,17 @@ class _Result:
 
     table: str
     words: list[RecognisedWord]
-    drawn: _Drawn
+    drawn: _DrawnPage
 
     @classmethod
-    def read(cls, table: str, drawn: _Drawn) -> "_Result":
+    def read(cls, table: str, drawn: _DrawnPage) -> "_Result":
         """By what the program said of the picture."""
         return cls(table, list(parse_words(table, drawn.width, drawn.height)), drawn)
 
     @classmethod
     def restore(cls, table: str, width: int, height: int, turns: int) -> "_Result":
         """From its plain values."""
-        return cls.read(table, _Drawn(width, height, b"", 0, turns))
+        return cls.read(table, _DrawnPage(width, height, b"", 0, turns))
 
     def to_values(self) -> list[object]:
         """As plain values, without the pixels."""
@@ -130,7 +130,7 @@ class _Result:
     @property
     def confidence(self) -> float:
         """Of 100."""
-        return mean_confidence(self.words)
+        return compute_mean_confidence(self.words)
 
     @property
     def is_text(self) -> bool:
@@ -148,7 +148,7 @@ class _Result:
         return upright * 2 <= len(boxes)
 
     @property
-    def letters(self) -> int:
+    def letter_count(self) -> int:
         """How many were read."""
         return sum(len(word.text) for word in self.words)
 
@@ -197,7 +197,7 @@ class Recogniser:
     def begin(self, page: Any, index: int) -> "Recognition | None":
         """Start on an open page, which may be closed afterwards; None if it is not to be read."""
         known = self._context.recognised.get(index)
-        if known is None and not self._is_there():
+        if known is None and not self._is_installed():
             self._context.warn("scanned_pages")
             return None
         if self._left <= 0:
@@ -206,7 +206,7 @@ class Recogniser:
         if known is not None:
             self._left -= 1
             return Recognition(self._context, index, _Result.restore(*known))
-        drawn = _draw(page)
+        drawn = _draw_page(page)
         if drawn is None:
             return None
         self._left -= 1
@@ -214,7 +214,7 @@ class Recogniser:
         tesseract = _Tesseract(str(self._program), self._context.limits.seconds_per_recognised_page)
         return Recognition(self._context, index, self._threads.submit(tesseract.read_best, drawn))
 
-    def _is_there(self) -> bool:
+    def _is_installed(self) -> bool:
         """Whether there is a program; looked for when the first page asks."""
         if not self._asked:
             self._asked = True
@@ -232,7 +232,7 @@ class Recognition:
         self._result = result
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether `wait_for_rows` would not wait."""
         return isinstance(self._result, _Result) or self._result.done()
 
@@ -267,25 +267,25 @@ class _Tesseract:
         self._path, self._seconds = path, seconds
         self._until = 0.0
 
-    def read_best(self, drawn: _Drawn) -> _Result:
-        """The page as it is, or rotated if it reads better that way. Raises as `_ask`."""
+    def read_best(self, drawn: _DrawnPage) -> _Result:
+        """The page as it is, or rotated if it reads better that way. Raises as `_run_program`."""
         self._until = time.monotonic() + self._seconds
         result = self._read(drawn, _COLUMNS)
         if result.words and (result.confidence < _UNSURE or not result.is_level):
-            turn = _ROTATE.search(self._ask(drawn, ORIENTATION, "--psm", "0"))
-            other = self._read(drawn.turned(int(turn[1]) // 90), _COLUMNS) if turn else result
+            turn = _ROTATE.search(self._run_program(drawn, ORIENTATION, "--psm", "0"))
+            other = self._read(drawn.rotate(int(turn[1]) // 90), _COLUMNS) if turn else result
             result = max(result, other, key=lambda read: (read.is_level, read.confidence))
-        if result.letters < _SPARSE:
+        if result.letter_count < _SPARSE:
             whole = self._read(result.drawn, _ONE_BLOCK)
-            result = whole if whole.is_text and whole.letters > result.letters else result
+            result = whole if whole.is_text and whole.letter_count > result.letter_count else result
         return result
 
-    def _read(self, drawn: _Drawn, division: str) -> _Result:
-        """The words of a picture. Raises as `_ask`."""
-        table = self._ask(drawn, "+".join(LANGUAGES), "--psm", division, "tsv")
+    def _read(self, drawn: _DrawnPage, division: str) -> _Result:
+        """The words of a picture. Raises as `_run_program`."""
+        table = self._run_program(drawn, "+".join(LANGUAGES), "--psm", division, "tsv")
         return _Result.read(table, drawn)
 
-    def _ask(self, drawn: _Drawn, language: str, *options: str) -> str:
+    def _run_program(self, drawn: _DrawnPage, language: str, *options: str) -> str:
         """What the program says of a picture. Raises OSError or SubprocessError.
 
         Whoever forked this process ends the program with it: a signal from the kernel would need
@@ -303,7 +303,7 @@ class _Tesseract:
             alarm = Timer(max(self._until - time.monotonic(), 0), process.kill)
             alarm.start()
             try:
-                said = _exchanged(process, drawn)
+                said = _exchange(process, drawn)
             finally:
                 alarm.cancel()
         if process.returncode:
@@ -311,7 +311,7 @@ class _Tesseract:
         return said.decode(errors="replace")
 
 
-def _exchanged(process: "subprocess.Popen[bytes]", drawn: _Drawn) -> bytes:
+def _exchange(process: "subprocess.Popen[bytes]", drawn: _DrawnPage) -> bytes:
     """All that the program says when it has seen the picture.
 
     `communicate` would hand it over in pieces of 512 bytes and wait with each for its turn beside
@@ -326,7 +326,7 @@ def _exchanged(process: "subprocess.Popen[bytes]", drawn: _Drawn) -> bytes:
     return process.stdout.read()
 
 
-def _draw(page: Any) -> _Drawn | None:
+def _draw_page(page: Any) -> _DrawnPage | None:
     """The page as displayed; None if it is a single shade of grey."""
     width, height = page.get_size()
     dpi = min(_DPI, _POINTS * sqrt(_MOST_PIXELS / max(width * height, 1)))
@@ -334,7 +334,7 @@ def _draw(page: Any) -> _Drawn | None:
     low, high = image.getextrema()
     if low == high:
         return None
-    return _Drawn(image.width, image.height, image.tobytes(), round(dpi))
+    return _DrawnPage(image.width, image.height, image.tobytes(), round(dpi))
 
 
 def parse_words(table: str, width: int, height: int) -> Iterator[RecognisedWord]:
@@ -349,7 +349,7 @@ def parse_words(table: str, width: int, height: int) -> Iterator[RecognisedWord]
             yield RecognisedWord(tuple(row[1:5]), text, confidence, box)
 
 
-def mean_confidence(found: Sequence[RecognisedWord]) -> float:
+def compute_mean_confidence(found: Sequence[RecognisedWord]) -> float:
     """Mean of all characters, of 100; 0 without any."""
     characters = sum(len(word.text) for word in found)
     total = sum(word.confidence * len(word.text) for word in found)
@@ -363,10 +363,10 @@ def build_rows(found: Iterable[RecognisedWord], aspect: float, turns: int) -> li
     was turned clockwise against the page.
     """
     lines = (list(line) for _, line in groupby(found, lambda word: word.line))
-    return [_row(line, number, aspect, turns) for number, line in enumerate(lines)]
+    return [_to_row(line, number, aspect, turns) for number, line in enumerate(lines)]
 
 
-def _row(line: Sequence[RecognisedWord], number: int, aspect: float, turns: int) -> TextRow:
+def _to_row(line: Sequence[RecognisedWord], number: int, aspect: float, turns: int) -> TextRow:
     """One line; letters of a word share its width."""
     y0, y1 = median(word.box.y0 for word in line), median(word.box.y1 for word in line)
     text, edges = "", list[float]()
@@ -380,31 +380,31 @@ def _row(line: Sequence[RecognisedWord], number: int, aspect: float, turns: int)
         text += word.text
     edges.append(max(line[-1].box.x1, edges[-1]))
     run = TextRun(text, edges, Rect(edges[0], y0, edges[-1], y1), number)
-    return _turned(run, turns, aspect)
+    return _turn_run(run, turns, aspect)
 
 
-def _turned(run: TextRun, turns: int, aspect: float) -> TextRow:
+def _turn_run(run: TextRun, turns: int, aspect: float) -> TextRow:
     """A line of a rotated picture in page coordinates."""
     if turns == 0:
         return TextRow([run], run.box, run.height, aspect)
     if turns == _OPPOSITE:
-        run.edges, run.box = [1 - edge for edge in run.edges], _back(run.box, turns)
+        run.edges, run.box = [1 - edge for edge in run.edges], _turn_box_back(run.box, turns)
         return TextRow([run], run.box, run.height, aspect)
     runs = list[TextRun]()
     for place, letter in enumerate(run.text):
-        box = _back(run.box._replace(x0=run.edges[place], x1=run.edges[place + 1]), turns)
+        box = _turn_box_back(run.box._replace(x0=run.edges[place], x1=run.edges[place + 1]), turns)
         if letter.isspace() and runs:
             runs[-1].spaced = True
         else:
             runs.append(TextRun(letter, [box.x0, box.x1], box, run.row))
-    box = bounding_box(each.box for each in runs)
+    box = find_bounding_box(each.box for each in runs)
     return TextRow(runs, box, max(each.height for each in runs), 1 / aspect, down=True)
 
 
-def _back(box: Rect, turns: int) -> Rect:
+def _turn_box_back(box: Rect, turns: int) -> Rect:
     """A box of the turned picture on the page."""
     frame = PageFrame(0, 0, 1, 1, (4 - turns) % 4)
-    return frame.shown(box.x0, 1 - box.y1, box.x1, 1 - box.y0)
+    return frame.to_view(box.x0, 1 - box.y1, box.x1, 1 - box.y0)
 
 
 def _is_space(word: RecognisedWord, following: RecognisedWord, em: float) -> bool:
@@ -417,12 +417,12 @@ def _is_space(word: RecognisedWord, following: RecognisedWord, em: float) -> boo
         return True
     gap = following.box.x0 - word.box.x1
     if left and right:
-        centres = gap + (_width(word) + _width(following)) / 2
+        centres = gap + (_measure_character_width(word) + _measure_character_width(following)) / 2
         gap += _BY_CENTRES * (centres - em - gap)
     return gap > _SPACE * em
 
 
-def _width(word: RecognisedWord) -> float:
+def _measure_character_width(word: RecognisedWord) -> float:
     """Of one of its characters."""
     return (word.box.x1 - word.box.x0) / len(word.text)
 

@@ -61,7 +61,7 @@ class PageDraft:
         Wrapping(self.rows, spacing).count_line_ends(self.rows)
         return self
 
-    def page(self, margins: Collection[int], body: float, spacing: WordSpacing) -> Page:
+    def build_page(self, margins: Collection[int], body: float, spacing: WordSpacing) -> Page:
         """The finished page without the items at these places, which are margins.
 
         `body` is the height of a usual line in points; 0 where the outline names the headings.
@@ -77,7 +77,7 @@ class PageDraft:
             block = list(group)
             if is_table:
                 regions += [
-                    _table(writer, table) for table in block if isinstance(table, RuledTable)
+                    _write_table(writer, table) for table in block if isinstance(table, RuledTable)
                 ]
                 continue
             rows = [row for row in block if isinstance(row, TextRow)]
@@ -98,7 +98,7 @@ class PageDraft:
         return Page(self.number, text, find_bookmarks(text, self.bookmarks), margins=titles)
 
 
-def _table(writer: TextWriter, table: RuledTable) -> Region:
+def _write_table(writer: TextWriter, table: RuledTable) -> Region:
     """Add a table as a separate paragraph."""
     start = writer.write_paragraph(table.text, table.lines)
     return Region(start, writer.length, Kind.TABLE, start + table.header_end)
@@ -107,7 +107,7 @@ def _table(writer: TextWriter, table: RuledTable) -> Region:
 def _is_turned(items: Sequence[TextRow | RuledTable]) -> bool:
     """Whether much of the text stands on its side or its head."""
     rows = [item for item in items if isinstance(item, TextRow)]
-    turned = sum(row.length for row in rows if not row.upright)
+    turned = sum(row.length for row in rows if not row.is_upright)
     return turned > _TURNED * sum(row.length for row in rows)
 
 
@@ -154,7 +154,7 @@ def find_large_lines(
     """Short lines that are higher than the body's; several of one size are one heading."""
     found = []
     for level, group in groupby(
-        zip(rows, starts, strict=True), lambda place: _level(place[0], points, body)
+        zip(rows, starts, strict=True), lambda place: _find_level(place[0], points, body)
     ):
         lines = list(group)
         title = " ".join(row.text for row, _ in lines)
@@ -169,9 +169,9 @@ def find_large_lines(
     return tuple(found)
 
 
-def _level(row: TextRow, points: float, body: float) -> int:
+def _find_level(row: TextRow, points: float, body: float) -> int:
     """1 for the largest letters, 0 for those of the body."""
-    if not row.upright:
+    if not row.is_upright:
         return 0
     factor = row.height * points / body
     return next((level for level, least in enumerate(_LEVELS, 1) if factor >= least), 0)
@@ -230,13 +230,13 @@ def finish_pages(
     waiting: deque[tuple[PageDraft, _Edges]] = deque()
     for draft in drafts:
         sizes.add(draft.rows, draft.points)
-        waiting.append((draft, _edges(draft)))
+        waiting.append((draft, _find_edges(draft)))
         if len(waiting) > _REACH_PAGES:
             first, margins = _find_margins(waiting, past, total)
-            yield first.page(margins, 0 if outlined else sizes.body, spacing)
+            yield first.build_page(margins, 0 if outlined else sizes.body, spacing)
     while waiting:
         first, margins = _find_margins(waiting, past, total)
-        yield first.page(margins, 0 if outlined else sizes.body, spacing)
+        yield first.build_page(margins, 0 if outlined else sizes.body, spacing)
 
 
 def _find_margins(
@@ -246,16 +246,16 @@ def _find_margins(
     draft, edges = waiting.popleft()
     near = [*past, *(other for _, other in waiting)]
     past.append(edges)
-    margins = {mark.place for mark in edges.beside if _recurs(mark, edges, near)}
+    margins = {mark.place for mark in edges.beside if _is_recurring(mark, edges, near)}
     for marks in (edges.top, edges.bottom):
-        margins |= _outermost(
+        margins |= _select_outermost(
             draft,
             marks,
             [
                 mark.place
                 for mark in marks
                 if (
-                    _recurs(mark, edges, near)
+                    _is_recurring(mark, edges, near)
                     if total > _SHORT_DOCUMENT
                     else _PAGE_NUMBERS.fullmatch(mark.words)
                 )
@@ -264,14 +264,14 @@ def _find_margins(
     return draft, margins
 
 
-def _recurs(mark: _Mark, edges: _Edges, near: Sequence[_Edges]) -> bool:
+def _is_recurring(mark: _Mark, edges: _Edges, near: Sequence[_Edges]) -> bool:
     """Whether a line stands on enough of the pages near."""
     if len(mark.words) > _LONGEST_MARGIN:
         return False
     return (
         sum(
             any(
-                _same(mark, theirs, edges.number - other.number)
+                _is_same(mark, theirs, edges.number - other.number)
                 for theirs in (*other.top, *other.bottom, *other.beside)
             )
             for other in near
@@ -280,7 +280,9 @@ def _recurs(mark: _Mark, edges: _Edges, near: Sequence[_Edges]) -> bool:
     )
 
 
-def _outermost(draft: PageDraft, marks: Sequence[_Mark], running: Collection[int]) -> set[int]:
+def _select_outermost(
+    draft: PageDraft, marks: Sequence[_Mark], running: Collection[int]
+) -> set[int]:
     """Of the running lines at one edge, those outside of all others and apart from them."""
     found = [mark.place for mark in marks if mark.place in running]
     others = [draft.items[mark.place].box for mark in marks if mark.place not in running]
@@ -292,13 +294,13 @@ def _outermost(draft: PageDraft, marks: Sequence[_Mark], running: Collection[int
     return set(found) if len(found) <= _MOST_MARGIN_LINES else set()
 
 
-def _edges(draft: PageDraft) -> _Edges:
+def _find_edges(draft: PageDraft) -> _Edges:
     """The lines of a page in all zones."""
     rows = [(place, item) for place, item in enumerate(draft.items) if isinstance(item, TextRow)]
     rows.sort(key=lambda row: row[1].box.y0)
-    top = (_mark(*row) for row in rows if row[1].box.y1 < _ZONE)
-    bottom = (_mark(*row) for row in reversed(rows) if row[1].box.y0 > 1 - _ZONE)
-    beside = (_mark(*row) for row in rows if row[1].down and _is_aside(row[1].box))
+    top = (_to_mark(*row) for row in rows if row[1].box.y1 < _ZONE)
+    bottom = (_to_mark(*row) for row in reversed(rows) if row[1].box.y0 > 1 - _ZONE)
+    beside = (_to_mark(*row) for row in rows if row[1].down and _is_aside(row[1].box))
     return _Edges(
         draft.number,
         *(list(islice(marks, _MOST_MARGIN_LINES + 1)) for marks in (top, bottom, beside)),
@@ -310,7 +312,7 @@ def _is_aside(box: Rect) -> bool:
     return box.x1 < _ZONE or box.x0 > 1 - _ZONE
 
 
-def _mark(place: int, row: TextRow) -> _Mark:
+def _to_mark(place: int, row: TextRow) -> _Mark:
     """What a line near the edge is compared by."""
     text = "".join(row.text.split())
     if _ROMAN.fullmatch(text):
@@ -320,7 +322,7 @@ def _mark(place: int, row: TextRow) -> _Mark:
     return _Mark(place, _DIGITS.sub("0", text), numbers, row.box.y0)
 
 
-def _same(one: _Mark, other: _Mark, pages: int) -> bool:
+def _is_same(one: _Mark, other: _Mark, pages: int) -> bool:
     """Whether two lines, so many pages apart, are one: numbers stay or count the pages."""
     return (
         one.words == other.words

@@ -55,7 +55,7 @@ class PdfParser:
         context.no_text = "scan"
         outline = pdfium.read_outline(document)
         reading = _Reading(self, document, context, outline)
-        drafts = reading.drafts(total)
+        drafts = reading.iterate_drafts(total)
         yield from finish_pages(drafts, total, bool(outline), reading.spacing)
         if reading.broken == total:
             raise Corrupt(detail="no page can be read")
@@ -82,7 +82,7 @@ class PdfParser:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _PendingPage:
     """A page whose draft is there, or will be once it is recognised.
 
     `coded`: it has characters, be they readable or not. `pictured`: its pictures were looked at.
@@ -94,9 +94,9 @@ class _Begun:
     pictured: bool = True
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether its draft need not be waited for."""
-        return isinstance(self.found, PageDraft) or self.found.done
+        return isinstance(self.found, PageDraft) or self.found.is_done
 
 
 class _Reading:
@@ -113,37 +113,37 @@ class _Reading:
         self._recogniser = Recogniser(context)
         self._pictures = PagePictures(context, document)
 
-    def drafts(self, total: int) -> Iterator[PageDraft]:
+    def iterate_drafts(self, total: int) -> Iterator[PageDraft]:
         """Every page; one without text that can be read is blank."""
-        ahead = deque[_Begun]()
+        ahead = deque[_PendingPage]()
         for index in range(total):
-            ahead.append(self._begin(index, alone=not ahead))
-            while ahead and (ahead[0].ready or self._is_full(ahead)):
-                yield self._end(ahead.popleft())
+            ahead.append(self._begin_page(index, alone=not ahead))
+            while ahead and (ahead[0].is_ready or self._is_full(ahead)):
+                yield self._finish_page(ahead.popleft())
         while ahead:
-            yield self._end(ahead.popleft())
+            yield self._finish_page(ahead.popleft())
 
-    def _is_full(self, ahead: Sequence[_Begun]) -> bool:
+    def _is_full(self, ahead: Sequence[_PendingPage]) -> bool:
         """Whether no further page may be begun."""
         recognised = sum(isinstance(begun.found, Recognition) for begun in ahead)
         return len(ahead) > _AHEAD or recognised > self._recogniser.at_once
 
-    def _begin(self, index: int, *, alone: bool) -> _Begun:
+    def _begin_page(self, index: int, *, alone: bool) -> _PendingPage:
         """One page. Pictures are examined in page order; immediately if it is `alone`."""
         try:
             with (
                 pdfium.open_page(self._document, index) as page,
                 pdfium.open_text(page) as textpage,
             ):
-                found, coded = self._read(page, textpage, index), textpage.count_chars() > 0
+                found, coded = self._read_page(page, textpage, index), textpage.count_chars() > 0
                 pictured = alone and isinstance(found, PageDraft)
                 if isinstance(found, PageDraft) and alone:
                     self._pictures.add(page, found.number, found.text, coded=coded)
         except pdfium.UnreadablePage:
-            return _Begun(index, self._blank(index))
-        return _Begun(index, found, coded, pictured)
+            return _PendingPage(index, self._make_blank(index))
+        return _PendingPage(index, found, coded, pictured)
 
-    def _end(self, begun: _Begun) -> PageDraft:
+    def _finish_page(self, begun: _PendingPage) -> PageDraft:
         """The draft of a page, with all of its pictures handed on."""
         draft = begun.found
         if isinstance(draft, PageDraft) and begun.pictured:
@@ -151,36 +151,38 @@ class _Reading:
         try:
             with pdfium.open_page(self._document, begun.index) as page:
                 if isinstance(draft, Recognition):
-                    draft = self._recognised(page, begun.index, draft.wait_for_rows())
+                    draft = self._draft_recognised(page, begun.index, draft.wait_for_rows())
                 self._pictures.add(page, draft.number, draft.text, coded=begun.coded)
         except pdfium.UnreadablePage:
-            return self._blank(begun.index)
+            return self._make_blank(begun.index)
         return draft
 
-    def _blank(self, index: int) -> PageDraft:
+    def _make_blank(self, index: int) -> PageDraft:
         """In place of a page that cannot be read."""
         self.broken += 1
         self._context.warn("page_unreadable")
         return PageDraft(index + 1)
 
-    def _read(self, page: Any, textpage: Any, index: int) -> PageDraft | Recognition:
+    def _read_page(self, page: Any, textpage: Any, index: int) -> PageDraft | Recognition:
         """The page of an open page and its text, or what is begun in order to have it."""
         text = self._parser.read_text(textpage, index)
         if is_coded(text) or is_scan(page, text):
             recognition = self._recogniser.begin(page, index)
             if recognition:
                 return recognition
-        return self._written(page, textpage, index, text)
+        return self._draft_written(page, textpage, index, text)
 
-    def _recognised(self, page: Any, index: int, rows: Sequence[TextRow]) -> PageDraft:
+    def _draft_recognised(self, page: Any, index: int, rows: Sequence[TextRow]) -> PageDraft:
         """The page of these lines; without any, of what its text has all the same."""
         if not rows:
             with pdfium.open_text(page) as textpage:
-                return self._written(page, textpage, index, self._parser.read_text(textpage, index))
+                return self._draft_written(
+                    page, textpage, index, self._parser.read_text(textpage, index)
+                )
         points, bookmarks = pdfium.read_frame(page).shown_height, self._outline.get(index, [])
         return PageDraft(index + 1, [*rows], points, bookmarks, is_recognised=True)
 
-    def _written(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
+    def _draft_written(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
         """The page from its own text, the last that was extracted."""
         bookmarks = self._outline.get(index, [])
         if is_coded(text):
@@ -250,12 +252,12 @@ class _Image:
         return self.width * self.height
 
     @property
-    def spans(self) -> bool:
+    def is_full_width(self) -> bool:
         """Whether it goes from one side of the page to the other, as scans and their strips do."""
         return max(self.box[2] - self.box[0], self.box[3] - self.box[1]) >= _SPANNING
 
     @property
-    def lost(self) -> str:
+    def rejection(self) -> str:
         """Why it is not even looked at."""
         if not self.key:
             return "too_many"
@@ -279,56 +281,58 @@ class PagePictures:
         if self._off:
             return
         frame = pdfium.read_frame(page)
-        images = list(islice(self._images(page, frame), MAX_PICTURES))
+        images = list(islice(self._iterate_images(page, frame), MAX_PICTURES))
         letters = len("".join(text.split()))
-        strips = [image for image in images if image.spans]
-        is_scan = _area(strips) >= _BACKGROUND
+        strips = [image for image in images if image.is_full_width]
+        is_scan = _compute_area(strips) >= _BACKGROUND
         if letters:
             is_picture = is_scan and letters < _LEAST_TEXT
         else:
-            is_picture = coded or _area(images) >= _FIGURELESS
+            is_picture = coded or _compute_area(images) >= _FIGURELESS
         if is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
-            self._sieve.add(_whole(page, number, images, coded=coded))
+            self._sieve.add(_draw_whole_page(page, number, images, coded=coded))
             return
         is_read = is_scan and letters >= _LEAST_TEXT
         for image in images:
-            load = partial(self._drawn, page, image, frame.turns)
+            load = partial(self._draw_image, page, image, frame.turns)
             found = FoundPicture(image.key, image.width, image.height, load, number, image.box)
-            self._sieve.add(found, "background" if is_read and image.spans else image.lost)
+            self._sieve.add(
+                found, "background" if is_read and image.is_full_width else image.rejection
+            )
 
-    def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
+    def _iterate_images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
         """The image objects of a page, in the order in which they are drawn."""
-        for handle, matrix in _placed(page.raw, Matrix(), 0):
+        for handle, matrix in _iterate_placed(page.raw, Matrix(), 0):
             size, key = pdfium.read_image_size(handle), ""
             if self._read <= _MOST_READ:
                 data = pdfium.read_image_data(handle)
                 self._read += len(data)
                 key = hash_bytes(f"{size}".encode(), data)
-                size = max(size, _size(data), key=math.prod)
-            yield _Image(handle, matrix, *size, _box(matrix, frame), key)
+                size = max(size, _read_jpeg_size(data), key=math.prod)
+            yield _Image(handle, matrix, *size, _to_box(matrix, frame), key)
 
-    def _drawn(self, page: Any, image: _Image, turns: int) -> Any:
+    def _draw_image(self, page: Any, image: _Image, turns: int) -> Any:
         """The image as the page shows it, with its mask, at its own resolution or below."""
         before = pdfium.read_matrix(image.handle)
-        pdfium.write_matrix(image.handle, _upright(image, turns))
+        pdfium.write_matrix(image.handle, _to_upright(image, turns))
         try:
             return pdfium.draw_image(self._document, page, image.handle)
         finally:
             pdfium.write_matrix(image.handle, before)
 
 
-def _placed(holder: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+def _iterate_placed(holder: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
     """Image objects of a page or form, by raw handle, with where they go on the page."""
     for item, kind in pdfium.list_objects(holder, is_form=depth > 0):
         if kind == pdfium.IMAGE:
-            yield item, pdfium.read_matrix(item).then(outer)
+            yield item, pdfium.read_matrix(item).compose(outer)
         elif kind == pdfium.FORM and depth < _DEEPEST:
-            yield from _placed(item, pdfium.read_matrix(item).then(outer), depth + 1)
+            yield from _iterate_placed(item, pdfium.read_matrix(item).compose(outer), depth + 1)
 
 
-def _upright(image: _Image, turns: int) -> Matrix:
+def _to_upright(image: _Image, turns: int) -> Matrix:
     """The image's matrix turned with the page and scaled to its pixels, at the origin."""
-    matrix = image.matrix.then(TURNS[turns])
+    matrix = image.matrix.compose(TURNS[turns])
     wide, high = math.hypot(matrix.a, matrix.b), math.hypot(matrix.c, matrix.d)
     left, bottom, right, top = matrix.bounds
     scale = min(
@@ -337,22 +341,24 @@ def _upright(image: _Image, turns: int) -> Matrix:
     )
     if not math.isfinite(scale):
         raise ValueError("no size on the page")
-    moved = matrix.then(Matrix(e=-left, f=-bottom))
-    return moved.then(Matrix(a=scale, d=scale))
+    moved = matrix.compose(Matrix(e=-left, f=-bottom))
+    return moved.compose(Matrix(a=scale, d=scale))
 
 
-def _area(images: Sequence[_Image]) -> float:
+def _compute_area(images: Sequence[_Image]) -> float:
     """Share of the page that they cover, apart from overlaps."""
     return sum(image.area for image in images)
 
 
-def _box(matrix: Matrix, frame: PageFrame) -> PictureBox:
+def _to_box(matrix: Matrix, frame: PageFrame) -> PictureBox:
     """Where it is shown, clipped to the page."""
-    rect = frame.shown(*matrix.bounds)
+    rect = frame.to_view(*matrix.bounds)
     return clip(rect.x0), clip(rect.y0), clip(rect.x1), clip(rect.y1)
 
 
-def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> FoundPicture:
+def _draw_whole_page(
+    page: Any, number: int, images: Sequence[_Image], *, coded: bool
+) -> FoundPicture:
     """A page that is a picture, whatever strips and masks it is made of."""
     wide, high = page.get_size()
     area = max(wide * high, 1.0)
@@ -372,6 +378,6 @@ def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> 
     )
 
 
-def _size(data: bytes) -> tuple[int, int]:
+def _read_jpeg_size(data: bytes) -> tuple[int, int]:
     """Width and height declared in the JPEG itself; the page may claim less."""
     return read_declared_size(data) if data.startswith(_ENCODED) else (0, 0)

@@ -48,7 +48,7 @@ class _Sheet:
             for column in range(cell.column, cell.column + cell.column_span)
         }
 
-    def cells(self, run: TextRun) -> list[tuple[GridCell | None, int]]:
+    def find_cells(self, run: TextRun) -> list[tuple[GridCell | None, int]]:
         """The cells that contain the centres of a run's characters, and how many in a row."""
         box, columns = run.box, self._x
         row = bisect(self._y, (box.y0 + box.y1) / 2) - 1
@@ -95,7 +95,7 @@ class _Sheet:
             return all(any(map(str.isalpha, name)) for name in below)
         return not (below[0] and self._cells.get((cell.row, cell.column)))
 
-    def table(self, em: float, spacing: WordSpacing) -> RuledTable:
+    def to_table(self, em: float, spacing: WordSpacing) -> RuledTable:
         """The whole as Markdown; merged cells have their text in their first place.
 
         Rows and columns without any text, as between double lines, are none.
@@ -108,7 +108,7 @@ class _Sheet:
             for column in columns:
                 writer.write(" ")
                 if runs := self._cells.get((line, column)):
-                    _write_cell(writer, list(map(_escaped, runs)), em, spacing)
+                    _write_cell(writer, list(map(_escape_bars, runs)), em, spacing)
                     writer.write(" ")
                 writer.write("|")
             if number == 0:
@@ -143,7 +143,7 @@ def place_tables(
             found += unweave_columns(group_rows((run for _, run in parts), em))
         elif number not in seen:
             seen.add(number)
-            found.append(sheet.table(em, spacing))
+            found.append(sheet.to_table(em, spacing))
     return found
 
 
@@ -158,33 +158,33 @@ def _find_homes(
     """Each run with the table that holds it, cut where cells end; the tables have them then."""
     found: list[tuple[_Sheet | None, TextRun]] = []
     for run in runs:
-        sheet = next((sheet for sheet in sheets if _touch(sheet.grid.rect, run.box)), None)
+        sheet = next((sheet for sheet in sheets if _is_touching(sheet.grid.rect, run.box)), None)
         if sheet is None:
             found.append((None, run))
             continue
-        for cell, part in _cut(run, sheet):
+        for cell, part in _cut_at_cells(run, sheet):
             if cell is not None:
                 sheet.add(cell, part)
             found.append((sheet if cell is not None else None, part))
     return found
 
 
-def _touch(area: Rect, box: Rect) -> bool:
+def _is_touching(area: Rect, box: Rect) -> bool:
     """Whether the middle line of a text runs into an area."""
     return area.y0 < (box.y0 + box.y1) / 2 < area.y1 and box.x0 < area.x1 and area.x0 < box.x1
 
 
-def _cut(run: TextRun, sheet: _Sheet) -> Iterator[tuple[GridCell | None, TextRun]]:
+def _cut_at_cells(run: TextRun, sheet: _Sheet) -> Iterator[tuple[GridCell | None, TextRun]]:
     """Parts of a run by the cell of their characters."""
     start = 0
-    for cell, length in sheet.cells(run):
-        part = run.part(start, start + length)
+    for cell, length in sheet.find_cells(run):
+        part = run.cut(start, start + length)
         if part.text:
             yield cell, part
         start += length
 
 
-def _escaped(run: TextRun) -> TextRun:
+def _escape_bars(run: TextRun) -> TextRun:
     """A run whose bars are no ends of cells."""
     if "|" not in run.text:
         return run
@@ -236,33 +236,40 @@ def find_aligned_grids(
 
 def _is_within(run: TextRun, area: Rect) -> bool:
     box = run.box
-    return area.y0 < _middle(run) < area.y1 and box.x0 < area.x1 and area.x0 < box.x1
+    return area.y0 < _find_middle(run) < area.y1 and box.x0 < area.x1 and area.x0 < box.x1
 
 
-def _middle(run: TextRun) -> float:
+def _find_middle(run: TextRun) -> float:
     return (run.box.y0 + run.box.y1) / 2
 
 
-def _top(row: Sequence[TextRun]) -> float:
+def _find_top(row: Sequence[TextRun]) -> float:
     return min(run.box.y0 for run in row)
 
 
-def _bottom(row: Sequence[TextRun]) -> float:
+def _find_bottom(row: Sequence[TextRun]) -> float:
     return max(run.box.y1 for run in row)
 
 
 def _group_rows(runs: Sequence[TextRun]) -> list[list[TextRun]]:
     """Runs by row, from the top; what stands between two rows is a merged cell of the upper."""
     lines: list[list[TextRun]] = []
-    for run in sorted(runs, key=_middle):
+    for run in sorted(runs, key=_find_middle):
         last = lines[-1][0] if lines else None
-        if last and _middle(run) - _middle(last) < _SAME_ROW * min(run.height, last.height):
+        if last and _find_middle(run) - _find_middle(last) < _SAME_ROW * min(
+            run.height, last.height
+        ):
             lines[-1].append(run)
         else:
             lines.append([run])
     rows: list[list[TextRun]] = []
     for line, below in pairwise([*lines, []]):
-        between = rows and below and _top(line) < _bottom(rows[-1]) and _top(below) < _bottom(line)
+        between = (
+            rows
+            and below
+            and _find_top(line) < _find_bottom(rows[-1])
+            and _find_top(below) < _find_bottom(line)
+        )
         if between and len(line) <= len(below):
             rows[-1] += line
         else:
@@ -275,7 +282,11 @@ def _list_blocks(rows: Sequence[list[TextRun]]) -> Iterator[list[list[TextRun]]]
     block: list[list[TextRun]] = []
     for row in [*rows, []]:
         is_wide = len(row) >= _FEWEST_COLUMNS
-        if block and is_wide and _top(row) - _bottom(block[-1]) < _FARTHEST * row[0].height:
+        if (
+            block
+            and is_wide
+            and _find_top(row) - _find_bottom(block[-1]) < _FARTHEST * row[0].height
+        ):
             block.append(row)
             continue
         if len(block) >= _FEWEST_ROWS:
@@ -293,12 +304,16 @@ def _to_grid(block: Sequence[Sequence[TextRun]], width: float, height: float) ->
     columns = _find_columns(runs, len(block), width, height)
     if len(columns) < _FEWEST_COLUMNS:
         return None
-    at_home = sum(first == last for first, last in (_locate(run, columns) for run in runs))
+    at_home = sum(first == last for first, last in (_locate_columns(run, columns) for run in runs))
     if at_home < _LEAST_AT_HOME * len(runs):
         return None
     placed = [_place_row(row, columns) for row in block]
     xs = _find_sides(columns, [one for row in placed for one in row])
-    ys = [_top(block[0]), *(_top(row) for row in block[1:]), _bottom(block[-1]) + _EDGE]
+    ys = [
+        _find_top(block[0]),
+        *(_find_top(row) for row in block[1:]),
+        _find_bottom(block[-1]) + _EDGE,
+    ]
     cells = [
         GridCell(Rect(xs[first], ys[row], xs[end], ys[row + 1]), row, first, 1, end - first)
         for row, spans in enumerate(placed)
@@ -330,7 +345,7 @@ def _find_columns(runs: Sequence[TextRun], rows: int, width: float, height: floa
     ]
 
 
-def _locate(run: TextRun, columns: Columns) -> tuple[int, int]:
+def _locate_columns(run: TextRun, columns: Columns) -> tuple[int, int]:
     """The first and the last column that a run stands in."""
     starts = [start for start, _ in columns]
     first = bisect(starts, run.box.x0 + _EDGE) - 1
@@ -343,7 +358,9 @@ def _place_row(row: Sequence[TextRun], columns: Columns) -> list[Placed]:
 
     One that reaches over columns is a merged cell, of those free columns whose middle is nearest.
     """
-    found = [(run, *_locate(run, columns)) for run in sorted(row, key=lambda run: run.box.x0)]
+    found = [
+        (run, *_locate_columns(run, columns)) for run in sorted(row, key=lambda run: run.box.x0)
+    ]
     placed = [one for one in found if one[1] == one[2]]
     taken = {first for _, first, _ in placed}
     for run, left, right in (one for one in found if one[1] < one[2]):

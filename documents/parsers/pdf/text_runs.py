@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter, lt, sub
 from typing import Any
 
-from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
+from documents.parsers.pdf.geometry import PageFrame, Rect, find_bounding_box
 from documents.parsers.pdf.pdfium import read_boxes
 from documents.parsers.text import clean_text, is_kept
 
@@ -46,25 +46,29 @@ def read_glyphs(textpage: Any, text: str, frame: PageFrame) -> Glyphs:
     across = sides[0::4], sides[2::4], frame.left, frame.width
     up = sides[3::4], sides[1::4], frame.bottom, frame.height
     if frame.turns == 0:
-        x, y = _scaled(*across), _mirrored(*up)
+        x, y = _scale_sides(*across), _mirror_sides(*up)
     elif frame.turns == 1:
-        x, y = _scaled(*up), _scaled(*across)
+        x, y = _scale_sides(*up), _scale_sides(*across)
     elif frame.turns == 2:
-        x, y = _mirrored(*across), _scaled(*up)
+        x, y = _mirror_sides(*across), _scale_sides(*up)
     else:
-        x, y = _mirrored(*up), _mirrored(*across)
+        x, y = _mirror_sides(*up), _mirror_sides(*across)
     found = Glyphs(text, x[0], y[0], x[1], y[1], frame.shown_height / frame.shown_width)
     _place_spaces(found)
     return found
 
 
-def _scaled(near: "array[float]", far: "array[float]", origin: float, size: float) -> AxisSides:
+def _scale_sides(
+    near: "array[float]", far: "array[float]", origin: float, size: float
+) -> AxisSides:
     """Points as fractions."""
     factor = 1 / size
     return [(side - origin) * factor for side in near], [(side - origin) * factor for side in far]
 
 
-def _mirrored(near: "array[float]", far: "array[float]", origin: float, size: float) -> AxisSides:
+def _mirror_sides(
+    near: "array[float]", far: "array[float]", origin: float, size: float
+) -> AxisSides:
     """Points as fractions, seen from the other end."""
     factor = 1 / size
     return (
@@ -131,7 +135,7 @@ class TextRun:
         """In fractions of the page's height."""
         return self.box.y1 - self.box.y0
 
-    def part(self, start: int, end: int) -> "TextRun":
+    def cut(self, start: int, end: int) -> "TextRun":
         """Some of its characters as a run of their own, without the spaces at the ends."""
         inner = self.text[start:end]
         text = inner.strip()
@@ -165,18 +169,18 @@ def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
     for row, match in enumerate(_BROKEN_OFF.finditer(glyphs.text)):
         start, end = match.span()
         found = []
-        for first, last, is_apart in _part_at_raised_figures(glyphs, start, end):
+        for first, last, is_apart in _split_at_raised_figures(glyphs, start, end):
             if not composed or _SPECIAL.search(glyphs.text, first, last):
-                part = _special(glyphs, first, last, row)
+                part = _split_special(glyphs, first, last, row)
             elif _is_even(glyphs, first, last):
-                part = [_plain(glyphs, first, last, row)]
+                part = [_make_plain_run(glyphs, first, last, row)]
             else:
-                part = _uneven(glyphs, first, last, row)
+                part = _split_uneven(glyphs, first, last, row)
             if part:
                 part[0].led |= is_apart
             found += part
         for run in found:
-            stripped = run.part(0, len(run.text))
+            stripped = run.cut(0, len(run.text))
             if stripped.text:
                 stripped.led |= gap
                 gap = False
@@ -185,7 +189,7 @@ def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
                 gap = True
 
 
-def _part_at_raised_figures(
+def _split_at_raised_figures(
     glyphs: Glyphs, start: int, end: int
 ) -> Iterator[tuple[int, int, bool]]:
     """A row in parts, so that the figures of footnotes are words of their own; whether one is."""
@@ -217,7 +221,7 @@ def _is_raised(glyphs: Glyphs, figure: int, letter: int) -> bool:
 
 def to_plain_text(text: str) -> str:
     """The text of a page as PDFium breaks it, without places."""
-    rows = ("".join(_kept(row)).replace(HYPHEN, "-").strip() for row in text.splitlines())
+    rows = ("".join(_iterate_kept(row)).replace(HYPHEN, "-").strip() for row in text.splitlines())
     return clean_text("\n".join(filter(None, rows)))
 
 
@@ -237,7 +241,7 @@ def _is_even(glyphs: Glyphs, start: int, end: int) -> bool:
     return widest < (low - high) * glyphs.em * _GAP
 
 
-def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> TextRun:
+def _make_plain_run(glyphs: Glyphs, start: int, end: int, row: int) -> TextRun:
     """Glyphs as they are, from the left to the right."""
     edges = glyphs.x0[start:end]
     edges.append(glyphs.x1[end - 1])
@@ -245,7 +249,7 @@ def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> TextRun:
     return TextRun(glyphs.text[start:end], edges, Rect(edges[0], y0, edges[-1], y1), row)
 
 
-def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
+def _split_uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
     """Plain glyphs with jumps between them."""
     found, first, last = [], start, None
     reach = glyphs.em * _GAP
@@ -258,21 +262,23 @@ def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
         x0, y0, x1, y1 = box
         if y0 == top < bottom == y1 and left < x0 <= x1 and x0 - right <= (bottom - top) * reach:
             pass  # as most glyphs do: a quick look instead of a long one
-        elif _jumps(last, box, glyphs.em):
-            found.append(_plain(glyphs, first, index, row))
+        elif _is_jump(last, box, glyphs.em):
+            found.append(_make_plain_run(glyphs, first, index, row))
             first = index
         elif left >= x0 and x0 < x1 and left < right:
-            return _special(glyphs, start, end, row)
+            return _split_special(glyphs, start, end, row)
         last = box
-    return [*found, _plain(glyphs, first, end, row)]
+    return [*found, _make_plain_run(glyphs, first, end, row)]
 
 
-def _special(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
+def _split_special(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
     """Glyphs that must be looked at one by one."""
-    return [_made(piece, row) for piece in _pieces(_marks(glyphs, start, end), glyphs.em)]
+    return [
+        _make_run(piece, row) for piece in _split_marks(_list_marks(glyphs, start, end), glyphs.em)
+    ]
 
 
-def _marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
+def _list_marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
     """Characters of a row with their boxes; ligatures in letters, surrogates in pairs."""
     text = _SOFT_AT_END.sub(HYPHEN, glyphs.text[start:end])
     places = map(Rect, *(side[start:end] for side in glyphs.sides))
@@ -282,24 +288,24 @@ def _marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
     for box, group in groupby(zip(text, boxes, strict=True), itemgetter(1)):
         letters = "".join(character for character, _ in group)
         if box is None:
-            marks += [(letter, None) for letter in _kept(letters)]
+            marks += [(letter, None) for letter in _iterate_kept(letters)]
         else:
-            marks += _shared(letters, box)
+            marks += _share_box(letters, box)
     return marks
 
 
-def _shared(letters: str, box: Rect) -> Iterator[Mark]:
+def _share_box(letters: str, box: Rect) -> Iterator[Mark]:
     """Letters of one glyph, side by side in its box."""
     leftward = bool(RIGHT_TO_LEFT.search(letters))
     # PDFium turns the letters of a line that runs to the left around, also within a glyph.
-    kept = "".join(_kept(letters[::-1] if leftward else letters))
+    kept = "".join(_iterate_kept(letters[::-1] if leftward else letters))
     width = (box.x1 - box.x0) / max(len(kept), 1)
     for index, letter in enumerate(kept):
         place = len(kept) - 1 - index if leftward else index
         yield letter, box._replace(x0=box.x0 + place * width, x1=box.x0 + (place + 1) * width)
 
 
-def _kept(letters: str) -> Iterator[str]:
+def _iterate_kept(letters: str) -> Iterator[str]:
     """What text may hold of these letters."""
     for letter in letters.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore"):
         if letter == HYPHEN:
@@ -312,21 +318,21 @@ def _kept(letters: str) -> Iterator[str]:
             yield letter
 
 
-def _pieces(marks: list[Mark], em: float) -> Iterator[list[Mark]]:
+def _split_marks(marks: list[Mark], em: float) -> Iterator[list[Mark]]:
     """Marks without a jump between them, in NFC."""
     start, last = 0, None
     for index, (_, box) in enumerate(marks):
         if box is None:
             continue
-        if last is not None and _jumps(last, box, em):
-            yield _composed(marks[start:index])
+        if last is not None and _is_jump(last, box, em):
+            yield _compose_marks(marks[start:index])
             start = index
         last = box
     if last is not None:
-        yield _composed(marks[start:])
+        yield _compose_marks(marks[start:])
 
 
-def _jumps(last: Sides, box: Sides, em: float) -> bool:
+def _is_jump(last: Sides, box: Sides, em: float) -> bool:
     """Whether text continues elsewhere: at another height, back to the left, or across a gap."""
     left, top, right, bottom = last
     x0, y0, x1, y1 = box
@@ -339,33 +345,33 @@ def _jumps(last: Sides, box: Sides, em: float) -> bool:
     )
 
 
-def _composed(marks: list[Mark]) -> list[Mark]:
+def _compose_marks(marks: list[Mark]) -> list[Mark]:
     """The marks in NFC: parts of a syllable or letter become one mark with the box around them."""
     if unicodedata.is_normalized("NFC", "".join(mark for mark, _ in marks)):
         return marks
     result: list[Mark] = []
     cluster: list[Mark] = []
     for mark in marks:
-        if cluster and not _joins(mark[0]):
-            result += _merged(cluster)
+        if cluster and not _is_joining(mark[0]):
+            result += _merge_cluster(cluster)
             cluster = []
         cluster.append(mark)
-    return [*result, *_merged(cluster)]
+    return [*result, *_merge_cluster(cluster)]
 
 
-def _joins(character: str) -> bool:
+def _is_joining(character: str) -> bool:
     """Whether a character belongs to the one before it (accents, vowels and finals of Hangul)."""
     return unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff"
 
 
-def _merged(cluster: Sequence[Mark]) -> Iterator[Mark]:
+def _merge_cluster(cluster: Sequence[Mark]) -> Iterator[Mark]:
     """A cluster in NFC, every character with the box of the whole."""
     boxes = [box for _, box in cluster if box is not None]
     for character in unicodedata.normalize("NFC", "".join(mark for mark, _ in cluster)):
-        yield character, bounding_box(boxes) if boxes else None
+        yield character, find_bounding_box(boxes) if boxes else None
 
 
-def _made(marks: list[Mark], row: int) -> TextRun:
+def _make_run(marks: list[Mark], row: int) -> TextRun:
     """The run of these marks, at least one of which has a box."""
     boxes = [box for _, box in marks if box is not None]
     # Text that runs to the left (upside down, Hebrew) has its characters' right sides as edges.
@@ -375,4 +381,4 @@ def _made(marks: list[Mark], row: int) -> TextRun:
         edges.append(box[near] if box is not None else edge)
         edge = box[far] if box is not None else edge
     text = "".join(mark for mark, _ in marks)
-    return TextRun(text, [*edges, edge], bounding_box(boxes), row)
+    return TextRun(text, [*edges, edge], find_bounding_box(boxes), row)

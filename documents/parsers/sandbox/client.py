@@ -196,7 +196,7 @@ class _ChildProcess:
             os.close(errors)
             theirs.close()
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         """Wait for the next that is known of the child; False: nothing will be."""
         said = self.line.recv(_MAX_NEWS_BYTES)
         if said and self.pid is None:
@@ -208,7 +208,7 @@ class _ChildProcess:
     def wait(self, seconds: float | None = None) -> int | None:
         """How it ended; None where its server ended first. Raises TimeoutError."""
         self.line.settimeout(seconds)
-        while self.code is None and self.hear():
+        while self.code is None and self.receive():
             continue
         return self.code
 
@@ -257,7 +257,7 @@ class SandboxChild:
         """The most memory that it held; 0 until it has ended by itself, or was closed."""
         return self._process.peak_bytes or 0
 
-    def frames(self) -> Iterator[tuple[str, Any]]:
+    def iterate_frames(self) -> Iterator[tuple[str, Any]]:
         """Frames until `end`; raises the child's error, why it died, or BrokenFrame."""
         largest = self.limits.characters * 8 + MEGABYTE
         buffer = bytearray()
@@ -283,7 +283,7 @@ class SandboxChild:
             self.budget -= now - started
             for key, _ in ready:
                 if key.fileobj is self._process.line:
-                    self._process.hear()
+                    self._process.receive()
                     selector.unregister(key.fileobj)  # the next is heard when the output has ended
                     continue
                 data = os.read(key.fd, _CHUNK_BYTES)
@@ -356,20 +356,20 @@ class DocumentReading:
         self._pictures_left = MAX_PICTURES
         self._recognised_left = child.limits.recognised_pages
         self._kept_left = child.limits.recognised_pages
-        self._pages = self._read()
+        self._pages = self._iterate_pages()
 
     @property
     def peak_bytes(self) -> int:
         """The most memory that the child held; 0 while it lives."""
         return self._child.peak_bytes
 
-    def _read(self) -> Iterator[Page]:
+    def _iterate_pages(self) -> Iterator[Page]:
         """Pages as they come, counted and bounded."""
         limits, count, characters = self._child.limits, 0, 0
         try:
-            for kind, value in self._child.frames():
+            for kind, value in self._child.iterate_frames():
                 if kind != "page":
-                    self._note(kind, value)
+                    self._handle_frame(kind, value)
                     continue
                 page = from_page_value(value)
                 count, characters = count + 1, characters + len(page.text)
@@ -384,7 +384,7 @@ class DocumentReading:
         finally:
             self.close()
 
-    def _note(self, kind: str, value: Any) -> None:
+    def _handle_frame(self, kind: str, value: Any) -> None:
         """Keep what is not a page."""
         limits = self._child.limits
         if kind == "page_total" and isinstance(value, int) and self.page_total is None:

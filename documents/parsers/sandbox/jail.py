@@ -70,7 +70,7 @@ def enter_jail(limits: Limits, parent: int, file: Path, *, recognises: bool = Fa
     `recognises` leaves the right to start tesseract. Raises NotConfined where the kernel grants too
     little and `limits.confinement` demands it.
     """
-    libc = _libc()
+    libc = _load_libc()
     die_with_parent()
     if os.getppid() != parent:  # it died before we asked to be told
         os._exit(1)
@@ -79,7 +79,7 @@ def enter_jail(limits: Limits, parent: int, file: Path, *, recognises: bool = Fa
         raise NotConfined(landlock=granted.landlock, seccomp=granted.seccomp)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _leave_network(libc)
-    _volunteer_to_die()
+    _raise_oom_score()
     program = find_tesseract() if recognises else None
     if granted.landlock:
         _restrict_files(libc, granted.landlock, file, program)
@@ -91,7 +91,7 @@ def enter_jail(limits: Limits, parent: int, file: Path, *, recognises: bool = Fa
 
 def find_grants() -> KernelGrants:
     """Ask the kernel what it grants to this process."""
-    libc, numbers = _libc(), _NUMBERS.get(platform.machine())
+    libc, numbers = _load_libc(), _NUMBERS.get(platform.machine())
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_VERSION)
     action = ctypes.c_uint32(_RETURN_ERROR)
     has_filters = numbers is not None and not libc.syscall(
@@ -102,7 +102,7 @@ def find_grants() -> KernelGrants:
 
 def die_with_parent() -> None:
     """Be killed when the process that started this one ends, however it ends."""
-    _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _load_libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @cache
@@ -117,7 +117,7 @@ _PR_SET_NAME, _PR_SET_VMA = 15, 0x53564D41
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
 
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -130,7 +130,7 @@ def _leave_network(libc: ctypes.CDLL) -> None:
         libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 
 
-def _volunteer_to_die() -> None:
+def _raise_oom_score() -> None:
     """Under memory pressure the kernel shall take this process, not the web or the database."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -163,7 +163,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
         libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails where there is none or no right
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     none = ctypes.create_string_buffer(struct.pack("6I", *(0,) * 6))
-    _check(libc.capset(header, none))
+    _check_result(libc.capset(header, none))
 
 
 # Landlock: landlock(7), include/uapi/linux/landlock.h. The numbers are the same on every machine.
@@ -186,18 +186,18 @@ def _restrict_files(libc: ctypes.CDLL, version: int, file: Path, program: Path |
     scopes = _SCOPES if version >= _SCOPES_SINCE else 0
     handled = struct.pack("QQQ", every, tcp, scopes)
     size = 24 if scopes else 16 if tcp else 8
-    rules = _check(libc.syscall(_LANDLOCK_CREATE_RULESET, handled[:size], size, 0))
-    _grant(libc, rules, _READ_FILE | _READ_DIR, (*CODE, *DATA))
-    _grant(libc, rules, _READ_FILE, [file])
-    _grant(libc, rules, _READ_FILE | _WRITE_FILE, [Path(os.devnull)])
-    _grant(libc, rules, _READ_FILE, [Path("/dev/urandom")])
+    rules = _check_result(libc.syscall(_LANDLOCK_CREATE_RULESET, handled[:size], size, 0))
+    _allow_paths(libc, rules, _READ_FILE | _READ_DIR, (*CODE, *DATA))
+    _allow_paths(libc, rules, _READ_FILE, [file])
+    _allow_paths(libc, rules, _READ_FILE | _WRITE_FILE, [Path(os.devnull)])
+    _allow_paths(libc, rules, _READ_FILE, [Path("/dev/urandom")])
     if program:
-        _grant(libc, rules, _READ_FILE | _EXECUTE, [program, *map(Path, LOADERS)])
-    _check(libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0))
+        _allow_paths(libc, rules, _READ_FILE | _EXECUTE, [program, *map(Path, LOADERS)])
+    _check_result(libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0))
     os.close(rules)
 
 
-def _grant(libc: ctypes.CDLL, rules: int, rights: int, paths: Iterable[Path]) -> None:
+def _allow_paths(libc: ctypes.CDLL, rules: int, rights: int, paths: Iterable[Path]) -> None:
     """Allow this on a file, or on all beneath a folder; what is not there needs no right."""
     for path in paths:
         try:
@@ -206,7 +206,7 @@ def _grant(libc: ctypes.CDLL, rules: int, rights: int, paths: Iterable[Path]) ->
             continue
         allowed = rights if path.is_dir() else rights & ~_READ_DIR
         rule = struct.pack("=Qi", allowed, place)
-        _check(libc.syscall(_LANDLOCK_ADD_RULE, rules, _PATH_BENEATH, rule, 0))
+        _check_result(libc.syscall(_LANDLOCK_ADD_RULE, rules, _PATH_BENEATH, rule, 0))
         os.close(place)
 
 
@@ -345,53 +345,66 @@ def _filter_system_calls(libc: ctypes.CDLL, *, starts_programs: bool) -> None:
     code = b"".join(_build_filter(machine, starts_programs=starts_programs))
     program = ctypes.create_string_buffer(code)
     whole = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
-    _check(libc.syscall(machine.seccomp, _SECCOMP_SET_MODE_FILTER, _FILTER_ALL_THREADS, whole))
+    _check_result(
+        libc.syscall(machine.seccomp, _SECCOMP_SET_MODE_FILTER, _FILTER_ALL_THREADS, whole)
+    )
 
 
 def _build_filter(machine: _Machine, *, starts_programs: bool) -> list[bytes]:
     """The filter's instructions; each call that is judged by an argument has a block of its own."""
     calls = _CALLS | (_CALLS_OF_PROGRAMS if starts_programs else {})
     numbers = [pair[machine.column] for pair in calls.values()]
-    refuse, allow = _step(_RETURN, _RETURN_ERROR | _EPERM), _step(_RETURN, _RETURN_ALLOW)
+    refuse, allow = (
+        _encode_instruction(_RETURN, _RETURN_ERROR | _EPERM),
+        _encode_instruction(_RETURN, _RETURN_ALLOW),
+    )
     code = [
-        _step(_LOAD, _AT_ARCHITECTURE),
-        _step(_JUMP_IF_EQUAL, machine.audit, 1, 0),
-        _step(_RETURN, _RETURN_KILL),
-        _step(_LOAD, _AT_NUMBER),
-        _step(_JUMP_IF_GREATER_OR_EQUAL, _X32_BIT, 0, 1),
-        _step(_RETURN, _RETURN_KILL),
-        _step(_JUMP_IF_EQUAL, machine.clone3, 0, 1),
-        _step(_RETURN, _RETURN_ERROR | _ENOSYS),  # the C library falls back to clone
+        _encode_instruction(_LOAD, _AT_ARCHITECTURE),
+        _encode_instruction(_JUMP_IF_EQUAL, machine.audit, 1, 0),
+        _encode_instruction(_RETURN, _RETURN_KILL),
+        _encode_instruction(_LOAD, _AT_NUMBER),
+        _encode_instruction(_JUMP_IF_GREATER_OR_EQUAL, _X32_BIT, 0, 1),
+        _encode_instruction(_RETURN, _RETURN_KILL),
+        _encode_instruction(_JUMP_IF_EQUAL, machine.clone3, 0, 1),
+        _encode_instruction(_RETURN, _RETURN_ERROR | _ENOSYS),  # the C library falls back to clone
     ]
-    threads = _step(_JUMP_IF_BITS, _CLONE_THREAD, 1, 0)
-    no_namespace = [_step(_LOAD, _AT_FIRST), _step(_JUMP_IF_BITS, _NAMESPACES, 0, 1), refuse]
-    code += _block(
+    threads = _encode_instruction(_JUMP_IF_BITS, _CLONE_THREAD, 1, 0)
+    no_namespace = [
+        _encode_instruction(_LOAD, _AT_FIRST),
+        _encode_instruction(_JUMP_IF_BITS, _NAMESPACES, 0, 1),
+        refuse,
+    ]
+    code += _build_block(
         machine.clone, [*no_namespace, *([] if starts_programs else [threads, refuse]), allow]
     )
-    code += _block(machine.ioctl, [_step(_LOAD, _AT_SECOND), *_allow_any(_IOCTLS), refuse])
+    code += _build_block(
+        machine.ioctl, [_encode_instruction(_LOAD, _AT_SECOND), *_allow_any(_IOCTLS), refuse]
+    )
     names = (_PR_SET_NAME, _PR_SET_VMA)
-    code += _block(machine.prctl, [_step(_LOAD, _AT_FIRST), *_allow_any(names), refuse])
+    code += _build_block(
+        machine.prctl, [_encode_instruction(_LOAD, _AT_FIRST), *_allow_any(names), refuse]
+    )
     return [*code, *_allow_any(number for number in numbers if number is not None), refuse]
 
 
-def _block(number: int, body: list[bytes]) -> list[bytes]:
+def _build_block(number: int, body: list[bytes]) -> list[bytes]:
     """Instructions for one system call; another call jumps over them."""
-    return [_step(_JUMP_IF_EQUAL, number, 0, len(body)), *body]
+    return [_encode_instruction(_JUMP_IF_EQUAL, number, 0, len(body)), *body]
 
 
 def _allow_any(values: Iterable[int]) -> Iterable[bytes]:
     """Allow where what was loaded is one of these."""
     for value in values:
-        yield _step(_JUMP_IF_EQUAL, value, 0, 1)
-        yield _step(_RETURN, _RETURN_ALLOW)
+        yield _encode_instruction(_JUMP_IF_EQUAL, value, 0, 1)
+        yield _encode_instruction(_RETURN, _RETURN_ALLOW)
 
 
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _encode_instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     """One instruction (struct sock_filter)."""
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-def _check(result: int) -> int:
+def _check_result(result: int) -> int:
     """The result of a call, or OSError with its reason."""
     if result < 0:
         number = ctypes.get_errno()

@@ -122,7 +122,7 @@ class ForkServer:
         """Tell who asked, and wait for the end of either."""
         self._selector.register(child.end, selectors.EVENT_READ, partial(self._reap, child))
         self._selector.register(child.line, selectors.EVENT_READ, partial(self._abandon, child))
-        _say(child.line, child.pid)
+        _send_numbers(child.line, child.pid)
 
     def _abandon(self, child: _LivingChild) -> None:
         """Nobody wants the child any more."""
@@ -143,7 +143,7 @@ class ForkServer:
             self._selector.unregister(child.line)
             if code < 0:  # all forks have the same addresses, which no file may try one by one
                 self._retire()
-        _say(child.line, code, used.ru_maxrss << 10)
+        _send_numbers(child.line, code, used.ru_maxrss << 10)
         child.line.close()
 
     def _retire(self) -> None:
@@ -152,7 +152,7 @@ class ForkServer:
             self._requests.shutdown(socket.SHUT_RD)
 
 
-def _say(line: socket.socket, *numbers: int) -> None:
+def _send_numbers(line: socket.socket, *numbers: int) -> None:
     """Send one message of numbers, whether or not anyone receives it."""
     with contextlib.suppress(OSError):
         line.send(" ".join(map(str, numbers)).encode())
@@ -181,7 +181,7 @@ def answer_request(request: Request, parent: int) -> None:
     limits = Limits(**request["limits"])
     rules = PictureRules(**request.get("pictures", {}))
     context = ReadingContext(request["content_type"], limits, send, rules)
-    work = _draw_page if request["task"] == "draw" else _read_document
+    work = _send_drawn_page if request["task"] == "draw" else _send_pages
     # Loaded before the limits fall: compiled modules may still be written.
     parser = formats.make_parser(request["content_type"], request.get("pdf_reader", formats.PDFIUM))
     recognises = (
@@ -222,7 +222,7 @@ def _send_error(send: Send, error: ParseFailed) -> None:
     send("error", [error.code, {key: str(value)[:200] for key, value in error.params.items()}])
 
 
-def _read_document(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
+def _send_pages(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
     characters, seen, beginning, titles = 0, False, "", list[str]()
     context.recognised = _read_given_pages()
@@ -251,7 +251,7 @@ def _read_given_pages() -> dict[int, Any]:
     return {int(index): found for index, found in pages.items()}
 
 
-def _draw_page(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
+def _send_drawn_page(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
     """Send one page as PNG."""
     if context.content_type != formats.PDF:
         raise UnsupportedType(found=formats.LABELS[context.content_type])

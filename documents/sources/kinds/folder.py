@@ -83,7 +83,7 @@ class FolderReader(SourceReader):
         except OSError as error:
             if not parts:
                 raise SourceUnreachable(str(error), reason="folder") from error
-            yield _tell_unlisted(parts, error, below=True)
+            yield _to_unlisted(parts, error, below=True)
             return
         for name, is_folder in entries:
             if after and (name < after[0] or (name == after[0] and len(after) == 1)):
@@ -92,15 +92,17 @@ class FolderReader(SourceReader):
             if not is_folder:
                 yield from self._list_file(handle, path)
             elif not name.startswith(".") and len(path) <= MAX_DEPTH:
-                yield from self._enter(handle, path, after[1:] if after[:1] == (name,) else ())
+                yield from self._list_subfolder(
+                    handle, path, after[1:] if after[:1] == (name,) else ()
+                )
 
-    def _enter(
+    def _list_subfolder(
         self, handle: int, path: tuple[str, ...], after: tuple[str, ...]
     ) -> Iterator[ListedEntry | UnlistedEntry]:
         try:
             inner = os.open(path[-1], FOLDER_FLAGS, dir_fd=handle)
         except OSError as error:
-            yield _tell_unlisted(path, error, below=True)
+            yield _to_unlisted(path, error, below=True)
             return
         try:
             yield from self._list_folder(inner, path, after)
@@ -111,14 +113,14 @@ class FolderReader(SourceReader):
         self, handle: int, path: tuple[str, ...]
     ) -> Iterator[ListedEntry | UnlistedEntry]:
         name, shown = path[-1], to_shown_path("/".join(path))
-        if name.startswith((".", "~$")) or not is_readable_name(shown) or self._leaves_out(shown):
+        if name.startswith((".", "~$")) or not is_readable_name(shown) or self._is_excluded(shown):
             return
         try:
             known = os.stat(name, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
             return
         except OSError as error:
-            yield _tell_unlisted(path, error)
+            yield _to_unlisted(path, error)
             return
         if stat.S_ISREG(known.st_mode):
             yield ListedEntry(
@@ -129,7 +131,7 @@ class FolderReader(SourceReader):
                 size=known.st_size,
             )
 
-    def _leaves_out(self, shown: str) -> bool:
+    def _is_excluded(self, shown: str) -> bool:
         if self._include and not any(fnmatchcase(shown, one) for one in self._include):
             return True
         return any(fnmatchcase(shown, one) for one in self._exclude)
@@ -157,7 +159,7 @@ class FolderReader(SourceReader):
                 raise _to_entry_error(error) from error
 
 
-def _tell_unlisted(path: tuple[str, ...], error: OSError, *, below: bool = False) -> UnlistedEntry:
+def _to_unlisted(path: tuple[str, ...], error: OSError, *, below: bool = False) -> UnlistedEntry:
     whole = "/".join(path)
     key = _to_key(f"{whole}/" if below else whole)
     return UnlistedEntry(key, to_shown_path(whole), _to_entry_error(error), below=below)

@@ -137,7 +137,7 @@ class S3Reader(SourceReader):
                             size=int(one["Size"]),
                         )
         except (ClientError, BotoCoreError) as error:
-            raise SourceUnreachable(str(error), reason=_tell_reason(error)) from error
+            raise SourceUnreachable(str(error), reason=_explain_error(error)) from error
 
     @contextmanager
     def open_entry(self, key: str) -> Iterator[BinaryIO]:
@@ -151,7 +151,7 @@ class S3Reader(SourceReader):
         except ClientError as error:
             if _get_code(error) in GONE:
                 raise EntryGone(key) from error
-            raise EntryUnreadable(str(error), reason=_tell_reason(error)) from error
+            raise EntryUnreadable(str(error), reason=_explain_error(error)) from error
         except BotoCoreError as error:
             raise EntryUnreadable(str(error), reason="file") from error
 
@@ -176,7 +176,7 @@ def _get_code(error: Exception) -> str:
     return str(response.get("Error", {}).get("Code", ""))
 
 
-def _tell_reason(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     code = _get_code(error)
     if code in REFUSED:
         return "permission"

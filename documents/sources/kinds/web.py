@@ -133,7 +133,7 @@ class WebReader(SourceReader):
                 waiting.append((answer.url, answer.url.rpartition("/")[0] + "/", self._depth))
         while waiting:
             url, inside, depth = waiting.popleft()
-            if url in asked or not url.startswith(inside) or self._leaves_out(url):
+            if url in asked or not url.startswith(inside) or self._is_excluded(url):
                 continue
             asked.add(url)
             if len(told) >= self._max_pages or self._bytes > MAX_RUN_BYTES:
@@ -194,7 +194,7 @@ class WebReader(SourceReader):
             return UnlistedEntry(url, url, error), before
         if page is None or not page.indexed:
             return None, page.links if page else ()
-        self._keep(answer.url, page.body)
+        self._keep_page(answer.url, page.body)
         notes = {
             "name": page.name,
             "etag": answer.headers.get("etag", "")[:500],
@@ -205,7 +205,7 @@ class WebReader(SourceReader):
         size = len(page.body)
         return ListedEntry(answer.url, page.name, answer.url, found, notes, size), page.links
 
-    def _keep(self, url: str, body: bytes) -> None:
+    def _keep_page(self, url: str, body: bytes) -> None:
         """Until it is opened: a page is asked for once a run."""
         start = self._spool.seek(0, 2)
         self._spool.write(body)
@@ -232,13 +232,13 @@ class WebReader(SourceReader):
         yield BytesIO(page.body)
 
     def _fetch(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedAnswer:
-        answer = self._client.fetch(url, headers, before=self._ask)
+        answer = self._client.fetch(url, headers, before=self._wait_for_turn)
         self._bytes += len(answer.body)
         if answer.status == 429:
             raise SourceUnreachable(f"{url}: 429", reason="status", address=url, status=429)
         return answer
 
-    def _ask(self, url: str) -> None:
+    def _wait_for_turn(self, url: str) -> None:
         """Keep to the site's rules, and to a pause between two requests to it."""
         origin = _get_origin(split_address(url)[2])
         robots = self._robots.get(origin) or self._load_robots(origin)
@@ -282,7 +282,7 @@ class WebReader(SourceReader):
                 maps.append(self._fetch_start(place))
         return list(found)
 
-    def _leaves_out(self, url: str) -> bool:
+    def _is_excluded(self, url: str) -> bool:
         return any(part in url or part in unquote(url) for part in self._exclude)
 
 

@@ -76,7 +76,7 @@ def child_of(reading: client.DocumentReading) -> int:
     """Its process, which the server may tell after the first page has come."""
     process = reading._child._process
     while process.pid is None:
-        assert process.hear()
+        assert process.receive()
     return process.pid
 
 
@@ -208,7 +208,7 @@ from documents.parsers.sandbox import client
 reading = client.read_document(Path({path!r}), formats.PDF)
 next(reading)
 while reading._child._process.pid is None:
-    reading._child._process.hear()
+    reading._child._process.receive()
 print(client._servers._server.pid, reading._child._process.pid, flush=True)
 {then}
 """

@@ -164,7 +164,9 @@ def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
             section = binary.HwpSection(
                 binary.parse_records(chance.choice(MUTATIONS)(chance, body)), info
             )
-            assert all(isinstance(paragraph.text, str) for paragraph in section.paragraphs())
+            assert all(
+                isinstance(paragraph.text, str) for paragraph in section.iterate_paragraphs()
+            )
         except ParseFailed:
             pass
         ended += 1

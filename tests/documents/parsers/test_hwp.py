@@ -231,7 +231,7 @@ def test_numbered_paragraphs_count_by_level_and_begin_anew_below_a_new_one() -> 
     numberer = ParagraphNumberer({1: levels})
 
     marks = [
-        numberer.next_mark(ParagraphHead(HeadKind.OUTLINE, level, 1))
+        numberer.number_paragraph(ParagraphHead(HeadKind.OUTLINE, level, 1))
         for level in (0, 1, 1, 2, 2, 0, 1, 9)
     ]
 
@@ -260,7 +260,7 @@ def test_a_control_that_lacks_its_record_costs_nothing_but_itself() -> None:
         binary.PARA_HEADER, bytes(22), [binary.HwpRecord(binary.PARA_TEXT, text)]
     )
 
-    (read_,) = binary.HwpSection([paragraph], binary.DocInfo([])).paragraphs()
+    (read_,) = binary.HwpSection([paragraph], binary.DocInfo([])).iterate_paragraphs()
 
     assert read_.text == "앞뒤"
 

@@ -132,7 +132,7 @@ def test_the_program_of_recognition_ends_with_its_reading(
     os.mkfifo(tmp_path / "begun")
     recognising.by(f"{words}echo $$ > begun\nexec sleep 600")
     with client.read_document(document(tmp_path, "", "After"), formats.PDF) as reading:
-        frames = reading._child.frames()
+        frames = reading._child.iterate_frames()
         assert next(frames)[0] == "page_total"
         pid = int((tmp_path / "begun").read_text())
         assert Path(f"/proc/{pid}").exists()

@@ -34,7 +34,9 @@ def of(drawn: Sequence[Drawn], *, flat: bool) -> list[Segment]:
 
 
 def cells(drawn: Sequence[Drawn]) -> list[Corners]:
-    return LineCrossings(*(join_segments(of(drawn, flat=flat)) for flat in (True, False))).cells()
+    return LineCrossings(
+        *(join_segments(of(drawn, flat=flat)) for flat in (True, False))
+    ).find_cells()
 
 
 def edges(drawn: Sequence[Drawn]) -> Any:
@@ -94,12 +96,12 @@ def test_a_grid_with_gaps_has_the_cells_that_pdfplumber_finds(
 def test_lines_that_only_meet_at_their_ends_are_no_side() -> None:
     flat = [Segment(0, 0, 30), Segment(0, 30, 60), Segment(40, 0, 60)]
     upright = [Segment(0, 0, 40), Segment(60, 0, 40)]
-    assert LineCrossings(flat, upright).cells() == []
+    assert LineCrossings(flat, upright).find_cells() == []
 
 
 def test_a_field_of_many_cells_is_whole() -> None:
     lines = [Segment(place * 20.0, 0.0, 980.0) for place in range(50)]
-    assert len(LineCrossings(lines, lines).cells()) == 49 * 49
+    assert len(LineCrossings(lines, lines).find_cells()) == 49 * 49
 
 
 def test_lines_that_cross_very_often_are_no_table() -> None:

@@ -46,20 +46,20 @@ def cutting() -> WordSpacing:
 
 
 def test_a_cut_word_goes_on_where_lines_cut_words(cutting: WordSpacing) -> None:
-    assert cutting.goes_on("국가는 다음 연도의 예", "산을 편성하여")
-    assert cutting.goes_on("국가는 다음 연도의 예산", "을 편성하여")
-    assert not cutting.goes_on("국가는 다음 연도의 예산을", "편성하여 제출한다")
+    assert cutting.continues_word("국가는 다음 연도의 예", "산을 편성하여")
+    assert cutting.continues_word("국가는 다음 연도의 예산", "을 편성하여")
+    assert not cutting.continues_word("국가는 다음 연도의 예산을", "편성하여 제출한다")
 
 
 def test_no_word_goes_on_where_lines_end_between_words() -> None:
     spacing = WordSpacing()
     for line, following in WHOLE:
         spacing.add_line_end(line, following)
-    assert not spacing.goes_on("국가는 다음 연도의 예산", "을 편성하여")
+    assert not spacing.continues_word("국가는 다음 연도의 예산", "을 편성하여")
 
 
 def test_no_word_goes_on_before_the_document_has_shown_anything() -> None:
-    assert not WordSpacing().goes_on("국가는 다음 연도의 예산", "을 편성하여")
+    assert not WordSpacing().continues_word("국가는 다음 연도의 예산", "을 편성하여")
 
 
 def test_what_a_document_writes_together_goes_on(cutting: WordSpacing) -> None:

@@ -14,7 +14,7 @@ from documents.outgoing import (
     AddressUnreachable,
     AnswerTooLarge,
     OutgoingClient,
-    is_inside,
+    is_private_address,
     split_address,
 )
 
@@ -62,12 +62,12 @@ def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch):
 
 @pytest.mark.parametrize("address", INSIDE)
 def test_addresses_inside_are_told(address):
-    assert is_inside(address)
+    assert is_private_address(address)
 
 
 @pytest.mark.parametrize("address", OUTSIDE)
 def test_public_addresses_are_let_through(address):
-    assert not is_inside(address)
+    assert not is_private_address(address)
 
 
 @pytest.mark.parametrize(
