@@ -74,7 +74,7 @@ def found_by_the_graph():
     statement = store.to_graph_statement(space, within="")
     vector = store.to_halfvec([1.0] * space.dimensions)
     with database.open_search(database.SearchScope([])) as search:
-        rows = search.rows(statement, vector=vector, limit=100)
+        rows = search.fetch_rows(statement, vector=vector, limit=100)
     return {row[1] for row in rows}
 
 

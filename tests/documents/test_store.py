@@ -485,8 +485,8 @@ def test_the_settings_of_a_search_hold_to_its_end_and_no_longer(owner):
         cursor.execute(told)
         before = cursor.fetchone()
     with database.open_search(database.SearchScope([index(owner, ["가"]).pk])) as search:
-        assert search.rows("SELECT 1") == [(1,)]
-        assert search.rows(told) == [("off", database.STATEMENT_TIMEOUT)]
+        assert search.fetch_rows("SELECT 1") == [(1,)]
+        assert search.fetch_rows(told) == [("off", database.STATEMENT_TIMEOUT)]
     with connection.cursor() as cursor:
         cursor.execute(told)
         assert cursor.fetchone() == before

@@ -36,7 +36,7 @@ def nodes(scope, statement, **parameters):
     """Every node of the plan as it ran."""
     with database.open_search(scope) as search:
         explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
-        ((plan,),) = search.rows(explained, **parameters)
+        ((plan,),) = search.fetch_rows(explained, **parameters)
     found = plan if isinstance(plan, list) else json.loads(plan)
     stack, flat = [found[0]["Plan"]], []
     while stack:
