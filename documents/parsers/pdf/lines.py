@@ -45,7 +45,7 @@ class WordSpacing:
 
     def __init__(self) -> None:
         self._together: Counter[str] = Counter()
-        self._text: Counter[str] = Counter()
+        self._apart: Counter[str] = Counter()
         self._ends = 0
         self._broken = 0
 
@@ -53,7 +53,7 @@ class WordSpacing:
         """Count the letters of lines."""
         for line in lines:
             self._together.update(_TOGETHER.findall(line))
-            self._text.update(map("".join, _APART.findall(line)))
+            self._apart.update(map("".join, _APART.findall(line)))
 
     def add_line_end(self, line: str, following: str) -> None:
         """Count the end of a full line, both sides of which are Hangul."""
@@ -86,7 +86,7 @@ class WordSpacing:
         weights = load_weights()
         pair = line[-1] + following[0]
         known = sum(weights.get(feature, 0.0) for feature in extract_features(line, following))
-        seen = log((self._together[pair] + _UNSEEN) / (self._text[pair] + _UNSEEN))
+        seen = log((self._together[pair] + _UNSEEN) / (self._apart[pair] + _UNSEEN))
         return weights["_"] + known + seen
 
 
