@@ -11,7 +11,7 @@ from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, ScopeReas
 from rag.understand import filters, followup
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.filters import Filter
-from rag.understand.kinds import is_whole_question, load_comparing_terms
+from rag.understand.kinds import is_whole_question, load_comparing_terms, read_message
 
 MAX_HEARD_DOCUMENTS = 8
 """In scopes of more documents nobody expects each of them to be heard."""
@@ -205,10 +205,13 @@ def _search_followup(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retri
     sure = inside.gate.threshold if analysis.certainty >= CERTAIN_FOLLOWUP else SURE_FOLLOWED_SCORE
     if inside.hits and inside.gate.score >= sure:
         return inside
-    probe = scoped.search_everywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
-    if not probe.hits or {hit.passage.document_id for hit in probe.hits} & set(remembered):
-        return inside
-    return replace(scoped.search_everywhere(), widened=True)
+    other = None if _is_relevant(inside) else _find_by_own_words(scoped, analysis)
+    if other is None:
+        probe = scoped.search_everywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
+        if not probe.hits or {hit.passage.document_id for hit in probe.hits} & set(remembered):
+            return inside
+        other = scoped.search_everywhere()
+    return replace(other, widened=True)
 
 
 def _scope_to_remembered(
@@ -227,12 +230,7 @@ def _find_elsewhere(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retrie
     tells = len(terms) >= MIN_TELLING_TERMS and followup.find_naming_nouns(own)
     if analysis.certainty >= CERTAIN_FOLLOWUP or not tells:
         return None
-    alone: dict[str, Any] = {
-        "standalone_query": own,
-        "context": {},
-        "background_weight": 0.0,
-        "follows": False,
-    }
+    alone = _ask_alone(own)
     inside = scoped.search_inside(**alone, reranked=False)
     if inside.gate.relevant:
         return None
@@ -241,6 +239,30 @@ def _find_elsewhere(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retrie
     remembered = scoped.narrow.scope.document_ids
     better = likelier and whole.gate.score >= FAINT_SCORE and _is_best_outside(whole, remembered)
     return replace(whole, plan=replace(whole.plan, follows=True)) if better else None
+
+
+def _find_by_own_words(scoped: _ScopedSearch, analysis: QuestionAnalysis) -> Retrieval | None:
+    """What is found outside by a word that no passage inside holds: even a single one tells then.
+
+    In a small library some remembered passage is always among the best, whatever is asked. A mere
+    fragment ("밤에는?") and a sentence that points back ("who designed it") tell nothing.
+    """
+    own, said = analysis.text, read_message(analysis.text)
+    tells = followup.is_sentence(said) and not followup.is_pointing_back(said)
+    if not tells or not followup.find_naming_nouns(own):
+        return None
+    alone = _ask_alone(own)
+    inside = scoped.search_inside(**alone, reranked=False)
+    if any(hit.scores.get("coverage") for hit in inside.hits):
+        return None
+    whole = scoped.search_everywhere(**alone)
+    answers = _is_relevant(whole) and _is_best_outside(whole, scoped.narrow.scope.document_ids)
+    return replace(whole, plan=replace(whole.plan, follows=True)) if answers else None
+
+
+def _ask_alone(text: str) -> dict[str, Any]:
+    """The changes of a plan that ask a text without the conversation."""
+    return {"standalone_query": text, "context": {}, "background_weight": 0.0, "follows": False}
 
 
 def _is_naming_others(text: str, store: PassageStore, remembered: Sequence[UUID]) -> bool:

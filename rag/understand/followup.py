@@ -131,6 +131,17 @@ def is_pointing_back(said: Spoken) -> bool:
     )
 
 
+def is_sentence(said: Spoken) -> bool:
+    """Whether it says something of its subject: "연차 며칠이야?", and not "연차는?"."""
+    if not said.korean:
+        return not _is_english_fragment(said)
+    return any(item.tag[:1] == "V" or item.tag in ("XSV", "XSA") for item in said.morphemes or ())
+
+
+def _is_english_fragment(said: Spoken) -> bool:
+    return len(said.text.split()) <= 4 or not _IS["verb"].search(said.text)
+
+
 def _find_korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     found = said.morphemes or ()
     nouns = find_nouns(kinds.strip_table_wish(said.text))
@@ -186,7 +197,7 @@ def _find_english_signals(said: Spoken, known: frozenset[str]) -> dict[str, floa
         "shared": float(min(len(own & known), MAX_SHARED_NOUNS)),
         "proper": float(bool(names - known)),
         "self": float(bool(_IS["speaks_of_self"].search(said.text))),
-        "fragment": float(len(said.text.split()) <= 4 or not _IS["verb"].search(said.text)),
+        "fragment": float(_is_english_fragment(said)),
     }
 
 

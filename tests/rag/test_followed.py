@@ -86,6 +86,19 @@ def test_words_that_only_another_document_holds_widen(library):
     assert found.widened
 
 
+@pytest.mark.parametrize("text", ["서약서는 언제 내나요?", "노트북 주나요?"])
+def test_a_word_that_no_remembered_passage_holds_widens_in_a_small_library_too(library, text):
+    found = searched(library, text, following(text, standalone=f"여비 정산 {text}"))
+    assert names(found) == {"정보보안 지침.md"}
+    assert found.widened
+
+
+@pytest.mark.parametrize("text", ["노트북은?", "그거 노트북 주나요?", "수당은 영수증으로 주나요?"])
+def test_a_fragment_a_reference_and_a_word_found_inside_do_not_widen_by_one_word(library, text):
+    found = searched(library, text, following(text, standalone=f"여비 정산 {text}"))
+    assert found.plan.scope.reason is ScopeReason.FOLLOWUP
+
+
 def test_a_document_named_by_its_title_is_not_hidden(library):
     found = searched(library, "취업 규칙에서 정산은 언제 하나요?")
     assert names(found) == {"취업 규칙.md"}
