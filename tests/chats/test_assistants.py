@@ -414,7 +414,7 @@ async def test_many_changes_in_a_row_are_few_notices(web, reader):
 
 def test_only_what_others_have_is_told_of(api, reader, folder, monkeypatch):
     told = []
-    monkeypatch.setattr("chats.services.assistants.announce_shared", lambda: told.append(1))
+    monkeypatch.setattr("chats.services.assistants.announce_shared_change", lambda: told.append(1))
 
     def does_tell(ask, *arguments):
         told.clear()
