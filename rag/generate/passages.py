@@ -442,7 +442,9 @@ class _Composer:
         """
         held = [frozenset[int]().union(*own) for own in self.own]
         asked = list(enumerate(self.asked.words))
-        titles = [_Text(title) for title in {stretch.title for stretch in self.stretches}]
+        names = {stretch.title for stretch in self.stretches}
+        names |= {_read_name(unit) for one in self.stretches for unit in one.units}
+        titles = [_Text(name) for name in names]
         titled = {at for at, word in asked if any(map(word.is_in_title, titles))}
         tells = any(word.weight == 1 and at not in titled for at, word in asked)
         weights = []
@@ -490,7 +492,8 @@ class _Composer:
         asked, unit = self.asked, stretch.units[at]
         worth = 0.6 + 0.4 * stretch.find_evidence(unit).relevance
         if asked.value:
-            worth *= 1.0 if asked.value.is_in(unit) else WITHOUT_VALUE_WORTH
+            told = asked.value.is_in(unit) and not _read_name(unit)
+            worth *= 1.0 if told else WITHOUT_VALUE_WORTH
         if asked.defined:
             said = to_letters(re.sub(r"\([^()]*\)", "", unit.text))
             worth *= (
@@ -662,6 +665,14 @@ _DEFINES = "(?:이?란|이?라함은|이?라한다|means|refersto)"
 def _get_own_text(unit: Unit) -> str:
     """What a unit says itself: of a row its cells."""
     return " ".join(unit.cells) if unit.kind is UnitKind.ROW else unit.text
+
+
+def _read_name(unit: Unit) -> str:
+    """The name that a unit gives what the document is about ("사업명: …"); empty for others."""
+    label = _PATTERNS["name_label"].match(unit.cells[0] if unit.cells else unit.text)
+    if label is None:
+        return ""
+    return " ".join(unit.cells[1:]) if unit.cells else unit.text[label.end() :]
 
 
 def _render_source(stretch: Stretch, unit: Unit, language: str) -> str:

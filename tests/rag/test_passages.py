@@ -77,6 +77,45 @@ def ask(question, *shown, **fields):
     return compose(question, *shown, **fields).text
 
 
+NOTICE_TABLE = """## 입찰에 부치는 사항
+
+| 구분 | 내용 |
+| --- | --- |
+| 사업명 | 2027년 디지털 창구 구축 사업 |
+| 사업 기간 | 계약일로부터 8개월 |
+| 제안서 마감 | 2027년 3월 12일 14:00 |
+"""
+NOTICE_LIST = """## 입찰에 부치는 사항
+
+가. 사업명: 2027년 디지털 창구 구축 사업
+나. 사업 기간: 계약일로부터 8개월
+다. 제안서 마감: 2027년 3월 12일 14:00
+"""
+
+
+@pytest.mark.parametrize("title", ["공고문", "디지털 창구 구축 사업 공고"])
+@pytest.mark.parametrize("text", [NOTICE_TABLE, NOTICE_LIST], ids=["table", "list"])
+@pytest.mark.parametrize(
+    ("question", "label", "value"),
+    [
+        ("디지털 창구 구축 사업의 제안서 마감은 언제인가요?", "제안서 마감", "2027년 3월 12일"),
+        ("디지털 창구 구축 사업 기간은 얼마나 돼?", "사업 기간", "8개월"),
+    ],
+)
+def test_the_line_with_the_name_of_a_project_is_no_date_of_it(title, text, question, label, value):
+    bold = ask(question, titled(title, text, slot=1)).split("**")[1::2]
+    assert any(label in one for one in bold)
+    assert "사업명" not in "".join(bold)
+    assert value in ask(question, titled(title, text, slot=1))
+
+
+@pytest.mark.parametrize("text", [NOTICE_TABLE, NOTICE_LIST], ids=["table", "list"])
+def test_the_name_of_a_project_is_told_where_it_is_asked_for(text):
+    answer = ask("사업명이 뭐야?", titled("공고문", text, slot=1))
+    assert "2027년 디지털 창구 구축 사업" in answer
+    assert "사업명" in "".join(answer.split("**")[1::2])
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value.name)
 def test_a_kind_of_value_knows_the_question_and_the_answer_of_its_example(value):
     question, answer = value.example
