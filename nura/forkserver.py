@@ -237,11 +237,6 @@ def fork_detached() -> bool:
     return True
 
 
-COLLECTED_AFTER = 10_000
-"""Objects beyond those given up, after which the collector looks; at Python's 700 it does so for
-every few words of an answer."""
-
-
 def assume_process(request: Mapping[str, Any], received: list[int]) -> None:
     """Become the requested process: take its output, environment and descriptors."""
     os.setpgid(0, 0)
@@ -259,7 +254,6 @@ def assume_process(request: Mapping[str, Any], received: list[int]) -> None:
     os.chdir(request["folder"])
     spawn.name_process(f"nura-{request['name']}")
     sys.argv = list(request["arguments"])
-    gc.set_threshold(COLLECTED_AFTER)
     gc.enable()
     os.write(news, str(os.getpid()).encode())  # raises where nobody waits any more
     for one in kept:
