@@ -141,11 +141,11 @@ def asynchronous() -> Any:
     return client
 
 
-async def ask(*command: str | int) -> Any:
-    """What Redis says to a command, as it comes: for one that is given many times a second.
+async def execute(*command: str | int) -> Any:
+    """Redis' reply to a command as it comes, for one that is sent many times a second.
 
-    The client's own call takes several times as long, to retry it and to make dictionaries of what
-    it says.
+    The client's own call takes several times as long: it can retry, and turns replies into
+    dictionaries.
     """
     pool = asynchronous().connection_pool
     connection = await pool.get_connection()

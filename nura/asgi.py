@@ -71,7 +71,7 @@ class LentThread(Executor):
         return self._thread.submit(function, *args, **kwargs)
 
     def give_back(self) -> None:
-        """Need none for now."""
+        """Give the thread back; a later call takes another one."""
         thread, self._thread = self._thread, None
         if thread is None:
             return

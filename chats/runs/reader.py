@@ -156,7 +156,9 @@ class Relay(LoopTask):
         self._waits, self._is_late = True, False
         try:
             async with asyncio.timeout(BLOCK_SECONDS + connections.HANGING_SECONDS):
-                answer = await connections.ask(*command, *wanted, self._door, *since, self._knocked)
+                answer = await connections.execute(
+                    *command, *wanted, self._door, *since, self._knocked
+                )
         finally:
             self._waits = False
         for key, entries in answer or ():

@@ -88,6 +88,8 @@ _VALUE_ENDING = re.compile(r"(?<=[가-힣\d%])(?:이다|이며|이고|입니다|
 _HYPHENS = re.compile("[‐‑‒–−]")
 MARKER = re.compile(r"(?<!\\)\[\d{1,4}\]")
 """A marker of ours: brackets of a document are written with a backslash."""
+_FIELD = re.compile(r"\w\s?[:：]\s")
+"""Where another field of a form begins in a line."""
 _PLAIN_FIGURE = re.compile(r"[△▲-]?[\d,.]+")
 
 
@@ -668,11 +670,18 @@ def _get_own_text(unit: Unit) -> str:
 
 
 def _read_name(unit: Unit) -> str:
-    """The name that a unit gives what the document is about ("사업명: …"); empty for others."""
+    """The name that a unit gives what the document is about ("사업명: …"), and tells nothing else.
+
+    Empty for others, also for the row of a form with another field beside it.
+    """
     label = _PATTERNS["name_label"].match(unit.cells[0] if unit.cells else unit.text)
     if label is None:
         return ""
-    return " ".join(unit.cells[1:]) if unit.cells else unit.text[label.end() :]
+    if unit.kind is UnitKind.ROW:
+        told = {*unit.cells[1:]} - {""}
+        return told.pop() if len(told) == 1 else ""
+    rest = unit.text[label.end() :]
+    return "" if _FIELD.search(rest) else rest
 
 
 def _render_source(stretch: Stretch, unit: Unit, language: str) -> str:

@@ -116,6 +116,23 @@ def test_the_name_of_a_project_is_told_where_it_is_asked_for(text):
     assert "사업명" in "".join(answer.split("**")[1::2])
 
 
+FORM = """| 구분 | 내용 | 구분 | 내용 |
+| --- | --- | --- | --- |
+| 사업명 | 2027년 창구 구축 | 추진 예산 | 3억원 |
+| 추진 부서 | 정보과 | 계약 금액 | 1억원 |
+"""
+LINES = """- 사업명: 2027년 창구 구축, 추진 예산: 3억원
+- 추진 부서: 정보과, 계약 금액: 1억원
+"""
+
+
+@pytest.mark.parametrize("text", [FORM, LINES], ids=["table", "list"])
+def test_a_field_beside_the_name_of_a_project_is_told(text):
+    answer = ask("추진 예산이 얼마야?", titled("공고문", text, slot=1))
+    assert "사업명" in "".join(answer.split("**")[1::2])
+    assert "3억원" in answer
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value.name)
 def test_a_kind_of_value_knows_the_question_and_the_answer_of_its_example(value):
     question, answer = value.example
