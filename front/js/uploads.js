@@ -1,24 +1,25 @@
 // Files on their way: sent three at a time, sent again when lost, followed until they can be asked about.
 
 import { toAddress } from "./address.js";
-import { getJson, postJson, readCsrfToken, toApiError } from "./api.js";
+import { ApiError, getJson, postJson, readCsrfToken, toApiError } from "./api.js";
+import { findFault, findForeignBeginning } from "./file_check.js";
 import { t } from "./strings.js";
 import { UploadTray } from "./upload_tray.js";
 
 const MAX_SENDING = 3;
 const LOOK_EVERY_MS = 4000;
 const PAGE_SIZE = 100;
-const REFUSED = new Set([413, 415, 422]); // the file itself is what is wrong
+const UNSUPPORTED = 415;
+const REFUSED = new Set([413, UNSUPPORTED, 422]); // the file itself is what is wrong
 const AT_WORK = new Set(["waiting", "uploading", "processing"]);
 
 /** Events: `changed` whenever a file changes its state, `completed` (detail: the document). */
 export class Uploads extends EventTarget {
-  /** `libraryId` is where the files go; empty: they are the reader's own. */
-  constructor({ root, limitMb, isLive, libraryId = "" }) {
+  /** `libraryId` is where the files go; empty: they are the reader's own. `accept` names the extensions, as a file input does. */
+  constructor({ root, accept, limitMb, isLive, libraryId = "" }) {
     super();
     this.libraryId = libraryId;
-    this.limit = limitMb * 1024 * 1024;
-    this.limitMb = limitMb;
+    this.limits = { accept, limitMb };
     this.items = [];
     this.byDocument = new Map();
     this.skipped = 0;
@@ -51,9 +52,10 @@ export class Uploads extends EventTarget {
     for (const file of files) {
       const item = { file, name: file.name.normalize("NFC"), size: file.size, state: "waiting", fraction: 0, error: "" };
       this.items.push(item);
-      if (file.size <= this.limit) continue;
+      const fault = findFault(file, this.limits);
+      if (!fault) continue;
       item.file = null;
-      this.turn(item, "failed", { error: t("too_large", { size: this.limitMb }) });
+      this.turn(item, "failed", { error: t(fault, { size: this.limits.limitMb }) });
     }
     this.next();
     this.changed();
@@ -67,6 +69,7 @@ export class Uploads extends EventTarget {
 
   async send(item) {
     item.sending = new AbortController();
+    const { signal } = item.sending;
     this.turn(item, "uploading");
     const onProgress = (fraction) => {
       item.fraction = fraction;
@@ -74,7 +77,7 @@ export class Uploads extends EventTarget {
     };
     try {
       const fields = this.libraryId ? { library_id: this.libraryId } : {};
-      const answer = await sendFile({ path: "/documents", file: item.file, fields, onProgress, signal: item.sending.signal });
+      const answer = await sendFile({ path: "/documents", file: item.file, fields, onProgress, signal });
       item.file = null;
       // A file that had to be sent again may have arrived the first time.
       item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
@@ -255,11 +258,15 @@ const TOO_MANY_REQUESTS = 429;
 /**
  * Send `file` as a form to `path`. `onProgress` hears the share that is sent, `signal` ends it.
  * Answers {status, body, again}: `again` where it took more than one try. Throws ApiError, or AbortError.
+ * Nothing is sent of a file whose first bytes are of another kind than its name.
  *
  * @param {{method?: string, path: string, file: File, fields?: Record<string, string>, onProgress?: (share: number) => void, signal?: AbortSignal}} what
  */
 export async function sendFile({ method = "POST", path, file, fields = {}, onProgress, signal }) {
+  const fault = await findForeignBeginning(file);
+  if (fault) throw new ApiError(UNSUPPORTED, fault, t(fault));
   for (let tries = 0; ; tries += 1) {
+    signal?.throwIfAborted();
     onProgress?.(0);
     const answer = await sendOnce({ method, path, file, fields, onProgress, signal });
     if (answer.status >= 200 && answer.status < 300) return { ...answer, again: tries > 0 };

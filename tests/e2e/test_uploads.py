@@ -109,6 +109,24 @@ def test_what_failed_is_shown_alone_and_cleared(tray):
     expect(rows).to_have_count(0)
 
 
+def test_a_file_that_cannot_be_read_is_told_at_once_and_not_sent(tray):
+    sent = []
+    tray.on("request", lambda request: request.method == "POST" and sent.append(request.url))
+    kinds = {"표.xlsx": b"PK\x03\x04", "빈.md": b"", "그림.pdf": b"\x89PNG\r\n\x1a\n"}
+    send(
+        tray,
+        [
+            {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+            for name, content in kinds.items()
+        ],
+    )
+    rows = tray.locator("#uploads [data-state=failed]")
+    expect(rows).to_contain_text(
+        ["지원하지 않는 파일 형식", "파일이 비어", "확장자와 맞지 않습니다"]
+    )
+    assert not sent
+
+
 def test_a_folder_gives_its_files_and_counts_those_that_cannot_be_read(tray, sender, tmp_path):
     folder = tmp_path / "자료"
     (folder / "안쪽").mkdir(parents=True)
