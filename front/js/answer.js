@@ -10,7 +10,7 @@ import { countVerdicts, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
 import { createToolCalls } from "./models.js";
-import { copyText, showToast } from "./notify.js";
+import { copyText, showError, showToast } from "./notify.js";
 import { Reasoning } from "./reasoning.js";
 import { createSourceCards } from "./source_cards.js";
 import { createSpeechButton } from "./speech.js";
@@ -344,7 +344,7 @@ export function createThumbs(message) {
     } catch (error) {
       message.feedback = before;
       show();
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
       return false;
     }
   };

@@ -1,6 +1,7 @@
 // The REST API of this server, with the session's cookie.
 
 import { toAddress } from "./address.js";
+import { noteSignedOut } from "./notify.js";
 import { t } from "./strings.js";
 
 const BASE = toAddress("/api/v1");
@@ -21,8 +22,9 @@ export function readCsrfToken() {
   return cookie ?? field?.value ?? "";
 }
 
-/** What a failed response says, as an ApiError. */
+/** What a failed response says, as an ApiError. Whoever turns out to be signed out is offered to sign in. */
 export function toApiError(status, body) {
+  if (isSignedOut(status)) noteSignedOut();
   const detail = typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed");
   return new ApiError(status, body?.code ?? "", isSignedOut(status) ? t("signed_out") : detail);
 }

@@ -13,7 +13,7 @@ import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { refreshMemoryCards } from "./memory_cards.js";
-import { noteSignedOut, showToast } from "./notify.js";
+import { noteSignedOut, showError, showToast } from "./notify.js";
 import { ModelPicker, ToolPicker } from "./models.js";
 import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
@@ -32,7 +32,7 @@ let chatId = page.chat?.id ?? null;
 
 const socket = new Socket();
 const runs = new Runs(socket);
-const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
+const uploads = new Uploads({ root: byId("uploads"), accept: byId("file-input").accept, limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
 const scope = new Scope({
   selected: page.selected,
   chatDocuments: page.chat?.documents ?? [],
@@ -204,7 +204,7 @@ async function settleScope(id) {
 /** What the reader may not read any more goes out of sight, and out of what this page has kept. */
 function hideClosed() {
   forgetChunks();
-  thread.hideClosed().catch((error) => showToast(error.message, { kind: "toast-error" }));
+  thread.hideClosed().catch(showError);
 }
 
 thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.leave());
@@ -353,6 +353,6 @@ if (chatId) {
       await place.restore();
       if (view && words.length) showFound(view.root, words);
     })
-    .catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
+    .catch((error) => showError(error, { stay: 60000 }));
 }
 if (matchMedia("(pointer: fine)").matches) composer.input.focus();

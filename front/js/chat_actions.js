@@ -2,7 +2,7 @@
 
 import { getJson, getResponse, patchJson } from "./api.js";
 import { byId, el } from "./dom.js";
-import { showToast } from "./notify.js";
+import { showError, showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 
 const MAX_EXPORT_MS = 150_000; // ms that the server may take for a long chat on paper
@@ -14,7 +14,7 @@ export async function exportChat(id, format) {
     const response = await getResponse(`/chats/${id}/export?format=${format}`);
     saveBlob(await response.blob(), readFileName(response) || `chat.${format}`);
   } catch (error) {
-    showToast(error.message, { kind: "toast-error" });
+    showError(error);
   } finally {
     close();
   }
@@ -39,7 +39,7 @@ export async function keepChoice(id, fields) {
     if (id) await patchJson(`/chats/${id}`, fields);
     return true;
   } catch (error) {
-    showToast(error.message, { kind: "toast-error" });
+    showError(error);
     return false;
   }
 }
@@ -55,7 +55,7 @@ export async function editHistoryPairs(id) {
     const chat = await getJson(`/chats/${id}`);
     historyInput.value = chat.history_pairs;
   } catch (error) {
-    showToast(error.message, { kind: "toast-error" });
+    showError(error);
     return;
   }
   historyDialog.showModal();
@@ -68,7 +68,7 @@ async function saveHistoryPairs(pairs) {
     historyDialog.close();
     showToast(tn("history_saved", chat.history_pairs));
   } catch (error) {
-    showToast(error.message, { kind: "toast-error" });
+    showError(error);
   }
 }
 

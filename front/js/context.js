@@ -4,7 +4,7 @@ import { toAddress } from "./address.js";
 import { getJson, patchJson, sendDelete } from "./api.js";
 import { announce, createIcon, el } from "./dom.js";
 import { formatDateTime } from "./format.js";
-import { showToast } from "./notify.js";
+import { showError, showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 import { createPart } from "./trace.js";
 
@@ -75,7 +75,7 @@ export class ContextView {
     try {
       await sendDelete(`/chats/${this.chatId}/memory`);
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
       return;
     }
     announce(t("memory.forgotten"));
@@ -129,7 +129,7 @@ export class ContextView {
         showToast(t("context.saved"));
       } catch (error) {
         save.disabled = false;
-        showToast(error.message, { kind: "toast-error" });
+        showError(error);
       }
     });
     form.addEventListener("keydown", (event) => {

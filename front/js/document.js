@@ -5,9 +5,10 @@ import { toAddress } from "./address.js";
 import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData, scrollWithin } from "./dom.js";
+import { findFault } from "./file_check.js";
 import { formatPercent } from "./format.js";
 import { MetadataEditor } from "./metadata_editor.js";
-import { showToast } from "./notify.js";
+import { showError, showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { readPlace } from "./place.js";
 import { createNote, Reader } from "./reader.js";
@@ -17,11 +18,6 @@ import { t } from "./strings.js";
 import { watchTrial } from "./trial.js";
 import { sendFile } from "./uploads.js";
 
-/** @param {Error} error */
-function tellError(error) {
-  showToast(error.message, { kind: "toast-error" });
-}
-
 /** Buttons `[data-show-page]` name a chunk by its number, `[data-show-picture]` hold a picture; both open in the panel. */
 export function watchChunks({ page, panel, root }) {
   root.addEventListener("click", async (event) => {
@@ -29,7 +25,7 @@ export function watchChunks({ page, panel, root }) {
     if (!button) return;
     if ("showPicture" in button.dataset) return showPicture(panel, button);
     const [document_, chunk] = await Promise.all([
-      fetchDocument(page.document.id).catch(tellError),
+      fetchDocument(page.document.id).catch(showError),
       fetchChunk(page.document.id, Number(button.dataset.showPage)),
     ]);
     if (document_) panel.openDocument(document_, button, { passage: chunk });
@@ -47,10 +43,10 @@ export class VersionUpload extends EventTarget {
   constructor({ id, limitMb }) {
     super();
     this.id = id;
-    this.limitMb = limitMb;
     this.news = byId("version-news");
     this.button = byId("version-upload");
     const input = byId("version-input");
+    this.limits = { accept: input.accept, limitMb };
     this.button.addEventListener("click", () => input.click());
     input.addEventListener("change", () => {
       if (input.files.length) this.send(input.files[0]);
@@ -60,7 +56,8 @@ export class VersionUpload extends EventTarget {
   }
 
   async send(file) {
-    if (file.size > this.limitMb * 1024 * 1024) return this.say(t("too_large", { size: this.limitMb }), true);
+    const fault = findFault(file, this.limits);
+    if (fault) return this.say(t(fault, { size: this.limits.limitMb }), true);
     this.button.disabled = true;
     const onProgress = (share) => this.say(`${t("upload.uploading")} ${formatPercent(share)}`);
     try {
@@ -89,7 +86,7 @@ async function keepPage(panel) {
   const follow = async () => {
     const number = readPlace().page;
     isFollowing = true;
-    const document_ = number && (await fetchDocument(page.document.id).catch(tellError));
+    const document_ = number && (await fetchDocument(page.document.id).catch(showError));
     if (document_) await panel.openDocument(document_, null, { page: number });
     else panel.close();
     isFollowing = false;

@@ -5,7 +5,7 @@ import { patchJson, postJson, sendDelete } from "./api.js";
 import { byId, placeBeside } from "./dom.js";
 import { describeStage } from "./format.js";
 import { askForLibrary } from "./libraries.js";
-import { askConfirmation, showToast } from "./notify.js";
+import { askConfirmation, showError } from "./notify.js";
 import { t } from "./strings.js";
 
 /** What each action asks of the server. */
@@ -68,7 +68,7 @@ export function watchDocumentMenu(libraries, onDone) {
       await documentCalls[action](id, how);
       onDone(action);
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
   });
 }

@@ -8,7 +8,7 @@ import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watc
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { watchLibraryBar } from "./libraries.js";
-import { showToast } from "./notify.js";
+import { showError, showToast } from "./notify.js";
 import { Socket } from "./socket.js";
 import { t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
@@ -160,6 +160,7 @@ function receiveDocument(data) {
 
 const uploads = new Uploads({
   root: byId("uploads"),
+  accept: byId("file-input").accept,
   limitMb: page.upload_limit_mb,
   isLive: () => socket.isOpen,
   libraryId: page.library?.id ?? "",
@@ -211,7 +212,7 @@ function watchLayouts(root) {
     if (!layout || layout === table.dataset.layout) return;
     table.dataset.layout = layout;
     for (const one of buttons) one.ariaPressed = String(one.dataset.layout === layout);
-    patchJson("/me/preferences", { document_layout: layout }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+    patchJson("/me/preferences", { document_layout: layout }).catch(showError);
   });
 }
 

@@ -3,7 +3,7 @@
 import { toAddress } from "./address.js";
 import { getJson, patchJson, postJson, sendDelete } from "./api.js";
 import { byId, createIconButton, el } from "./dom.js";
-import { askConfirmation, showToast } from "./notify.js";
+import { askConfirmation, showError } from "./notify.js";
 import { t } from "./strings.js";
 
 const ROLES = ["reader", "contributor", "manager"];
@@ -125,7 +125,7 @@ class LibraryDialog {
       await sendDelete(`${this.path}?documents=${said.chosen ? "delete" : "owners"}`);
       openLibrary("");
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
   }
 }

@@ -3,7 +3,7 @@
 import { toAddress } from "./address.js";
 import { getJson, postJson } from "./api.js";
 import { el } from "./dom.js";
-import { showToast } from "./notify.js";
+import { showError, showToast } from "./notify.js";
 import { t } from "./strings.js";
 
 /** Ask what waits to be confirmed, and show it in `root`. */
@@ -18,7 +18,7 @@ function createCard(root, slot) {
       await postJson(`/me/memory/${slot.id}/confirm`, { accept });
       showToast(t("memory.settled"));
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
     await refreshMemoryCards(root);
   };

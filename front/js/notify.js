@@ -5,6 +5,7 @@ import { byId, createIconButton, el } from "./dom.js";
 import { t } from "./strings.js";
 
 const TOAST_MS = 5000;
+const SIGNED_OUT = 401;
 
 /**
  * Show a note for `stay` ms. `onClose` runs once it is gone without the action.
@@ -54,6 +55,16 @@ export function noteSignedOut() {
   const next = encodeURIComponent(location.pathname + location.search);
   const action = { label: t("sign_in"), run: () => location.assign(toAddress(`/accounts/login/?next=${next}`)) };
   showToast(t("signed_out"), { kind: "toast-error", action, stay: Infinity, onClose: () => (isSignInOffered = false) });
+}
+
+/**
+ * Say what went wrong, with a note that stays as long as others unless `stay` says how long. Who is signed out reads the offer to sign in.
+ *
+ * @param {Error & {status?: number}} error
+ * @param {{stay?: number}} [options]
+ */
+export function showError(error, { stay } = {}) {
+  if (error.status !== SIGNED_OUT) showToast(error.message, { kind: "toast-error", stay });
 }
 
 /**

@@ -4,7 +4,7 @@ import { createIcon, createIconButton, el } from "./dom.js";
 import { formatFileSize } from "./format.js";
 import { sendOnEnter } from "./ime.js";
 import { BranchSwitcher, createMessageMenu } from "./message.js";
-import { copyText, showToast } from "./notify.js";
+import { copyText, showError } from "./notify.js";
 import { t } from "./strings.js";
 
 const MAX_UNFOLDED_CHARACTERS = 1400;
@@ -88,7 +88,7 @@ export class QuestionView {
     try {
       await send(content);
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
       this.editor.wait(false);
       return;
     }

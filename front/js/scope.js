@@ -2,7 +2,7 @@
 
 import { getJson, sendDelete, toQueryString } from "./api.js";
 import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
-import { showToast } from "./notify.js";
+import { showError } from "./notify.js";
 import { hasString, t, tn } from "./strings.js";
 
 const MAX_PICKER_DOCUMENTS = 50;
@@ -262,7 +262,7 @@ export class Scope extends EventTarget {
     try {
       await sendDelete(`/chats/${this.chatId}/memory`);
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
       return;
     }
     this.remembered = [];

@@ -5,7 +5,7 @@ import { toAddress } from "./address.js";
 import { getJson, isSignedOut, patchJson, postJson, sendDelete } from "./api.js";
 import { editHistoryPairs, exportChat } from "./chat_actions.js";
 import { byId, el, placeBeside } from "./dom.js";
-import { askConfirmation, noteSignedOut, showToast } from "./notify.js";
+import { askConfirmation, noteSignedOut, showError, showToast } from "./notify.js";
 import { openShareDialog } from "./sharing.js";
 import { t, tn } from "./strings.js";
 
@@ -26,7 +26,6 @@ let refreshTimer = null;
 let menuRow = null;
 let menuFolder = null;
 
-const showError = (error) => showToast(error.message, { kind: "toast-error" });
 
 /** A name is typed or a chat is carried in the list: it must stay as it is until that ends. */
 const isHeld = () => isDragging || Boolean(list.querySelector(".side-rename"));

@@ -10,7 +10,7 @@ import { writeWords } from "./markdown.js";
 import { createViewOrPlain } from "./message.js";
 import { MessagePages, MessageTree } from "./message_tree.js";
 import { Comparison } from "./models.js";
-import { askConfirmation, copyText, showToast } from "./notify.js";
+import { askConfirmation, copyText, showError } from "./notify.js";
 import { QuestionView } from "./question.js";
 import { stopReading } from "./speech.js";
 import { t } from "./strings.js";
@@ -126,7 +126,7 @@ export class Thread extends EventTarget {
       do await this.takeEarlier();
       while (this.backlog.hasMore && this.tree.path(this.leaf).length === before);
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
     this.scrolling.hold(anchor, () => this.show());
     this.offerEarlier();
@@ -258,7 +258,7 @@ export class Thread extends EventTarget {
       const chat = await postJson(`/chats/${this.chatId}/fork`, { message_id: message.id });
       location.assign(toAddress(`/c/${chat.id}`));
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
   }
 
@@ -271,7 +271,7 @@ export class Thread extends EventTarget {
       await sendDelete(`/messages/${message.id}`);
       await this.reload();
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
   }
 
@@ -299,12 +299,12 @@ export class Thread extends EventTarget {
 
   /** `topic`: how the question is bound to what was before, where the reader says so. */
   regenerate(message, topic = "auto") {
-    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch(showError);
   }
 
   /** Let a call that writes be made, and answer with what comes of it. */
   confirmTool(message, place) {
-    this.branch(`/messages/${message.id}/regenerate`, { confirm_call: place }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+    this.branch(`/messages/${message.id}/regenerate`, { confirm_call: place }).catch(showError);
   }
 
   /** Show the answer beside one of another model to the same question, which is asked for where there is none. */
@@ -314,7 +314,7 @@ export class Thread extends EventTarget {
     try {
       other ??= (await this.branch(`/messages/${message.id}/regenerate`, { model }))?.assistant_message;
     } catch (error) {
-      showToast(error.message, { kind: "toast-error" });
+      showError(error);
     }
     if (!other) return;
     this.leaf = other.id;

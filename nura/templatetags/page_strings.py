@@ -91,7 +91,8 @@ EVERYWHERE = {
     "too_large": _("Larger than the limit of {size} MB"),
     "empty_file": _("The file is empty. Check it on your computer and upload it again."),
     "unsupported_type": _(
-        "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text file."
+        "This kind of file cannot be read. "
+        "Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text file."
     ),
     "type_mismatch": _(
         "The file's content does not match its name. Save it in the right format and upload that."

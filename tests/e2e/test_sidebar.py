@@ -121,6 +121,8 @@ def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page,
 
 def test_who_was_signed_out_meanwhile_keeps_the_page_and_is_led_back_to_it(page, chat):
     page.context.clear_cookies(name="sessionid")
+    choose(page, chat, "pin")
+    expect(page.locator(".toast")).to_have_count(1)
     for _ in range(2):
         with page.expect_response("**/panels/chats*"):
             page.evaluate("document.body.dispatchEvent(new Event('chats-changed'))")
