@@ -135,3 +135,9 @@ def test_the_first_screen_promises_what_is_configured(client, owner, settings, h
     assert "어디에서 읽었는지" in written
     assert "언어 모델" not in written
     assert ("일반 지식" in written) is not has_documents
+
+
+def test_who_has_documents_is_not_told_to_start_with_one_where_nothing_comes_to_mind(client, owner):
+    with_headings(owner, "수식.docx", "", text="넓이는 반지름의 제곱에 비례합니다.")
+    client.force_login(owner)
+    assert "문서를 올려 시작" not in welcome(client)
