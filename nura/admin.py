@@ -143,7 +143,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
         stays = cleaned.get("role") == AccountRole.ADMINISTRATOR and cleaned.get("is_active")
         if not stays and is_administrator(self.instance):
             try:
-                require_other_administrator(without=[self.instance.pk])
+                require_other_administrator(excluding=[self.instance.pk])
             except LastAdministrator as error:
                 raise forms.ValidationError(explain_code(error.code)) from error
         return cleaned
@@ -255,7 +255,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         gone, counts, lacking, protected = super().get_deleted_objects(objs, request)
         try:
             with transaction.atomic():
-                require_other_administrator(without=[user.pk for user in objs])
+                require_other_administrator(excluding=[user.pk for user in objs])
         except LastAdministrator as error:
             protected = [*protected, explain_code(error.code)]
         return gone, counts, lacking, protected

@@ -1,6 +1,6 @@
 """`python -m nura.answers`: one process that writes answers. Any number may run, on any machine.
 
-At SIGTERM what is under way has `NURA_SHUTDOWN_SECONDS` to end.
+At SIGTERM, answers in progress get `NURA_SHUTDOWN_SECONDS` to finish.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from nura.health import HEARTBEAT_SECONDS, remove_heartbeat, send_heartbeat
 logger = structlog.get_logger()
 
 NAME = "answers"
-SIGNS_A_LIFE = 5
+HEARTBEATS_PER_LIFETIME = 5
 """Heartbeats sent during the lifetime of one."""
 
 
@@ -32,26 +32,26 @@ async def serve() -> None:
 
     worker = AnswersWorker()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.leave, settings.SHUTDOWN_SECONDS)
-    signs = asyncio.create_task(send_heartbeats())
-    worker.on_leave = signs.cancel
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, worker.leave, settings.SHUTDOWN_SECONDS)
+    heartbeats = asyncio.create_task(send_heartbeats())
+    worker.on_leave = heartbeats.cancel
     try:
         await worker.run()
     finally:
-        signs.cancel()
+        heartbeats.cancel()
         with suppress(asyncio.CancelledError):
-            await signs
+            await heartbeats
 
 
 async def send_heartbeats() -> None:
-    """Tell `/readyz` and `doctor` that a worker is there, until cancelled."""
+    """Tell `/readyz` and `doctor` that this worker is alive, until cancelled."""
     try:
         while True:
             await asyncio.to_thread(_send_heartbeat)
-            await asyncio.sleep(HEARTBEAT_SECONDS / SIGNS_A_LIFE)
+            await asyncio.sleep(HEARTBEAT_SECONDS / HEARTBEATS_PER_LIFETIME)
     finally:
-        with suppress(RedisError):  # then it runs out by itself
+        with suppress(RedisError):  # then it expires by itself
             remove_heartbeat(NAME)
 
 
@@ -63,31 +63,31 @@ def _send_heartbeat() -> None:
 
 
 def warm_engine() -> None:
-    """Load what answers need before the first question asks for it.
+    """Load what answers need before the first question comes.
 
-    The embedder where something is embedded: until then an installation keeps its memory.
+    The embedder is loaded only once something is embedded: until then it would waste memory.
     """
     from documents import spaces
     from rag.factory import get_engine
 
     try:
-        used = spaces.get_space_in_use()
-        has_vectors = used.space is not None and spaces.has_vectors(used.space)
+        current = spaces.get_space_in_use()
+        has_vectors = current.space is not None and spaces.has_vectors(current.space)
         connection.close()
-        engine = get_engine(used.config)
+        engine = get_engine(current.config)
         engine.warm()
         if has_vectors:
             if settings.RAG.needs_models_process:
                 models.wait_ready(settings.RAG.models_socket, alive=lambda: True)
             engine.warm_embedder()
-    except Exception:  # the worker serves without: the first question then meets the same error
+    except Exception:  # the worker serves anyway; the first question will raise the same error
         logger.exception("engine_not_warm")
     else:
         logger.info("engine_warm")
 
 
 def main() -> None:
-    """Answer until a signal ends it."""
+    """Answer until a signal ends the process."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
     django.setup()
     from nura import schema

@@ -1,7 +1,7 @@
-"""What stands beside the pages: manifest, service worker, offline page, diagrams.
+"""What makes the pages an installable app: manifest, service worker, offline page; and diagrams.
 
-The worker asks the network first and keeps nothing that belongs to a person: no page, no answer of
-the API. It can therefore never show anything old.
+The service worker goes to the network first and caches nothing personal, neither pages nor API
+responses, so it never shows anything stale.
 """
 
 from csp.constants import NONE, SELF, UNSAFE_INLINE
@@ -20,20 +20,20 @@ from nura import __version__
 
 
 def describe_release(_request: HttpRequest) -> dict[str, str]:
-    """Context processor: `release`, by which an open page sees that a newer one was installed."""
+    """Context processor: `release`, by which an open page notices a newer installation."""
     return {"release": read_release()}
 
 
 ICON_SIZES = (192, 512)
 BACKGROUND = "#f7f7f5"
 OFFLINE_FILES = ("nura/built/narrow.css", "nura/img/mark.svg")
-"""Static files that the offline page is made of."""
+"""Static files of the offline page."""
 
 
 @require_GET
 @never_cache
-def manifest(request: HttpRequest) -> JsonResponse:
-    """What the browser installs."""
+def serve_manifest(request: HttpRequest) -> JsonResponse:
+    """The web app manifest."""
     icons = [
         {
             "src": static(f"nura/img/icon-{size}.png"),
@@ -43,7 +43,7 @@ def manifest(request: HttpRequest) -> JsonResponse:
         }
         for size in ICON_SIZES
     ]
-    described = {
+    body = {
         "id": reverse("chats:new"),
         "name": "Nura",
         "short_name": "Nura",
@@ -60,13 +60,13 @@ def manifest(request: HttpRequest) -> JsonResponse:
             {"name": _("Documents"), "url": reverse("documents:list")},
         ],
     }
-    return JsonResponse(described, content_type="application/manifest+json")
+    return JsonResponse(body, content_type="application/manifest+json")
 
 
 @require_GET
 @never_cache
-def service_worker(request: HttpRequest) -> HttpResponse:
-    """The script of the worker; a new version of the product has another one."""
+def serve_service_worker(request: HttpRequest) -> HttpResponse:
+    """The service worker's script, which differs between versions of Nura."""
     context = {
         "version": __version__,
         "offline": f"{reverse('offline')}?lang={request.LANGUAGE_CODE}",
@@ -79,7 +79,7 @@ def service_worker(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 @never_cache
-def offline(request: HttpRequest) -> HttpResponse:
+def show_offline_page(request: HttpRequest) -> HttpResponse:
     """The page that stands in for all others while the server cannot be reached."""
     return render(request, "offline.html")
 
@@ -93,13 +93,13 @@ DIAGRAM_POLICY = {
     "frame-ancestors": [SELF],
     "sandbox": ["allow-scripts"],
 }
-"""A diagram may have been written to do harm: its frame has no origin and reaches nothing."""
+"""A diagram may be malicious: its frame has an opaque origin and no network."""
 
 
 @require_GET
 @never_cache
 @xframe_options_sameorigin
 @csp(DIAGRAM_POLICY)
-def diagram(request: HttpRequest) -> HttpResponse:
+def show_diagram(request: HttpRequest) -> HttpResponse:
     """The page of the frame that draws one diagram (`front/js/diagram.js`)."""
     return render(request, "diagram.html")

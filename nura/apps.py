@@ -8,16 +8,13 @@ from django.core.checks import CheckMessage, Error, Tags, register
 
 
 class NuraConfig(AppConfig):
-    """Its tables: what is kept of accounts."""
+    """Its tables hold what Nura stores about accounts."""
 
     name = "nura"
     verbose_name = "Nura"
 
     def ready(self) -> None:
-        """Let every process that sends tasks send them with our Celery app, web processes too.
-
-        And register the check of the schema.
-        """
+        """Make our Celery app the one that sends tasks, and register the check of the schema."""
         from nura import celery, schema  # noqa: F401
 
 
@@ -25,26 +22,26 @@ class NuraConfig(AppConfig):
 def check_replaced_migrations(
     databases: Iterable[str] | None = None, **_: Any
 ) -> Sequence[CheckMessage]:
-    """Refuse a database in which only some of the migrations are applied that one took over."""
+    """Refuse a database to which only some of the migrations of a squashed one are applied."""
     from django.db import connections
     from django.db.migrations.loader import MigrationLoader
     from django.db.migrations.recorder import MigrationRecorder
 
-    on_disk = MigrationLoader(None).disk_migrations.values()
-    taken_over = [migration for migration in on_disk if migration.replaces]
-    found = []
+    migrations = MigrationLoader(None).disk_migrations.values()
+    squashed = [migration for migration in migrations if migration.replaces]
+    errors = []
     for alias in databases or ():
         applied = MigrationRecorder(connections[alias]).applied_migrations().keys()
-        for migration in taken_over:
-            lacking = sorted(set(migration.replaces) - applied)
-            if lacking and len(lacking) < len(migration.replaces):
-                found.append(_to_error(*lacking[0]))
-    return found
+        for migration in squashed:
+            missing = sorted(set(migration.replaces) - applied)
+            if missing and len(missing) < len(migration.replaces):
+                errors.append(_to_error(*missing[0]))
+    return errors
 
 
-def _to_error(app: str, first: str) -> CheckMessage:
+def _to_error(app: str, name: str) -> CheckMessage:
     return Error(
-        f"The database was only partly migrated by an earlier version: {app}.{first} and what "
+        f"The database was only partly migrated by an earlier version: {app}.{name} and what "
         "follows is missing. Run `manage.py migrate` of that version to its end, then start this "
         "one.",
         id="nura.E001",

@@ -1,4 +1,4 @@
-"""The one place where errors become words: problem+json (RFC 9457) or a page."""
+"""The one place where errors are put into words: problem+json (RFC 9457) or a page."""
 
 import math
 import sys
@@ -30,7 +30,7 @@ logger = structlog.get_logger()
 RETRY_AFTER_SECONDS = 5
 """`Retry-After` when the database, Redis or a model cannot be reached."""
 WINDOW_SECONDS = 60
-"""The window of allauth's own limits, whose beginning it does not expose."""
+"""Length of allauth's own limits, which do not expose when they began."""
 
 CSRF_MARK = "CSRF Failed"  # how DRF's session authentication begins the detail of its refusal
 
@@ -143,12 +143,13 @@ class Problem:
         if "WWW-Authenticate" in headers:
             headers["WWW-Authenticate"] = "Bearer"
         body = to_error_body(self.status, self.code, self.to_json()["detail"], self.param)
-        told = {"ensure_ascii": False}
-        return JsonResponse(body, status=self.status, headers=headers, json_dumps_params=told)
+        return JsonResponse(
+            body, status=self.status, headers=headers, json_dumps_params={"ensure_ascii": False}
+        )
 
 
 def to_problem(error: BaseException) -> Problem:
-    """Map an exception to a problem. Unknown ones are logged and shown by number only."""
+    """Map an exception to a problem. Unexpected ones are logged; the client sees only a number."""
     for kinds, describe in _MAPPING:
         if isinstance(error, kinds):
             problem: Problem = describe(error)
@@ -159,8 +160,8 @@ def to_problem(error: BaseException) -> Problem:
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
     """DRF's hook."""
     if isinstance(error, ImmediateHttpResponse):  # the accounts' own rate limits
-        finished: HttpResponse = error.response
-        return finished
+        response: HttpResponse = error.response
+        return response
     set_rollback()
     return to_problem(error).to_response()
 
@@ -201,10 +202,10 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 def _make_response(request: HttpRequest, problem: Problem) -> HttpResponse:
     if is_api(request.path_info):
         return problem.to_response_at(request.path_info)
-    # Without the request from 500 on: its session or user may be what cannot be read.
+    # From 500 on without the request: loading its session or user may be what failed.
     page = render_to_string(
         [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],
-        {**problem.to_json(), "banners": ()},  # the database may be what is missing
+        {**problem.to_json(), "banners": ()},  # the database may be down
         request if problem.status < 500 else None,
     )
     response = HttpResponse(page, status=problem.status)
@@ -219,7 +220,7 @@ _FORBIDDEN = Problem(403, "forbidden")
 
 def _from_nura_error(error: NuraError) -> Problem:
     if error.code == _NOT_FOUND.code:
-        return _NOT_FOUND  # one body for "not there" and "not yours", whoever found it missing
+        return _NOT_FOUND  # the same body for "missing" and "not yours"
     status = find_status(error.code)
     wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if status == 503 else 0)
     headers = {"Retry-After": str(wait)} if wait else {}
@@ -227,9 +228,10 @@ def _from_nura_error(error: NuraError) -> Problem:
     if status == 401:
         headers["WWW-Authenticate"] = "Token"
     param = error.params.get("param")
-    shown = None if param is None else str(param)
     detail = explain_code(error.code, error.params)
-    return Problem(status, error.code, detail, headers=headers, param=shown)
+    return Problem(
+        status, error.code, detail, headers=headers, param=None if param is None else str(param)
+    )
 
 
 def _from_invalid(error: drf_errors.ValidationError) -> Problem:
@@ -240,9 +242,11 @@ def _from_invalid(error: drf_errors.ValidationError) -> Problem:
 
 
 def _from_invalid_body(error: ninja_errors.ValidationError) -> Problem:
-    """For the gateway, whose clients are told the first invalid field."""
-    param, told = find_wrong_field(error.errors)
-    return Problem(400, "invalid", _("Please check: %(fields)s.") % {"fields": told}, param=param)
+    """For the gateway, which reports the first invalid field."""
+    param, field_name = find_wrong_field(error.errors)
+    return Problem(
+        400, "invalid", _("Please check: %(fields)s.") % {"fields": field_name}, param=param
+    )
 
 
 def _from_django_invalid(error: django_errors.ValidationError) -> Problem:
@@ -324,9 +328,9 @@ _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any
     (
         IntegrityError,
         _make_logging_converter("conflict"),
-    ),  # two requests made the same thing at once
+    ),  # two requests created the same row at once
     (UnreadablePostError, _make_converter("malformed")),
-    # the last one: the server ended a transaction that stood too long, as in a suspended process
+    # InternalError: the server ended a transaction that was idle too long, as in a suspended process
     ((OperationalError, InterfaceError, InternalError), _from_unavailable),
     ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _from_unavailable),
 )

@@ -1,6 +1,6 @@
 """Whether this node is alive, the product can serve, and external services respond.
 
-What must be written is written: a server that only reads looks well on a full disk.
+The checks write: a server that can only read looks healthy on a full disk.
 """
 
 import functools
@@ -36,19 +36,19 @@ WORKERS = ("answers", "documents")
 BEAT = "beat"
 MODELS = "models"
 ROOM = "room"
-SPARE = frozenset({BEAT, MODELS, ROOM})
-"""Nura serves without them: any answers process does what beat does, questions are searched by
-words alone, and with the disk nearly full uploads are refused."""
-FRESH_SECONDS = 1.0
-"""For so long one look serves all who ask: it writes, and anybody may ask."""
+OPTIONAL_CHECKS = frozenset({BEAT, MODELS, ROOM})
+"""Nura serves without them: any answers process stands in for beat, search goes by words alone, and
+uploads are refused while the disk is nearly full."""
+CACHE_SECONDS = 1.0
+"""How long a result is reused: the checks write, and anybody may call."""
 HEARTBEAT_SECONDS = 15
-WRITTEN_BYTES = 64 * 1024
-"""Bytes that must find room on the disk; more than a file system keeps in its tables."""
+PROBE_BYTES = 64 * 1024
+"""Bytes written to test the disk; more than a file system stores inline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A living process: of which kind, where as `host:pid`, and its version."""
+    """A running process: its kind, its place as `host:pid`, and its version."""
 
     kind: str
     place: str
@@ -56,7 +56,7 @@ class Process:
 
 
 def make_heartbeat_key(kind: str) -> str:
-    """Redis key of a sorted set: processes of one kind by when they count as dead."""
+    """Redis key of a sorted set: processes of one kind, scored by when they count as dead."""
     return f"nura:processes:{kind}"
 
 
@@ -76,21 +76,21 @@ def remove_heartbeat(kind: str) -> None:
 
 
 def list_processes() -> list[Process]:
-    """The workers and beats of all nodes that live. Raises `RedisError`."""
+    """The live workers and beats of all nodes. Raises `RedisError`."""
     kinds, now = (*WORKERS, BEAT), read_clock()
     with get_client().pipeline(transaction=False) as pipe:
         for kind in kinds:
             pipe.zrangebyscore(make_heartbeat_key(kind), f"({now}", "+inf")
-        found = pipe.execute()
+        results = pipe.execute()
     return [
-        Process(kind, *sign.decode().split(" "))
-        for kind, signs in zip(kinds, found, strict=True)
-        for sign in sorted(signs)
+        Process(kind, *name.decode().split(" "))
+        for kind, names in zip(kinds, results, strict=True)
+        for name in sorted(names)
     ]
 
 
 def read_clock() -> int:
-    """The seconds of Redis, since those of two machines differ. Raises `RedisError`."""
+    """The time in seconds by Redis: the clocks of machines differ. Raises `RedisError`."""
     return int(cast("tuple[int, int]", get_client().time())[0])
 
 
@@ -108,15 +108,15 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(_request: HttpRequest) -> JsonResponse:
-    """200 when database, Redis, disk and both kinds of workers are there, else 503 and what is not.
+    """200 if database, Redis, disk and both kinds of workers are up, else 503 and what is missing.
 
-    `status` is "degraded" where Nura serves, but something that it can do without is missing.
+    `status` is "degraded" if Nura serves but something optional is missing.
     """
     checks = _cached.get_checks()
-    ready = all(there for name, there in checks.items() if name not in SPARE)
-    status = ("ok" if all(checks.values()) else "degraded") if ready else "unavailable"
+    is_ready = all(is_passing for name, is_passing in checks.items() if name not in OPTIONAL_CHECKS)
+    status = ("ok" if all(checks.values()) else "degraded") if is_ready else "unavailable"
     body = {"status": status, "checks": checks}
-    response = JsonResponse(body, status=200 if ready else 503)
+    response = JsonResponse(body, status=200 if is_ready else 503)
     response._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001 - no error of ours
     return response
 
@@ -135,21 +135,21 @@ class _CachedChecks:
     """The results of the last checks; one caller at a time runs them, however many ask."""
 
     def __init__(self) -> None:
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
         self._checks: dict[str, bool] = {}
-        self._seen = -FRESH_SECONDS
+        self._checked_at = -CACHE_SECONDS
 
     def get_checks(self) -> dict[str, bool]:
         """Each part by name, checked at most a second ago."""
-        with self._looking:
-            if time.monotonic() - self._seen >= FRESH_SECONDS:
+        with self._lock:
+            if time.monotonic() - self._checked_at >= CACHE_SECONDS:
                 self._checks = check_all()
-                self._seen = time.monotonic()
+                self._checked_at = time.monotonic()
             return self._checks
 
     def reset(self) -> None:
         """Run the checks again for the next caller."""
-        self._seen = -FRESH_SECONDS
+        self._checked_at = -CACHE_SECONDS
 
 
 _cached = _CachedChecks()
@@ -165,7 +165,7 @@ def check_disk() -> dict[str, bool]:
     folder = Path(settings.DATA_DIR)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"\0" * WRITTEN_BYTES)
+            file.write(b"\0" * PROBE_BYTES)
             file.flush()
         free = shutil.disk_usage(folder).free
     except OSError as error:
@@ -182,7 +182,7 @@ def check_models() -> dict[str, bool]:
 
 
 def check_database() -> bool:
-    """Whether it writes: a message in its log that nobody reads, in a transaction of its own."""
+    """Whether the database can write: emits a message to its log that nobody reads."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_logical_emit_message(true, 'nura', 'ready')")
@@ -193,23 +193,23 @@ def check_database() -> bool:
 
 
 def check_redis_and_workers() -> dict[str, bool]:
-    """Redis, and the workers and beat of which one has told of itself in the last 15 seconds."""
+    """Whether Redis responds, and each kind of worker sent a heartbeat in the last 15 seconds."""
     kinds = (*WORKERS, BEAT)
     try:
-        living = {process.kind for process in list_processes()}
+        alive = {process.kind for process in list_processes()}
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
         return {"redis": False, **dict.fromkeys(kinds, False)}
-    return {"redis": True, **{kind: kind in living for kind in kinds}}
+    return {"redis": True, **{kind: kind in alive for kind in kinds}}
 
 
 @functools.cache
 def get_client() -> Redis:
-    """The connections of this process, with short time-outs."""
-    found: Redis = open_client(
+    """This process's Redis client, with short time-outs."""
+    client: Redis = open_client(
         redis, settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2
     )
-    return found
+    return client
 
 
 CONNECT_SECONDS = 5
@@ -217,7 +217,7 @@ CONNECT_SECONDS = 5
 
 
 def require_services() -> None:
-    """Raise `ImproperlyConfigured`, naming the variable, for a service that does not answer."""
+    """Raise `ImproperlyConfigured`, naming the variable, for a service that does not respond."""
     if not settings.EMBEDDED_POSTGRES:
         require_database(settings.DATABASES["default"])
     if not settings.EMBEDDED_REDIS:
@@ -227,16 +227,16 @@ def require_services() -> None:
 def require_database(database: dict[str, Any]) -> None:
     """The same for one entry of DATABASES."""
     options = {name: value for name, value in database["OPTIONS"].items() if name != "pool"}
-    where = {
+    parameters = {
         "dbname": database["NAME"],
         "user": database["USER"],
         "password": database["PASSWORD"],
         "host": database["HOST"],
         "port": database["PORT"],
     }
-    given = {name: value for name, value in where.items() if value}
+    parameters = {name: value for name, value in parameters.items() if value}
     try:
-        psycopg.connect(**({"connect_timeout": CONNECT_SECONDS} | options | given)).close()
+        psycopg.connect(**({"connect_timeout": CONNECT_SECONDS} | options | parameters)).close()
     except psycopg.Error as error:
         raise ImproperlyConfigured(f"DATABASE_URL: {_to_one_line(error)}") from error
 
@@ -253,5 +253,5 @@ def require_redis(url: str) -> None:
 
 
 def _to_one_line(error: Exception) -> str:
-    """The library's message on one line; neither library repeats a password."""
+    """The library's message on one line; neither library includes the password."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,15 +1,14 @@
-"""The door of the web process: how much one account, one key and one address may ask for.
+"""The gate of the web process: how much one account, one key and one address may request.
 
 An ASGI application around the whole product. It comes before Django, before any body is read and
-before any thread is taken, so that whoever asks too much costs little:
+before any thread is taken, so that excessive requests cost little:
 
-- Questions, searches, uploads, exports and sockets have a rate (`settings.LIMITS`, `jobs.limiter`);
-  who is not signed in has one by address. A refusal is a 429 that says after how many seconds. Of
-  those to one caller each is kept back until some time after the one before, as making and logging
-  them by the thousand would take from the others what the limits leave them.
-- Of one account only a few requests are at work in each part of the product. The others wait here,
-  in the event loop, where they hold neither a thread nor a connection to the database.
-- An upload for which there is no room on the disk is refused before its body comes.
+- Questions, searches, uploads, exports and sockets are rate limited (`settings.LIMITS`,
+  `jobs.limiter`), visitors by address. A refusal is a 429 that says when to retry. Refusals to one
+  caller are spaced out, since making and logging thousands of them would slow down everybody else.
+- Each account has only a few requests at work in each part of the product. The rest wait here, in
+  the event loop, where they hold neither a thread nor a database connection.
+- An upload is refused before its body is read if the disk has no room for it.
 """
 
 import asyncio
@@ -59,36 +58,36 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
 OPEN_PATHS = ("/static/", "/healthz", "/readyz", "/favicon.ico", "/manifest")
-"""Served to everybody, from memory or for monitors: no limit."""
+"""Not limited: served from memory, or meant for monitoring."""
 SENDING = frozenset({"POST", "PUT", "PATCH"})
 FILES_PREFIX = "/api/"
 
 ASK, SEARCH, UPLOAD, EXPORT, EMBED, REST = "ask", "search", "upload", "export", "embed", "rest"
-"""Parts of the product. The first four have a rate of requests; texts to embed have one by their
-tokens, which the view knows."""
+"""Parts of the product. The first four are limited by requests; embedding is limited by tokens, in
+its view."""
 RATED = frozenset({ASK, SEARCH, UPLOAD, EXPORT})
 
 REMEMBERED_SECONDS = 15.0
-"""So long the account behind a credential is remembered here; access itself is checked anew."""
+"""How long the account behind a credential is cached here; access itself is always checked."""
 MAX_REMEMBERED = 10_000
 MAX_WAITING = 200
-"""Requests of one account that wait for a place in one part."""
+"""Requests of one account that may wait for a place in one part."""
 CROWDED_SECONDS = 5
-"""`Retry-After` where as many wait, or as many sockets are open."""
+"""`Retry-After` when too many requests wait or too many sockets are open."""
 PACE_SECONDS = 0.05
-"""Between two refusals to one caller ..."""
-MAX_HELD = 1000
-"""... of whom so many wait for theirs; further ones get the shortest there is, at once."""
+"""Seconds between two refusals to one caller ..."""
+MAX_DELAYED_REFUSALS = 1000
+"""... of which this many may wait; further ones get a bare 429 at once."""
 TOO_MANY_REQUESTS = HTTPStatus.TOO_MANY_REQUESTS
 BEGUN, CALLER = "nura.begun", "nura.caller"
-"""In the scope: when the request came, and what is known of who asks."""
+"""Keys of the ASGI scope: when the request arrived, and its `Caller`."""
 MAX_DRAIN_BYTES = 32 * 1024 * 1024
-"""Bytes read and thrown away of a body that is not wanted."""
+"""Bytes of a refused body that are read and discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: an account, by a key or a session, or an address."""
+    """Who makes a request: an account, by key or session, or else an address."""
 
     address: str
     account: int | None = None
@@ -96,21 +95,21 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """As limits and turns are counted by."""
+        """The key by which limits and turns are counted."""
         return f"address:{self.address}" if self.account is None else f"user:{self.account}"
 
 
 class RequestGate:
-    """Lets requests and sockets through to the application, one process's worth of it."""
+    """Admits requests and sockets to the application of one process."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
         self._accounts: dict[Credential, tuple[float, int]] = {}
-        self._looking: dict[Credential, asyncio.Task[int | None]] = {}
+        self._lookups: dict[Credential, asyncio.Task[int | None]] = {}
         self._places: dict[tuple[str, int], FairPlaces] = {}
         self._sockets: defaultdict[int, int] = defaultdict(int)
-        self._refusals = Pace()
-        self._held: defaultdict[str, int] = defaultdict(int)
+        self._refusal_pace = Pace()
+        self._delayed: defaultdict[str, int] = defaultdict(int)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request or socket."""
@@ -135,25 +134,25 @@ class RequestGate:
                 else:
                     await _refuse_silently(scope, receive, send)
 
-    # Who it is
+    # Identification
 
     async def _identify(self, scope: Message) -> Caller:
         address = read_address(scope)
         credential = read_credential(scope)
         if credential == Credential():
             return Caller(address)
-        known = self._accounts.get(credential)
-        if known is not None and time.monotonic() < known[0]:
-            return Caller(address, known[1], credential.token)
-        if credential not in self._looking:  # a flood of one caller asks once
-            looking = asyncio.create_task(self._find_account(credential, address))
-            self._looking[credential] = looking
-            looking.add_done_callback(lambda _: self._looking.pop(credential))
-        account = await asyncio.shield(self._looking[credential])
+        remembered = self._accounts.get(credential)
+        if remembered is not None and time.monotonic() < remembered[0]:
+            return Caller(address, remembered[1], credential.token)
+        if credential not in self._lookups:  # a flood from one caller causes one lookup
+            lookup = asyncio.create_task(self._find_account(credential, address))
+            self._lookups[credential] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop(credential))
+        account = await asyncio.shield(self._lookups[credential])
         return Caller(address) if account is None else Caller(address, account, credential.token)
 
     async def _find_account(self, credential: Credential, address: str) -> int | None:
-        """The account of a credential, remembered for a while; None where it does not hold."""
+        """The account of a credential, cached for a while; None if it is not valid."""
         with fairness.work_for(f"address:{address}"):
             (holder,) = await in_database(access.find_holders, [credential])
         if holder is None:
@@ -165,7 +164,7 @@ class RequestGate:
         self._accounts[credential] = (time.monotonic() + REMEMBERED_SECONDS, account)
         return account
 
-    # What it may
+    # Admission
 
     async def _let_request_in(
         self, caller: Caller, scope: Message, receive: Receive, send: Send
@@ -176,16 +175,16 @@ class RequestGate:
             _check_upload(caller, scope)
         async with self._hold_place(caller, part) as leave:
 
-            async def send_noted(message: Message) -> None:
+            async def send_with_limits(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     if part == EMBED and message["status"] == TOO_MANY_REQUESTS:
                         await self._delay_refusal(caller)
-                    leave()  # what is left is sending, which holds nothing
+                    leave()  # only sending is left, which holds no resources
                     if verdict is not None:
                         message = {**message, "headers": _add_limit_headers(message, verdict)}
                 await send(message)
 
-            await self._application(scope, receive, send_noted)
+            await self._application(scope, receive, send_with_limits)
 
     async def _let_socket_in(
         self, caller: Caller, scope: Message, receive: Receive, send: Send
@@ -208,19 +207,19 @@ class RequestGate:
     async def _count_request(self, caller: Caller, part: str) -> LimitVerdict | None:
         """Count the request. Raises `_Refused`."""
         if caller.account is None:
-            rule, whose = "visitor", caller.name
+            rule = "visitor"
         elif part in RATED:
-            rule, whose = part, caller.name
+            rule = part
         else:
             return None
-        verdict = await limiter.consume_by_rule(rule, whose, key=caller.key)
+        verdict = await limiter.consume_by_rule(rule, caller.name, key=caller.key)
         if verdict is not None and not verdict.allowed:
             raise _Refused(RateLimited.from_verdict(verdict))
         return verdict
 
     @asynccontextmanager
     async def _hold_place(self, caller: Caller, part: str) -> AsyncIterator[Callable[[], None]]:
-        """A place at work in a part, until it is left. Raises `_Refused`."""
+        """Hold one of the caller's places in a part of the product. Raises `_Refused`."""
         at_once = settings.LIMITS["at_once"]
         if caller.account is None or not at_once:
             yield lambda: None
@@ -237,21 +236,21 @@ class RequestGate:
             yield leave
 
     async def _delay_refusal(self, caller: Caller) -> bool:
-        """Delay a refusal by the caller's pace; False if too many of his refusals already wait."""
-        if self._held[caller.name] >= MAX_HELD:
+        """Space out the caller's refusals; False if too many of them wait already."""
+        if self._delayed[caller.name] >= MAX_DELAYED_REFUSALS:
             return False
-        self._held[caller.name] += 1
+        self._delayed[caller.name] += 1
         try:
-            await asyncio.sleep(self._refusals.reserve_seconds(caller.name, PACE_SECONDS))
+            await asyncio.sleep(self._refusal_pace.reserve_seconds(caller.name, PACE_SECONDS))
         finally:
-            self._held[caller.name] -= 1
-            if not self._held[caller.name]:
-                del self._held[caller.name]
+            self._delayed[caller.name] -= 1
+            if not self._delayed[caller.name]:
+                del self._delayed[caller.name]
         return True
 
 
 class _Refused(Exception):
-    """The caller is told this instead of an answer."""
+    """Carries the error that the caller gets instead of a response."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -278,12 +277,12 @@ def find_part(method: str, path: str) -> str:
 
 
 def _check_upload(caller: Caller, scope: Message) -> None:
-    """Refuse a file before it comes: of a stranger, and where the disk has no room for it."""
+    """Refuse an upload before its body: from a visitor, or if the disk has no room for it."""
     if caller.account is None:
-        tried = _read_header(scope, b"authorization") or _read_header(scope, b"x-api-key")
-        raise _Refused(AuthenticationFailed() if tried else NotAuthenticated())
-    declared = _read_header(scope, b"content-length")
-    size = int(declared) if declared.isdigit() and len(declared) < 19 else 0
+        key = _read_header(scope, b"authorization") or _read_header(scope, b"x-api-key")
+        raise _Refused(AuthenticationFailed() if key else NotAuthenticated())
+    content_length = _read_header(scope, b"content-length")
+    size = int(content_length) if content_length.isdigit() and len(content_length) < 19 else 0
     try:
         check_free_disk(size)
     except NuraError as error:
@@ -291,7 +290,7 @@ def _check_upload(caller: Caller, scope: Message) -> None:
 
 
 def read_credential(scope: Message) -> Credential:
-    """The key or the session that a request or a socket shows; whether it holds is not asked."""
+    """The key or session that a request or socket carries, not yet verified."""
     if scope["type"] == "websocket":
         return access.read_credential(scope)
     key = _read_header(scope, b"x-api-key").strip()
@@ -304,32 +303,32 @@ def read_credential(scope: Message) -> Credential:
 
 
 def read_address(scope: Message) -> str:
-    """The address of whoever is connected, or what the trusted proxies say of it.
+    """The client's address, as the trusted proxies report it if there are any.
 
-    Of IPv6 the first 64 bits: a household has as many addresses as it likes.
+    For IPv6 the first 64 bits: a household has as many addresses as it likes.
     """
     client = scope.get("client")
     address = str(client[0]) if client else ""
     if settings.TRUSTED_PROXIES:
-        told = [part.strip() for part in _read_header(scope, b"x-forwarded-for").split(",")]
-        address = told[-settings.TRUSTED_PROXIES :][0] or address
+        forwarded = [part.strip() for part in _read_header(scope, b"x-forwarded-for").split(",")]
+        address = forwarded[-settings.TRUSTED_PROXIES :][0] or address
     try:
-        known = ip_address(address)
+        ip = ip_address(address)
     except ValueError:
         return address[:64]
-    if isinstance(known, IPv6Address):
-        if known.ipv4_mapped:
-            return str(known.ipv4_mapped)
-        return f"{known.exploded[:19]}::/64"
-    return str(known)
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped:
+            return str(ip.ipv4_mapped)
+        return f"{ip.exploded[:19]}::/64"
+    return str(ip)
 
 
 async def drain_body(receive: Receive) -> None:
     """Read and discard the body: the client reads the response only after sending it."""
-    left = MAX_DRAIN_BYTES
-    while left > 0:
+    remaining = MAX_DRAIN_BYTES
+    while remaining > 0:
         message = await receive()
-        left -= len(message.get("body", b""))
+        remaining -= len(message.get("body", b""))
         if not message.get("more_body"):
             return
 
@@ -343,7 +342,7 @@ async def _refuse(scope: Message, receive: Receive, send: Send, error: Exception
 
 
 async def _refuse_silently(scope: Message, receive: Receive, send: Send) -> None:
-    """Refuse without a page or a log line somebody who connects faster than he is refused."""
+    """Refuse, without a page or a log line, a caller who asks faster than refusals are paced."""
     await receive()
     if scope["type"] == "http":
         headers = [(b"retry-after", str(CROWDED_SECONDS).encode()), (b"connection", b"close")]
@@ -355,7 +354,7 @@ async def _refuse_silently(scope: Message, receive: Receive, send: Send) -> None
 
 
 async def send_refusal(scope: Message, send: Send, response: HttpResponse) -> None:
-    """Send a response that Django has not made, close the connection, and log it as others are."""
+    """Send a response made outside Django, close the connection, and log it like any other."""
     request_id = choose_request_id(_read_header(scope, REQUEST_ID.lower().encode()))
     response[REQUEST_ID] = request_id
     headers = [(k.encode(), v.encode()) for k, v in response.items()]
@@ -382,13 +381,13 @@ async def send_refusal(scope: Message, send: Send, response: HttpResponse) -> No
 
 
 async def _to_response(scope: Message, error: Exception) -> HttpResponse:
-    if is_api(scope["path"]) or scope["type"] == "websocket":  # of which nobody sees a page
-        accepted = _read_header(scope, b"accept-language")
-        with translation.override(choose_language_by_header(accepted)):
+    if is_api(scope["path"]) or scope["type"] == "websocket":  # no page to show
+        accept_language = _read_header(scope, b"accept-language")
+        with translation.override(choose_language_by_header(accept_language)):
             return to_problem(error).to_response_at(scope["path"])
     language = _read_cookie(scope, settings.LANGUAGE_COOKIE_NAME)
-    known = language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
-    return await asyncio.to_thread(_to_page, error, known)
+    page_language = language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+    return await asyncio.to_thread(_to_page, error, page_language)
 
 
 def _to_page(error: Exception, language: str) -> HttpResponse:
@@ -399,8 +398,8 @@ def _to_page(error: Exception, language: str) -> HttpResponse:
 
 
 def _add_limit_headers(message: Message, verdict: LimitVerdict) -> Sequence[tuple[bytes, bytes]]:
-    told = [(k.lower().encode(), v.encode()) for k, v in verdict.headers.items()]
-    return [*message["headers"], *told]
+    limit_headers = [(k.lower().encode(), v.encode()) for k, v in verdict.headers.items()]
+    return [*message["headers"], *limit_headers]
 
 
 def _read_header(scope: Message, name: bytes) -> str:
@@ -408,11 +407,11 @@ def _read_header(scope: Message, name: bytes) -> str:
 
 
 def _read_cookie(scope: Message, name: str) -> str:
-    sent = _read_header(scope, b"cookie")
-    if name not in sent:
+    header = _read_header(scope, b"cookie")
+    if name not in header:
         return ""
     try:
-        found = SimpleCookie(sent).get(name)
+        cookie = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""

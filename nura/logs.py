@@ -1,4 +1,4 @@
-"""Logs: one line an event, readable or JSON, without foreign line breaks and without secrets."""
+"""Logs: one line per event, text or JSON, without injected line breaks and without secrets."""
 
 import logging
 import os
@@ -89,7 +89,7 @@ def configure_structlog() -> None:
 
 
 def hide_secrets(_logger: object, _method: str, event: Event) -> Event:
-    """Blank values whose name or form is that of a secret."""
+    """Hide values whose name or format is that of a secret."""
     for name, value in event.items():
         if SECRET_NAME.search(name):
             event[name] = HIDDEN
@@ -99,7 +99,7 @@ def hide_secrets(_logger: object, _method: str, event: Event) -> Event:
 
 
 def escape_line_breaks(_logger: object, _method: str, event: Event) -> Event:
-    """Escape line breaks and control characters: text from outside must not forge a second line."""
+    """Escape line breaks and control characters, so that input cannot forge a log line."""
     for name, value in event.items():
         if name == "exception":
             event[name] = "\n".join(f"    {line}" for line in str(value).splitlines())
@@ -108,8 +108,8 @@ def escape_line_breaks(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def _build_processors() -> list[Any]:

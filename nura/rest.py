@@ -1,4 +1,4 @@
-"""How REST reads bodies and pages lists."""
+"""REST's parser of bodies and pagination of lists."""
 
 from collections.abc import Mapping
 from typing import IO, Any

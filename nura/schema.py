@@ -1,7 +1,7 @@
 """Whether this code knows the database's schema: an older version must not start on a newer one.
 
-What runs already goes on while a newer version migrates, for migrations only add (see
-CONTRIBUTING.md); `up` passes that on to its processes, so that one which dies may start again.
+Processes that are already running carry on while a newer version migrates, since migrations only
+add (see CONTRIBUTING.md). `up` tells its processes so, and one that dies may start again.
 """
 
 import os
@@ -19,10 +19,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from nura import __version__
 
 PACKAGES = frozenset({"nura", "chats", "documents", "jobs"})
-"""Only our own migrations tell our version: a library may be newer or older by itself."""
+"""Only our own migrations say which version of Nura it is; libraries have versions of their own."""
 
 KNOWN = "NURA_SCHEMA_KNOWN"
-"""Environment variable of a process whose node has been let start: `yes`."""
+"""Environment variable: `yes` in processes of a node that passed this check at its start."""
 
 logger = structlog.get_logger()
 
@@ -35,12 +35,14 @@ def list_our_apps() -> frozenset[str]:
 
 
 def list_unknown_migrations(connection: BaseDatabaseWrapper) -> list[str]:
-    """Migrations of ours that are applied there and that this code does not have."""
+    """Our migrations that are applied there but missing from this code."""
     from django.db.migrations.loader import MigrationLoader
     from django.db.migrations.recorder import MigrationRecorder
 
-    on_disk = MigrationLoader(None).disk_migrations
-    known = set(on_disk) | {name for migration in on_disk.values() for name in migration.replaces}
+    disk_migrations = MigrationLoader(None).disk_migrations
+    known = set(disk_migrations) | {
+        name for migration in disk_migrations.values() for name in migration.replaces
+    }
     ours = list_our_apps()
     applied = MigrationRecorder(connection).applied_migrations()
     return [f"{app}.{name}" for app, name in sorted(set(applied) - known) if app in ours]
@@ -49,11 +51,11 @@ def list_unknown_migrations(connection: BaseDatabaseWrapper) -> list[str]:
 @register(Tags.database)
 def check_schema(databases: Iterable[str] | None = None, **_: object) -> Sequence[CheckMessage]:
     """Refuse to migrate, or to start, where a newer version has migrated."""
-    found = []
+    errors = []
     for alias in databases or ():
         if unknown := list_unknown_migrations(connections[alias]):
             more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            found.append(
+            errors.append(
                 Error(
                     f"The database belongs to a newer version of Nura: {unknown[0]}{more} is "
                     f"unknown to this one ({__version__}). Start the newer version, or restore a "
@@ -61,13 +63,13 @@ def check_schema(databases: Iterable[str] | None = None, **_: object) -> Sequenc
                     id="nura.E002",
                 )
             )
-    return found
+    return errors
 
 
 def require_known_schema(alias: str = "default") -> None:
     """Raise `ImproperlyConfigured` for a schema of a newer version.
 
-    A database that cannot be reached now is no reason not to start: `/readyz` tells it.
+    An unreachable database is no reason not to start: `/readyz` reports it.
     """
     if os.environ.get(KNOWN) == "yes":
         return
@@ -79,7 +81,7 @@ def require_known_schema(alias: str = "default") -> None:
 
 
 def exit_unless_known() -> None:
-    """The same for the entry of a process, which ends with a sentence."""
+    """The same for a process's entry point: exits with a message."""
     try:
         require_known_schema()
     except ImproperlyConfigured as error:

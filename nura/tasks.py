@@ -1,4 +1,4 @@
-"""Celery tasks of the installation: files of accounts, what was deleted, what has run out."""
+"""Celery tasks of the installation: exports and imports, deletions, retention."""
 
 from uuid import UUID
 
@@ -28,27 +28,27 @@ def make_import(import_id: str) -> None:
 
 @shared_task(time_limit=SWEEP_LIMIT_SECONDS)
 def sweep_account_files() -> None:
-    """Hand on exports and imports that lost their worker, remove old files; sent by beat."""
+    """Requeue exports and imports that lost their worker, remove old files; sent by beat."""
     exports.sweep_exports()
     imports.sweep_imports()
 
 
 @shared_task(time_limit=SETTLE_LIMIT_SECONDS)
 def settle_deletions() -> None:
-    """Go on with deletions whose copies are still to be marked or erased; sent by beat."""
+    """Continue deletions whose copies have yet to be marked or erased; sent by beat."""
     deletions.apply_deletions()
     retention.purge_chats()
 
 
 @shared_task(time_limit=PURGE_LIMIT_SECONDS)
 def purge_expired() -> None:
-    """Take away what is kept no longer; sent by beat once a day. Killed, it goes on the next."""
+    """Purge expired data; sent by beat once a day. If killed, the next run continues."""
     retention.purge()
 
 
 @shared_task(time_limit=SWEEP_LIMIT_SECONDS)
 def end_removed_accounts() -> None:
-    """Switch off what the LDAP directory has removed or disabled; sent by beat."""
+    """Deactivate accounts that the LDAP directory removed or disabled; sent by beat."""
     from nura.accounts import directory  # its library is optional
 
     directory.end_removed_accounts()

@@ -19,7 +19,7 @@ from nura.accounts import scim
 from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
-from nura.accounts.sign_on import come_back, list_servers, sign_in, signed_out
+from nura.accounts.sign_on import finish_sign_in, list_servers, show_signed_out, start_sign_in
 from nura.administration.record import hide_banner
 from nura.errors import to_problem
 
@@ -33,16 +33,16 @@ gateway_api = NinjaAPI(
     title="Nura",
     version="1",
     urls_namespace="gateway",
-    openapi_url=None,  # its clients know the protocol; docs/gateway.md tells what is ours
+    openapi_url=None,  # its clients know the protocol; docs/gateway.md describes the rest
     auth=authenticate_gateway_request,
 )
 gateway_api.add_router("", router)
 
 
 def answer_gateway_error(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
-    """Any error of a view, before the first byte of its answer."""
-    told = error if isinstance(error, Exception) else error()
-    return to_problem(told).to_response_at(request.path_info)
+    """Respond to an error a view raised before it began to respond."""
+    exception = error if isinstance(error, Exception) else error()
+    return to_problem(exception).to_response_at(request.path_info)
 
 
 for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these
@@ -61,26 +61,26 @@ SIGN_IN = LoginView.as_view(
         "is_password_first": lambda: settings.LOCAL_SIGN_IN == "everybody" or settings.LDAP_URL,
     }
 )
-"""Allauth's page, which links to signing up whether or not that is open."""
+"""Allauth's page; by itself it links to sign-up even where that is closed."""
 SETTINGS_PAGE = RedirectView.as_view(pattern_name="accounts:settings")
 WITHOUT_SLASH = RedirectView.as_view(url="../%(page)s", query_string=True)
-"""People type addresses of pages with a slash at the end, too."""
+"""Some people type page addresses with a trailing slash."""
 
 urlpatterns = [
-    path("v1/", gateway_api.urls),  # first: all that stands before it is tried for each question
+    path("v1/", gateway_api.urls),  # first: routes are tried in order, and these are the busiest
     path("api/v1/", include(api)),
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
     re_path("^(?P<page>documents|sources|assistants|prompts|shared)/$", WITHOUT_SLASH),
     path("accounts/login/", SIGN_IN, name="account_login"),
-    path("accounts/oidc/<slug:provider_id>/login/", sign_in, name="openid_connect_login"),
+    path("accounts/oidc/<slug:provider_id>/login/", start_sign_in, name="openid_connect_login"),
     path(
         "accounts/oidc/<slug:provider_id>/login/callback/",
-        come_back,
+        finish_sign_in,
         name="openid_connect_callback",
     ),
-    path("accounts/oidc/<slug:provider_id>/signed-out/", signed_out, name="signed-out"),
+    path("accounts/oidc/<slug:provider_id>/signed-out/", show_signed_out, name="signed-out"),
     path(
         "accounts/3rdparty/",
         RedirectView.as_view(pattern_name="accounts:sign-on"),
@@ -101,10 +101,10 @@ urlpatterns = [
     path("i18n/setlang/", set_language, name="set_language"),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
-    path("manifest.webmanifest", app_shell.manifest, name="manifest"),
-    path("sw.js", app_shell.service_worker, name="service-worker"),
-    path("offline", app_shell.offline, name="offline"),
-    path("diagram", app_shell.diagram, name="diagram"),
+    path("manifest.webmanifest", app_shell.serve_manifest, name="manifest"),
+    path("sw.js", app_shell.serve_service_worker, name="service-worker"),
+    path("offline", app_shell.show_offline_page, name="offline"),
+    path("diagram", app_shell.show_diagram, name="diagram"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.metrics),

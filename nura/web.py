@@ -1,8 +1,8 @@
 """One web process: `python -m nura.web`. Under `up` it inherits the listening socket.
 
-What comes before anybody has signed in is bounded here: uvicorn's parser takes heads of any size,
-and waits for ever for the rest of a head or a body. `h11`, which bounds the size of heads, does not
-bound their time, and serves fewer requests a second.
+It limits what a client can do before signing in: uvicorn's parser takes request heads of any size
+and waits forever for the rest of a head or body. `h11` limits the size of heads but not their time,
+and serves fewer requests a second.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from jobs.fairness import FairThreads
 SOCKET_FD = "NURA_SOCKET_FD"
 MESSAGE_LIMIT = 1_500_000
 """Bytes of one WebSocket message. Far more than a question may have, so that the application can
-answer a too long one with a sentence instead of a closed socket."""
+answer one that is too long with an error instead of a closed socket."""
 SWITCH_SECONDS = 0.0005
 """Switch interval: how long a thread rendering a page may delay an answer's words."""
 
@@ -35,20 +35,20 @@ MAX_HEAD_SECONDS = 15.0
 MAX_BODY_SILENCE_SECONDS = 30.0
 """Seconds for a body to begin, and to go on ..."""
 MIN_BODY_BYTES_A_SECOND = 1024
-"""... and its bytes a second on the whole, so that a drip is no life sign."""
+"""... and its average bytes a second, so that trickling bytes keep nothing open."""
 BODY_CHECK_SECONDS = 5.0
 MAX_WAITING_CONNECTIONS = 256
-"""Connections of one address that have sent no whole head, or are idle between two requests; a
-further one ends the one that has been waiting longest ..."""
+"""Connections of one address that have not sent a complete head, or are idle between requests; one
+more closes the one that has waited longest ..."""
 ENDS_APART_SECONDS = 0.02
-"""... unless another one was ended just now: whoever opens it anew each time is as slow then ..."""
+"""... unless one was closed just now, which slows down a client that keeps reconnecting ..."""
 MAX_SURPLUS_CONNECTIONS = 2048
-"""... as long as there are no more than so many."""
+"""... up to this many."""
 IDLE_SECONDS = 5
-"""An idle connection ends after so long, also where the process ends and a proxy holds it: a proxy
-that ends its own sooner, as ours do, never has a request on its way over one that we close."""
+"""After how long an idle connection is closed, also at shutdown if a proxy holds it. A proxy that
+closes its own sooner, as ours do, never sends a request over one that we are closing."""
 LINGER_SECONDS = 2.0
-"""Seconds to discard what is still being sent, so that the client reads the response."""
+"""Seconds to read and discard what the client still sends, so that it gets to the response."""
 OVERHEAD = len(b": \r\n")
 
 TOO_LARGE = (
@@ -70,10 +70,10 @@ class HeadTooLarge(Exception):
 
 
 class WaitingConnections:
-    """Connections of each address that no request is served for, the one waiting longest first.
+    """Each address's connections without a request, the one waiting longest first.
 
-    Who holds many open that say nothing loses the oldest of them, and nobody is kept out: a head
-    that is on its way arrives long before that.
+    A client that holds many silent connections open loses the oldest. Nobody is locked out: a head
+    that is on its way arrives long before its connection becomes the oldest.
     """
 
     def __init__(self) -> None:
@@ -81,21 +81,21 @@ class WaitingConnections:
         self._ended_at = 0.0
 
     def add(self, connection: "BoundedRequests") -> None:
-        """It begins to wait, and the oldest ends where there are too many of its address."""
+        """Add a connection, and close the address's oldest if there are too many."""
         address = connection.address
         waiting = self._by_address[address]
         waiting.pop(connection, None)
         waiting[connection] = None
         now = connection.loop.time()
-        is_time = now >= self._ended_at + ENDS_APART_SECONDS
-        if len(waiting) > (MAX_WAITING_CONNECTIONS if is_time else MAX_SURPLUS_CONNECTIONS):
+        may_end = now >= self._ended_at + ENDS_APART_SECONDS
+        if len(waiting) > (MAX_WAITING_CONNECTIONS if may_end else MAX_SURPLUS_CONNECTIONS):
             self._ended_at = now
             oldest = next(iter(waiting))
             del waiting[oldest]
             oldest.transport.close()
 
     def remove(self, connection: "BoundedRequests") -> None:
-        """It waits no longer."""
+        """Remove a connection."""
         waiting = self._by_address.get(connection.address)
         if waiting is None:
             return
@@ -117,33 +117,33 @@ class BoundedRequests(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._head_bytes = 0
-        """Bytes of the head, and of the trailer, that the parser has handed on ..."""
+        """Bytes of the head and the trailer that the parser has delivered ..."""
         self._pending_bytes = 0
-        """... and bytes that it was given since it last handed on anything."""
+        """... and bytes fed to it since it last delivered anything."""
         self._header_count = 0
         self._in_head = True
         self._refused = self._is_last = False
         self._timer: asyncio.TimerHandle | None = None
         self._body_bytes = 0
         self._body_seconds = self._silent_seconds = 0.0
-        """How long this body has been coming, and for how long nothing of it has; the time that the
-        application takes to read it is not counted."""
+        """How long this body has been arriving, and how long it has been silent; time the
+        application takes to read it does not count."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first head."""
+        """Start waiting for the first head."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._stop_timer()
         _waiting.remove(self)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The process ends: answer the request under way, or a proxy's next one, as the last.
+        """Shut down: the current request, or a proxy's next one, is the last to be answered.
 
-        A proxy that the head of an answer has not told so keeps the connection for its next one.
+        A proxy keeps the connection for its next request unless a response's head told it to close.
         """
         self._is_last = True
         is_behind_proxy = bool(self.config.proxy_headers)
@@ -157,7 +157,7 @@ class BoundedRequests(HttpToolsProtocol):
 
     @property
     def address(self) -> str:
-        """Who is connected; all of a Unix socket's are one."""
+        """The client's address; empty for all clients of a Unix socket."""
         return self.client[0] if self.client else ""
 
     def on_response_complete(self) -> None:
@@ -167,7 +167,7 @@ class BoundedRequests(HttpToolsProtocol):
             self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Parse. What the parser buffers counts too: it buffers an endless header."""
+        """Parse. What the parser buffers counts too: it would buffer an endless header."""
         if self._refused:
             return
         self._pending_bytes += len(data)
@@ -187,7 +187,7 @@ class BoundedRequests(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; one behind the body is dropped, for the request has begun without it.
+        """Take a header; a trailer is dropped, since the request has already begun.
 
         Raises `HeadTooLarge`.
         """
@@ -209,7 +209,7 @@ class BoundedRequests(HttpToolsProtocol):
             self._timer = self.loop.call_later(BODY_CHECK_SECONDS, self._check_body)
 
     def handle_websocket_upgrade(self) -> None:
-        """Open a socket; where the process ends, none: a proxy then asks another node."""
+        """Open a WebSocket, unless shutting down: a proxy then asks another node."""
         if self._is_last:
             self.transport.close()
         else:
@@ -225,11 +225,11 @@ class BoundedRequests(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The body is whole."""
         if self.cycle is None or not self.cycle.response_complete:
-            self._stop_timer()  # else it waits for the next head
+            self._stop_timer()  # otherwise it already times the next head
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to a request the parser rejected or was stopped at."""
+        """Respond to a request that the parser rejected, or that was too large for us."""
         if self._is_too_large():
             self._reject()
         else:
@@ -249,15 +249,15 @@ class BoundedRequests(HttpToolsProtocol):
         self._close_after(MAX_HEAD_SECONDS)
 
     def _check_body(self) -> None:
-        """End the request where its body has stopped coming, or only drips."""
+        """End the request if its body has stopped arriving or only trickles."""
         self._timer = None
         if self.transport.is_closing() or self.cycle is None or not self.cycle.more_body:
             return
-        if not self.flow.read_paused:  # else the application takes its time, not the client
+        if not self.flow.read_paused:  # otherwise it is the application that is slow
             self._silent_seconds += BODY_CHECK_SECONDS
             self._body_seconds += BODY_CHECK_SECONDS
-        allowed = MAX_BODY_SILENCE_SECONDS + self._body_bytes / MIN_BODY_BYTES_A_SECOND
-        if self._silent_seconds < MAX_BODY_SILENCE_SECONDS and self._body_seconds < allowed:
+        max_seconds = MAX_BODY_SILENCE_SECONDS + self._body_bytes / MIN_BODY_BYTES_A_SECOND
+        if self._silent_seconds < MAX_BODY_SILENCE_SECONDS and self._body_seconds < max_seconds:
             self._timer = self.loop.call_later(BODY_CHECK_SECONDS, self._check_body)
             return
         if not self.cycle.response_started:
@@ -269,7 +269,7 @@ class BoundedRequests(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # in the middle of another answer, or of its own
+            self.transport.close()  # in the middle of a response
             return
         self.transport.write(TOO_LARGE)
         self.transport.write_eof()
@@ -286,9 +286,10 @@ class BoundedRequests(HttpToolsProtocol):
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises `OSError` when the port is taken or the address is not ours.
+    """A bound socket. Raises `OSError` if the port is taken or the address is not ours.
 
-    It listens once a web process serves it: until then a proxy is refused and asks another node.
+    It listens only once a web process serves it; until then a proxy gets refused and asks another
+    node.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -298,7 +299,7 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def build_server_config() -> uvicorn.Config:
-    """How a web process serves."""
+    """Uvicorn's configuration for a web process."""
     from django.conf import settings
 
     return uvicorn.Config(
@@ -320,13 +321,13 @@ def build_server_config() -> uvicorn.Config:
 
 
 SETTLING_SECONDS = 4.0
-"""So long a process that ends waits, besides, for the ends of answers that workers cut off."""
+"""Extra seconds at shutdown for the last events of answers that workers cut off."""
 THREADS, THREADS_OF_ONE = 16, 6
-"""Threads of the event loop for short calls to the database, and those of them for one owner."""
+"""Threads of the event loop for short database calls, and how many of them one owner may use."""
 
 
 class WebServer(uvicorn.Server):
-    """Serves with threads that owners take turns at, and ends without losing a request."""
+    """Shares its threads fairly between owners, and loses no request at shutdown."""
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until asked to stop."""
@@ -334,8 +335,8 @@ class WebServer(uvicorn.Server):
         await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen no more, and answer all that has come by then."""
-        listeners = [one.dup() for one in sockets or []]
+        """Stop listening, and answer the requests that have arrived."""
+        listeners = [bound.dup() for bound in sockets or []]
         for server in self.servers:
             server.close()
         for listener in listeners:
@@ -343,7 +344,7 @@ class WebServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept the connections that are still queued: closing the socket would reset them."""
+        """Accept the connections still in the queue: closing the socket would reset them."""
         loop = asyncio.get_running_loop()
         with listener, suppress(BlockingIOError):
             listener.settimeout(0)

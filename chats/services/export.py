@@ -256,7 +256,7 @@ class ForeignMessage:
     parent: str | None
     role: Message.Role
     text: str
-    said_at: datetime | None
+    created_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +315,14 @@ def _add_messages(chat: Chat, foreign: ForeignChat) -> tuple[int, datetime]:
             placed[one.key] = known.get(pk, above)
             continue
         earliest = above.created_at + TICK if above else foreign.begun_at
-        said_at = max(min(one.said_at or earliest, now), earliest)
+        created_at = max(min(one.created_at or earliest, now), earliest)
         message = Message.objects.create(
-            pk=pk, chat=chat, parent=above, role=one.role, content=one.text, created_at=said_at
+            pk=pk, chat=chat, parent=above, role=one.role, content=one.text, created_at=created_at
         )
         placed[one.key] = message
         if one.role == Message.Role.ASSISTANT:
             turns[pk] = _add_turn(message, turns)
-        new, latest = new + 1, max(latest, said_at)
+        new, latest = new + 1, max(latest, created_at)
     return new, latest
 
 

@@ -1,22 +1,22 @@
-"""Our rules for allauth: who may sign up and sign in, and how many wrong passwords are taken.
+"""Our rules for allauth: who may sign up and sign in, and how many wrong passwords are allowed.
 
-Four limits, named as in `ACCOUNT_RATE_LIMITS`, hold for every way to sign in (the page, which is
-the administration's too, and `POST /auth/token`), since all of them go through the adapter:
+Four limits, named as in `ACCOUNT_RATE_LIMITS`, apply to every way to sign in (the page, which the
+administration uses too, and `POST /auth/token`), since all of them go through the adapter:
 
-`login_failed`: wrong passwords for one name from one address. Then the name is locked for that
-    address, longer each time, and for no other: who guesses at a name locks out himself, and
-    nobody else who uses the name or the address (an office, a proxy). A browser in which somebody
-    has signed in counts by itself for his name, so that no neighbour's guesses stand in his way.
-`login_name`: wrong passwords for one name from anywhere. Beyond it the name has one try at each
+`login_failed`: wrong passwords for one name from one address. The name is then locked for that
+    address only, longer each time: guessing at a name locks out nobody else who uses the name or
+    the address (an office, a proxy). A browser in which a person has signed in before is counted
+    separately for that person's name, so that a neighbour's guesses do not lock them out.
+`login_name`: wrong passwords for one name from anywhere. Beyond it, the name has one attempt per
     address.
 `login_flood`: wrong passwords from one address, whatever the names; far more than an office
-    mistypes. Beyond it the address is slowed down and not locked: a name has one try there, so that
-    the right password of somebody who has not failed is always taken; tries are checked one after
-    the other, so that a flood costs one processor at the most; and a wrong one is told to wait.
+    mistypes. Beyond it the address is slowed down, not locked: each name has one attempt, so that
+    a right password without a failure before it is always accepted. Attempts are checked one after
+    the other, so that a flood costs at most one processor, and a failed one gets a 429.
 `login_done`: right passwords of one user. Each makes a session or a key.
 
-A name is what was typed. Whether somebody has it plays no part, nor is a name ever joined with the
-e-mail address of the same account: what is answered, and when, tells nothing about either.
+A name is whatever was typed. Whether an account has it makes no difference, and a name is never
+linked to the e-mail address of the same account: responses and their timing reveal neither.
 """
 
 import math
@@ -77,18 +77,18 @@ def is_signup_open() -> bool:
 
 DIRECTORY_BACKEND = "nura.accounts.directory.DirectoryBackend"
 DIRECTORY_PROVIDER = "ldap"
-"""What connections of accounts with the directory's entries are called; its library is optional."""
+"""Provider of accounts connected to directory entries; here because its library is optional."""
 
 
 def may_sign_in_here(user: AbstractBaseUser) -> bool:
-    """Whether somebody may come in without a sign-on server, or by a directory."""
-    is_of_directory = getattr(user, "backend", "") == DIRECTORY_BACKEND
+    """Whether a user may sign in without a sign-on server: with a password or by a directory."""
+    is_from_directory = getattr(user, "backend", "") == DIRECTORY_BACKEND
     is_staff = getattr(user, "is_staff", False)
-    return bool(settings.LOCAL_SIGN_IN == "everybody" or is_staff or is_of_directory)
+    return bool(settings.LOCAL_SIGN_IN == "everybody" or is_staff or is_from_directory)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
-    """Sign-up by setting or invitation; too many wrong passwords are a 429, not a form."""
+    """Sign-up by setting or invitation; too many wrong passwords give a 429, not a form error."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whether this visitor may create an account."""
@@ -98,54 +98,54 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def save_user(
         self, request: HttpRequest, user: User, form: Any, commit: bool = True
     ) -> AbstractBaseUser:
-        """The new user, whose invitation is used up with it."""
-        invited = find_invitation(request)
-        saved: AbstractBaseUser = super().save_user(request, user, form, commit)
+        """Save a new user, and use up the invitation."""
+        invitation = find_invitation(request)
+        new_user: AbstractBaseUser = super().save_user(request, user, form, commit)
         if not consume_invitation(request, user) and not is_signup_open():
             raise ImmediateHttpResponse(redirect("account_signup"))  # somebody was quicker
-        way = {"by": "sign-up", "invitation": invited.pk if invited else None}
-        record_event(Action.ACCOUNT_CREATED, actor=saved, subject=saved, details=way)
-        if invited is not None and invited.mailed_at:
-            self.stash_verified_email(request, invited.email)
-        return saved
+        details = {"by": "sign-up", "invitation": invitation.pk if invitation else None}
+        record_event(Action.ACCOUNT_CREATED, actor=new_user, subject=new_user, details=details)
+        if invitation is not None and invitation.mailed_at:
+            self.stash_verified_email(request, invitation.email)
+        return new_user
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
-        """Take a confirmed address; one that replaces another is written down."""
+        """Accept a confirmed address; a change of address is audited."""
         user = email_address.user
-        replaces = bool(user.email) and user.email.lower() != email_address.email.lower()
-        confirmed: bool = super().confirm_email(request, email_address)
-        if confirmed and replaces:
+        is_replacement = bool(user.email) and user.email.lower() != email_address.email.lower()
+        is_confirmed: bool = super().confirm_email(request, email_address)
+        if is_confirmed and is_replacement:
             record_event(
                 Action.ACCOUNT_CHANGED, actor=user, subject=user, details={"changed": ["email"]}
             )
-        return confirmed
+        return is_confirmed
 
     def send_notification_mail(
-        self, template_prefix: str, user: User, *given: Any, **more: Any
+        self, template_prefix: str, user: User, *args: Any, **kwargs: Any
     ) -> None:
-        """Allauth calls it after each change of an account: tell by mail where there is an address.
+        """Mail the user about a change of the account, if there is an address.
 
-        A change of the second step or of a connection with a sign-on server is written down here,
-        for there is no other place to.
+        Changes of the second step and of connections with sign-on servers are audited here, the
+        only hook allauth has for them.
         """
         folder, _separator, change = template_prefix.rpartition("/")
         if folder == "socialaccount/email":
-            told = {"change": change, "server": more["context"]["account"].provider}
-            record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=told)
+            details = {"change": change, "server": kwargs["context"]["account"].provider}
+            record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=details)
         if folder == "mfa/email":
             record_event(
                 Action.SECOND_STEP_CHANGED, actor=user, subject=user, details={"change": change}
             )
         if user.email and settings.MAIL_WORKS:
-            super().send_notification_mail(template_prefix, user, *given, **more)
+            super().send_notification_mail(template_prefix, user, *args, **kwargs)
 
     def get_login_stages(self) -> list[str]:
-        """Allauth's, with our own rule of who must confirm an address."""
-        ours = {EMAIL_STAGE: "nura.accounts.signup.SignupVerificationStage"}
-        return [ours.get(stage, stage) for stage in super().get_login_stages()]
+        """Allauth's stages, with our own rule for who must confirm an address."""
+        replacements = {EMAIL_STAGE: "nura.accounts.signup.SignupVerificationStage"}
+        return [replacements.get(stage, stage) for stage in super().get_login_stages()]
 
     def send_account_already_exists_mail(self, email: str) -> None:
-        """Tell an address why there is no new account: it has one, or the name is taken."""
+        """Tell an address why no account was created: it has one, or the name is taken."""
         if filter_users_by_email(email):
             super().send_account_already_exists_mail(email)
         else:
@@ -153,9 +153,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             self.send_mail("account/email/username_taken", email, {"signup_url": address})
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> AbstractBaseUser | None:
-        """Whose password it is. Raises the finished 429 answer; see the module.
+        """The user whose password this is; every way to sign in passes through here.
 
-        All ways to sign in come through here.
+        Raises the finished 429 response: see the module.
         """
         with serialise_password_checks(request, get_typed_name(credentials)):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
@@ -166,21 +166,21 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return user
 
     def pre_login(
-        self, request: HttpRequest, user: User, *, signal_kwargs: Any = None, **told: Any
+        self, request: HttpRequest, user: User, *, signal_kwargs: Any = None, **kwargs: Any
     ) -> HttpResponse | None:
-        """Refuse who has to come by a sign-on server, be it a passkey or a new password."""
-        is_ours = "sociallogin" not in (signal_kwargs or {})
-        if is_ours and not may_sign_in_here(user):
+        """Refuse a user who has to use a sign-on server, also with a passkey or a new password."""
+        is_local = "sociallogin" not in (signal_kwargs or {})
+        if is_local and not may_sign_in_here(user):
             stagekit.clear_login(request)
             messages.error(request, _("Use your organization's button to sign in."))
             return redirect("account_login")
         refusal: HttpResponse | None = super().pre_login(
-            request, user, signal_kwargs=signal_kwargs, **told
+            request, user, signal_kwargs=signal_kwargs, **kwargs
         )
         return refusal
 
     def get_logout_redirect_url(self, request: HttpRequest) -> str:
-        """The page that leads to the sign-out of the server by which the session was begun."""
+        """After sign-on: the page that leads to the sign-on server's own sign-out."""
         records = get_authentication_records(request, request.user)
         for record in records:
             if record["method"] == "socialaccount":
@@ -188,7 +188,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return str(super().get_logout_redirect_url(request))
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count the attempt as wrong until the password has proved right."""
+        """Count the attempt as failed until the password turns out right."""
         key = self._get_login_attempts_cache_key(request, **credentials)
         try:
             super().pre_authenticate(request, **credentials)
@@ -198,10 +198,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         name = get_typed_name(credentials)
         if find_device(request, name) or count_failures(request, key) <= 1:
             return
-        for action, whose in ((LOGIN_FLOOD, {}), (LOGIN_NAME, {"key": fold_name(name)})):
-            if is_exhausted(request, action, **whose):
+        for action, subject in ((LOGIN_FLOOD, {}), (LOGIN_NAME, {"key": fold_name(name)})):
+            if is_exhausted(request, action, **subject):
                 self._rollback_login_failed_rl_usage()
-                raise make_rate_limit_error(request, action, **whose)
+                raise make_rate_limit_error(request, action, **subject)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Count a wrong password against its address and its name too."""
@@ -213,14 +213,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             count_attempt(request, LOGIN_NAME, key=fold_name(name))
 
     def _record_lock(self, key: str, credentials: dict[str, Any]) -> None:
-        """Write down that a name is locked, once as long as it is."""
+        """Audit that a name is locked, once per lock."""
         if cache.add(f"nura:audited-lock:{sha256(key.encode()).hexdigest()}", 1, LOCK_SECONDS):
             account = find_account(credentials)
-            known = {"known": account is not None}
-            record_event(Action.SIGN_IN_LOCKED, subject=account, details=known)
+            details = {"known": account is not None}
+            record_event(Action.SIGN_IN_LOCKED, subject=account, details=details)
 
     def login(self, request: HttpRequest, user: AbstractBaseUser) -> None:
-        """Begin the session of a user, all steps done."""
+        """Start a user's session once all steps are done."""
         super().login(request, user)
         record_event(Action.SIGN_IN, actor=user, subject=user)
 
@@ -233,7 +233,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     @transaction.atomic
     def set_password(self, user: AbstractBaseUser, password: str) -> None:
-        """Change a password, for its owner or by the link of a mail."""
+        """Change a password, by its owner or through a mailed link."""
         super().set_password(user, password)
         actor = self.request.user if self.request.user.is_authenticated else None
         record_event(Action.PASSWORD_CHANGED, actor=actor, subject=user)
@@ -242,9 +242,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         return make_attempt_key(request, get_typed_name(credentials))
 
-    def post_login(self, request: HttpRequest, user: User, **told: Any) -> HttpResponse:
-        """Where to go after signing in, in the language and colours of the account."""
-        response: HttpResponse = super().post_login(request, user, **told)
+    def post_login(self, request: HttpRequest, user: User, **kwargs: Any) -> HttpResponse:
+        """Redirect after sign-in, and set the cookies for the account's language and theme."""
+        response: HttpResponse = super().post_login(request, user, **kwargs)
         set_cookies(response, get_preferences(user=user))
         remember_device(request, response, user)
         return response
@@ -284,42 +284,41 @@ LOGIN_DONE = "login_done"
 ALLAUTH_APP = "allauth.account"
 """Whose settings name the limits."""
 LOCK_SECONDS = 300
-"""A lock is written down once within this time."""
+"""A lock is audited at most once in this time."""
 MAX_TURN_SECONDS = 10.0
-"""Longest an attempt may take before the next one begins."""
+"""How long one attempt may hold up the next."""
 MAX_TURN_WAIT_SECONDS = 2.0
-"""Longest an attempt of a flooding address waits; it holds a thread that others need."""
+"""How long an attempt from a flooding address waits; it holds a thread that others need."""
 
 
 def find_account(credentials: dict[str, Any]) -> User | None:
-    """The account with the name or address that was typed, if there is one."""
+    """The account with the name or address typed, if any."""
     name = get_typed_name(credentials)
-    named = Q(username=User.normalize_username(name)) | Q(email__iexact=name)
-    return User.objects.filter(named).order_by("pk").first() if name else None
+    matches = Q(username=User.normalize_username(name)) | Q(email__iexact=name)
+    return User.objects.filter(matches).order_by("pk").first() if name else None
 
 
 def get_typed_name(credentials: dict[str, Any]) -> str:
-    """The name or address that somebody wants to sign in with."""
+    """The name or address typed to sign in."""
     return str(credentials.get("email", credentials.get("username", "")))
 
 
 def fold_name(name: str) -> str:
-    """A name as it is compared."""
+    """A name as it is compared: normalised, case ignored."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def make_attempt_key(request: HttpRequest, name: str) -> str:
-    """What wrong passwords are counted by: the name, and its known device or else the address.
+    """Key that wrong passwords are counted by: the name, and its known device or else the address.
 
-    Not the host that the request names, as allauth has it: with another port in each it would be
-    another count.
+    Unlike allauth's it leaves out the Host header: a client could start a new count by changing it.
     """
     device = find_device(request, name)
     return f"{fold_name(name)} {f'device:{device}' if device else counters.get_ip(request)}"
 
 
-# Known devices: a signed cookie says for which names somebody has signed in with that browser. It
-# opens nothing; it only lets wrong passwords of others not count against this browser.
+# Known devices: a signed cookie lists the names that have signed in with this browser. It grants
+# nothing; it only keeps others' wrong passwords from counting against this browser.
 
 DEVICE_COOKIE, DEVICE_SALT = "nura_device", "nura.accounts.device"
 DEVICE_SECONDS = 365 * 24 * 3600
@@ -327,20 +326,20 @@ DEVICE_BYTES, MARK_CHARACTERS, MAX_DEVICE_NAMES = 16, 32, 10
 
 
 def find_device(request: HttpRequest, name: str) -> str:
-    """The id of this browser, where somebody has signed in with the name before; else empty."""
+    """The id of this browser if the name has signed in with it before, else empty."""
     device, marks = _read_device_cookie(request)
     return device if _hash_name(device, name) in marks else ""
 
 
 def remember_device(request: HttpRequest, response: HttpResponse, user: User) -> None:
-    """Let this browser be a known one for the names of the user."""
+    """Make this browser a known device for the user's names."""
     device, marks = _read_device_cookie(request)
     device = device or secrets.token_urlsafe(DEVICE_BYTES)
-    own = [_hash_name(device, name) for name in (user.username, user.email) if name]
-    kept = list(dict.fromkeys([*own, *marks]))[:MAX_DEVICE_NAMES]
+    own_marks = [_hash_name(device, name) for name in (user.username, user.email) if name]
+    all_marks = list(dict.fromkeys([*own_marks, *marks]))[:MAX_DEVICE_NAMES]
     response.set_signed_cookie(
         DEVICE_COOKIE,
-        ".".join([device, *kept]),
+        ".".join([device, *all_marks]),
         salt=DEVICE_SALT,
         max_age=DEVICE_SECONDS,
         path=settings.SESSION_COOKIE_PATH,
@@ -351,72 +350,74 @@ def remember_device(request: HttpRequest, response: HttpResponse, user: User) ->
 
 
 def _read_device_cookie(request: HttpRequest) -> tuple[str, list[str]]:
-    told = request.get_signed_cookie(
+    cookie = request.get_signed_cookie(
         DEVICE_COOKIE, default="", salt=DEVICE_SALT, max_age=DEVICE_SECONDS
     )
-    device, *marks = str(told).split(".")
+    device, *marks = str(cookie).split(".")
     return device, marks
 
 
 def _hash_name(device: str, name: str) -> str:
-    """What stands for a name in the cookie, which tells nobody who uses the browser."""
+    """A hash of the name for the cookie, which must not reveal who uses the browser."""
     return salted_hmac(DEVICE_SALT, f"{device} {fold_name(name)}").hexdigest()[:MARK_CHARACTERS]
 
 
 # Counts
 
 
-def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
-    """Count one; `whose` is the `key` or `user` of a limit that is not the address's.
+def count_attempt(request: HttpRequest, action: str, **subject: Any) -> None:
+    """Count one attempt; `subject` is the `key` or `user` of a limit that is not by address.
 
-    Raises the finished 429 answer once there were too many.
+    Raises the finished 429 response when there were too many.
     """
-    if not ratelimit.consume(request, action=action, **whose):
-        raise make_rate_limit_error(request, action, **whose)
+    if not ratelimit.consume(request, action=action, **subject):
+        raise make_rate_limit_error(request, action, **subject)
 
 
-def is_exhausted(request: HttpRequest, action: str, **whose: Any) -> bool:
+def is_exhausted(request: HttpRequest, action: str, **subject: Any) -> bool:
     """Whether a limit allows no further attempt now."""
-    return not ratelimit.consume(request, action=action, dry_run=True, **whose)
+    return not ratelimit.consume(request, action=action, dry_run=True, **subject)
 
 
 def count_failures(request: HttpRequest, key: str) -> int:
-    """Failures of the name from this address within minutes, the current attempt included."""
+    """Recent failures of the name from this address, including the current attempt."""
     _rate, history = next(_list_counts(request, LOGIN_FAILED, key=key))
     return len(history)
 
 
 @contextmanager
 def serialise_password_checks(request: HttpRequest, name: str) -> Iterator[None]:
-    """Check a password; those from a flooding address one after the other, but of known devices.
+    """Let password checks from a flooding address run one at a time; known devices are exempt.
 
-    Raises the finished 429 answer when the turn does not come in time.
+    Raises the finished 429 response if the wait is too long.
     """
     if not is_exhausted(request, LOGIN_FLOOD) or find_device(request, name):
         yield
         return
-    turn = connections.sync().lock(
+    lock = connections.sync().lock(
         f"nura:sign-in:{counters.get_ip(request)}",
         timeout=MAX_TURN_SECONDS,
         blocking_timeout=MAX_TURN_WAIT_SECONDS,
     )
     if not connection.in_atomic_block:
-        connection.close()  # the pool has few, and a flood could wait with all of them
-    if not turn.acquire():
+        connection.close()  # the pool is small, and waiting attempts could hold all of it
+    if not lock.acquire():
         raise ImmediateHttpResponse(too_many_requests(request, RETRY_AFTER_SECONDS))
     try:
         yield
     finally:
-        with suppress(LockError):  # it took too long, and the turn has passed on
-            turn.release()
+        with suppress(LockError):  # it took too long, and the lock has expired
+            lock.release()
 
 
-def make_rate_limit_error(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
-    """A 429 response to raise, with the seconds until the limit allows another attempt."""
+def make_rate_limit_error(
+    request: HttpRequest, action: str, **subject: Any
+) -> ImmediateHttpResponse:
+    """A 429 to raise, with the seconds until the limit allows another attempt."""
     now = time.time()
     waits = [
         history[rate.amount - 1] + rate.duration - now
-        for rate, history in _list_counts(request, action, **whose)
+        for rate, history in _list_counts(request, action, **subject)
         if len(history) >= rate.amount
     ]
     seconds = math.ceil(max(waits, default=0))
@@ -424,12 +425,12 @@ def make_rate_limit_error(request: HttpRequest, action: str, **whose: Any) -> Im
 
 
 def _list_counts(
-    request: HttpRequest, action: str, **whose: Any
+    request: HttpRequest, action: str, **subject: Any
 ) -> Iterator[tuple[counters.Rate, list[float]]]:
-    """Each rate of a limit with the times at which it was counted, the newest first."""
+    """Each rate of a limit with the times of its counted attempts, newest first."""
     for rate in counters.get_rates(app=ALLAUTH_APP, action=action):
-        kept = cache.get(
-            counters.get_cache_key(request, app=ALLAUTH_APP, action=action, rate=rate, **whose)
+        stored = cache.get(
+            counters.get_cache_key(request, app=ALLAUTH_APP, action=action, rate=rate, **subject)
         )
-        _allowed, history = counters.apply_rate(kept or [], time.time(), rate, dry_run=True)
+        _allowed, history = counters.apply_rate(stored or [], time.time(), rate, dry_run=True)
         yield rate, history

@@ -1,4 +1,4 @@
-"""REST: the signed-in user, what he has chosen, his API keys, and where he is signed in."""
+"""REST: the signed-in user, their preferences, API keys, sessions, exports and imports."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -51,7 +51,7 @@ class InvalidCredentials(NuraError):
 
 
 class SecondStepRequired(NuraError):
-    """The password is right, and the account asks for a code that is missing or wrong."""
+    """The password is right, but the code of the second step is missing or wrong."""
 
     code = "second_step_required"
 
@@ -103,19 +103,19 @@ class AccountSerializer(serializers.Serializer[Any]):
 
 
 class PreferencesSerializer(serializers.ModelSerializer[Preferences]):
-    """How a user wants the pages; all of it may be changed."""
+    """A user's preferences, all of which can be changed."""
 
     language = serializers.ChoiceField(settings.LANGUAGES, required=False)
 
     class Meta:
-        """As the settings have it."""
+        """The fields of the settings page."""
 
         model = Preferences
         fields = ("language", "theme", "send_key", "document_layout", "voice", "speech_rate")
 
 
 class ExportSerializer(serializers.ModelSerializer[DataExport]):
-    """A request for all data; `url` is there while the file can be had."""
+    """A request for all data; `url` is set while the file can be downloaded."""
 
     url = serializers.SerializerMethodField()
 
@@ -126,7 +126,7 @@ class ExportSerializer(serializers.ModelSerializer[DataExport]):
         fields = ("id", "status", "size", "created_at", "expires_at", "url")
 
     def get_url(self, export: DataExport) -> str | None:
-        """Where the file is."""
+        """The address of the file."""
         if export.status != DataExport.Status.READY:
             return None
         return reverse("api-export-file", args=[export.pk])
@@ -148,7 +148,7 @@ class TokenView(APIView):
 
 
 class ProofSerializer(serializers.Serializer[Any]):
-    """The password again, of somebody who is signed in already."""
+    """The password, asked again of a user who is signed in."""
 
     password = serializers.CharField(max_length=1024, trim_whitespace=False)
     code = serializers.CharField(
@@ -166,17 +166,17 @@ class MeView(APIView):
 
     @extend_schema(request=ProofSerializer, responses={200: OpenApiTypes.OBJECT})
     def delete(self, request: Request) -> Response:
-        """Delete the account with everything: chats, documents, keys. Answers with the receipt.
+        """Delete the account with all chats, documents and keys; returns the receipt.
 
-        It takes the password.
+        Requires the password.
         """
-        given = ProofSerializer(data=request.data)
-        given.is_valid(raise_exception=True)
+        serializer = ProofSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         user = cast("User", request.user)
-        proved = _authenticate(request, user.username, **given.validated_data)
-        if proved.pk != user.pk:
+        proven_user = _authenticate(request, user.username, **serializer.validated_data)
+        if proven_user.pk != user.pk:
             raise InvalidCredentials
-        receipt = deletion.delete_account(user=proved)
+        receipt = deletion.delete_account(user=proven_user)
         announce_rights_change()
         request._request.session.flush()  # noqa: SLF001 - of a browser, whose row is gone
         return Response(receipt)
@@ -187,17 +187,17 @@ class PreferencesView(APIView):
 
     @extend_schema(responses=PreferencesSerializer)
     def get(self, request: Request) -> Response:
-        """How the user wants the pages."""
-        kept = get_preferences(user=cast("User", request.user))
-        return Response(PreferencesSerializer(kept).data)
+        """The user's preferences."""
+        preferences = get_preferences(user=cast("User", request.user))
+        return Response(PreferencesSerializer(preferences).data)
 
     @extend_schema(request=PreferencesSerializer, responses=PreferencesSerializer)
     def patch(self, request: Request) -> Response:
         """Change some of it; the rest stays."""
-        given = PreferencesSerializer(data=request.data, partial=True)
-        given.is_valid(raise_exception=True)
-        saved = save_preferences(user=cast("User", request.user), **given.validated_data)
-        return Response(PreferencesSerializer(saved).data)
+        serializer = PreferencesSerializer(data=request.data, partial=True)
+        serializer.is_valid(raise_exception=True)
+        preferences = save_preferences(user=cast("User", request.user), **serializer.validated_data)
+        return Response(PreferencesSerializer(preferences).data)
 
 
 class MyExportsView(APIView):
@@ -207,7 +207,7 @@ class MyExportsView(APIView):
 
     @extend_schema(request=None, responses={202: ExportSerializer})
     def post(self, request: Request) -> Response:
-        """Ask for all of one's data as a file; the request that is under way where one is."""
+        """Request all of one's data as a file; returns the pending request if there is one."""
         require_recent_proof(request)
         export = exports.request_export(user=cast("User", request.user))
         return Response(ExportSerializer(export).data, status=202)
@@ -220,9 +220,9 @@ class MyExportView(APIView):
 
     @extend_schema(responses=ExportSerializer)
     def get(self, request: Request, export_id: UUID) -> Response:
-        """How far an export is."""
-        mine = DataExport.objects.filter(owner=cast("User", request.user))
-        return Response(ExportSerializer(get_object_or_404(mine, pk=export_id)).data)
+        """The state of an export."""
+        own_exports = DataExport.objects.filter(owner=cast("User", request.user))
+        return Response(ExportSerializer(get_object_or_404(own_exports, pk=export_id)).data)
 
 
 class ImportSerializer(serializers.ModelSerializer[DataImport]):
@@ -252,21 +252,21 @@ class MyImportsView(APIView):
     parser_classes = (MultiPartParser,)
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """Watch the file from its first byte: authentication may be what reads the body."""
+        """Limit the file from its first byte: authentication may already read the body."""
         request.upload_handlers = [LimitedUpload(request)]
         return super().initialize_request(request, *args, **kwargs)
 
     @extend_schema(request={"multipart/form-data": FileRequest}, responses={202: ImportSerializer})
     @takes_file
     def post(self, request: Request) -> Response:
-        """Import chats from an export of Nura or ChatGPT; what is there already stays as it is."""
-        given = FileRequest(data=request.data)
-        given.is_valid(raise_exception=True)
-        file = given.validated_data["file"]
-        kept = imports.request_import(
+        """Import chats from an export of Nura or ChatGPT; existing chats are left alone."""
+        serializer = FileRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        file = serializer.validated_data["file"]
+        data_import = imports.request_import(
             user=cast("User", request.user), name=get_sent_name(file), content=file
         )
-        return Response(ImportSerializer(kept).data, status=202)
+        return Response(ImportSerializer(data_import).data, status=202)
 
 
 class MyImportView(APIView):
@@ -274,9 +274,9 @@ class MyImportView(APIView):
 
     @extend_schema(responses=ImportSerializer)
     def get(self, request: Request, import_id: UUID) -> Response:
-        """How far an import is."""
-        mine = DataImport.objects.filter(owner=cast("User", request.user))
-        return Response(ImportSerializer(get_object_or_404(mine, pk=import_id)).data)
+        """The state of an import."""
+        own_imports = DataImport.objects.filter(owner=cast("User", request.user))
+        return Response(ImportSerializer(get_object_or_404(own_imports, pk=import_id)).data)
 
 
 class MyExportFileView(APIView):
@@ -315,13 +315,13 @@ class KeySerializer(serializers.Serializer[Any]):
 
 
 class NewKeySerializer(KeySerializer):
-    """A key that was made just now: the only time its secret is told."""
+    """A key just created: the only time its secret is shown."""
 
     key = serializers.CharField()
 
 
 class KeyRequest(serializers.Serializer[Any]):
-    """What a new key is called and good for, and until when."""
+    """Name, scopes and expiry of a new key."""
 
     name = serializers.CharField(max_length=KEY_NAME_CHARACTERS)
     scopes = serializers.ListField(
@@ -358,28 +358,28 @@ class KeysView(GenericAPIView[AuthToken]):
     def get(self, request: Request) -> Response:
         """The keys that still work, newest first."""
         page = self.paginate_queryset(services.list_keys(user=get_user(request))) or ()
-        shown = KeySerializer([to_key_json(key) for key in page], many=True)
-        return self.get_paginated_response(shown.data)
+        serializer = KeySerializer([to_key_json(key) for key in page], many=True)
+        return self.get_paginated_response(serializer.data)
 
     @extend_schema(request=KeyRequest, responses={201: NewKeySerializer})
     def post(self, request: Request) -> Response:
-        """Make a key. One that is made with a key can do no more, and lives no longer, than it.
+        """Create a key. A key created with a key has no more scopes and lives no longer.
 
-        A browser needs the password, shown at most five minutes before.
+        A browser session needs the password to have been entered within the last five minutes.
         """
         require_recent_proof(request)
         serializer = KeyRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        wanted = serializer.validated_data
-        expires_at = _limit_to_own_key(request, wanted["scopes"], wanted["expires_at"])
-        stored, secret = services.make_key(
+        data = serializer.validated_data
+        expires_at = _limit_to_own_key(request, data["scopes"], data["expires_at"])
+        key, secret = services.make_key(
             user=get_user(request),
-            name=wanted["name"],
-            scopes=wanted["scopes"],
+            name=data["name"],
+            scopes=data["scopes"],
             expires_at=expires_at,
         )
-        shown = NewKeySerializer({**to_key_json(stored), "key": secret})
-        return Response(shown.data, status=status.HTTP_201_CREATED)
+        new_key = NewKeySerializer({**to_key_json(key), "key": secret})
+        return Response(new_key.data, status=status.HTTP_201_CREATED)
 
 
 class KeyView(APIView):
@@ -389,7 +389,7 @@ class KeyView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key_id: UUID) -> Response:
-        """Revoke a key: what it has open ends at once."""
+        """Revoke a key; its open connections end at once."""
         if not services.revoke_key(user=get_user(request), key_id=key_id):
             raise Http404
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -405,10 +405,10 @@ class SessionsView(GenericAPIView[UserSession]):
     @extend_schema(responses=SignedInSerializer(many=True))
     def get(self, request: Request) -> Response:
         """Where the account is signed in."""
-        found = services.list_sessions(
+        sessions = services.list_sessions(
             user=get_user(request), current_key=_get_session_key(request)
         )
-        page = self.paginate_queryset(found) or ()
+        page = self.paginate_queryset(sessions) or ()
         return self.get_paginated_response(SignedInSerializer(page, many=True).data)
 
     @extend_schema(
@@ -417,9 +417,9 @@ class SessionsView(GenericAPIView[UserSession]):
     )
     def delete(self, request: Request) -> Response:
         """Sign out everywhere, here too unless `?keep_current=true`. Keys stay."""
-        keeps = request.query_params.get("keep_current", "").lower() in {"true", "1", "yes"}
-        kept = _get_session_key(request) if keeps else ""
-        services.end_sessions(user=get_user(request), except_key=kept)
+        keeps_current = request.query_params.get("keep_current", "").lower() in {"true", "1", "yes"}
+        except_key = _get_session_key(request) if keeps_current else ""
+        services.end_sessions(user=get_user(request), except_key=except_key)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -452,13 +452,13 @@ def to_key_json(key: AuthToken) -> dict[str, Any]:
 def _limit_to_own_key(
     request: Request, scopes: list[str], expires_at: datetime | None
 ) -> datetime | None:
-    """When a new key expires. Raises `ScopeMissing` where it could do more than the one it asks."""
-    maker = request.auth if isinstance(request.auth, AuthToken) else None
-    if maker is not None:
-        for scope in sort_scopes(set(scopes) - list_scopes(maker)):
+    """Expiry of a new key. Raises `ScopeMissing` if it would have more scopes than the one used."""
+    own_key = request.auth if isinstance(request.auth, AuthToken) else None
+    if own_key is not None:
+        for scope in sort_scopes(set(scopes) - list_scopes(own_key)):
             raise ScopeMissing(scope=scope)
-        ends = [moment for moment in (expires_at, maker.expiry) if moment is not None]
-        expires_at = min(ends, default=None)
+        expiries = [expiry for expiry in (expires_at, own_key.expiry) if expiry is not None]
+        expires_at = min(expiries, default=None)
     return expires_at
 
 

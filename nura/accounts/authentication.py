@@ -1,4 +1,4 @@
-"""API keys in requests, and what they are good for."""
+"""API keys in requests, and their scopes."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from rag.errors import NuraError
 
 
 class ProofRequired(NuraError):
-    """The user has to show again that it is he, at `/accounts/reauthenticate/`."""
+    """The user has to enter the password again, at `/accounts/reauthenticate/`."""
 
     code = "reauthentication_required"
 
@@ -31,7 +31,7 @@ GATEWAY_SCHEMES = ("bearer", "token")
 
 
 class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
-    """Knox's header, but a key is found by its digest at once, and one not ASCII is a wrong one."""
+    """Knox's header, with keys looked up by digest; a key that is not ASCII is simply wrong."""
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, AuthToken]:
         """Owner and key. Raises `AuthenticationFailed`."""
@@ -40,10 +40,10 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
 
 
 class ScopePermission(IsAuthenticated):
-    """Somebody is signed in, and a key has the scope of what it is used for.
+    """The user is signed in, and a key has the scope that the request needs.
 
-    Reading takes `read`. What changes takes the view's `change_scope`, and `admin` where it names
-    none; a view with a `required_scope` takes that for all. A session is good for everything.
+    Reading needs `read`, changing needs the view's `change_scope`, by default `admin`; a view's
+    `required_scope` applies to both. A session may do everything.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -56,7 +56,7 @@ class ScopePermission(IsAuthenticated):
 
 
 def find_required_scope(method: str, view: Any) -> str:
-    """What a key needs for this method of a view."""
+    """The scope a key needs for this method of a view."""
     if scope := getattr(view, "required_scope", ""):
         return str(scope)
     return (
@@ -65,28 +65,28 @@ def find_required_scope(method: str, view: Any) -> str:
 
 
 def require_scope(key: AuthToken, scope: str) -> None:
-    """Raise `ScopeMissing` where the key is not good for this."""
+    """Raise `ScopeMissing` if the key lacks the scope."""
     Holder(key.user, list_scopes(key)).require(KeyScope(scope))
 
 
 async def authenticate_gateway_request(request: HttpRequest) -> AuthToken:
-    """The key of a request to the gateway, with its owner; a session is none there.
+    """The key of a request to the gateway, with its owner; sessions are not accepted there.
 
     Raises `NotAuthenticated`, `AuthenticationFailed`, `ScopeMissing`.
     """
     key = _read_gateway_key(request)
     if not key:
         raise NotAuthenticated
-    found = await in_database(find_key, key)
-    reads = request.method in SAFE_METHODS
-    require_scope(found, KeyScope.READ if reads else KeyScope.ASK)
-    return found
+    token = await in_database(find_key, key)
+    is_read = request.method in SAFE_METHODS
+    require_scope(token, KeyScope.READ if is_read else KeyScope.ASK)
+    return token
 
 
 def require_recent_proof(request: Request) -> None:
-    """Raise `ProofRequired` where a browser asks whose user has not just shown the password.
+    """Raise `ProofRequired` if a browser's user has not entered the password recently.
 
-    A key needs none: what it may do was said when it was made.
+    Keys are exempt: what they may do was decided when they were made.
     """
     is_key = isinstance(request.auth, AuthToken)
     if not is_key and is_reauthentication_required(request._request, app="account"):  # noqa: SLF001 - allauth's session is Django's
@@ -94,19 +94,19 @@ def require_recent_proof(request: Request) -> None:
 
 
 def find_key(key: str) -> AuthToken:
-    """A key that holds, with its active owner: one query. Raises `AuthenticationFailed`."""
+    """A valid key with its active owner: one query. Raises `AuthenticationFailed`."""
     if not key.isalnum() or not key.isascii():
         raise AuthenticationFailed
     digest = hash_token(key)
-    found = access.find_keys([digest]).get(digest)
-    if found is None:
+    token = access.find_keys([digest]).get(digest)
+    if token is None:
         raise AuthenticationFailed
-    access.record_key_use(found)
-    return found
+    access.record_key_use(token)
+    return token
 
 
 def _read_gateway_key(request: HttpRequest) -> str:
-    """The key by itself, else behind its scheme: proxies may take `Authorization` for their own."""
+    """The key from `X-API-Key`, else from `Authorization`, which proxies may use themselves."""
     if key := request.headers.get("x-api-key", "").strip():
         return key
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")

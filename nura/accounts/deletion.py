@@ -1,8 +1,8 @@
 """Deleting an account with everything, and the receipt for it.
 
-The receipt says what was deleted and how many of each, without a name: an id, counts, a time, a
-digest of these and a signature with the installation's key. The person gets it, and it stays with
-the note of the deletion.
+The receipt lists how many rows of each kind were deleted, without a name: an id, counts, a time, a
+digest of these and a signature with the installation's key. The person gets it, and a copy is kept
+with the record of the deletion.
 """
 
 import hashlib
@@ -60,20 +60,20 @@ from nura.accounts.roles import require_other_administrator
 logger = structlog.get_logger()
 
 MAX_DELETING_TRIES = 3
-"""What a user begins in the moment of his deletion stands in its way once, and not again."""
+"""What a user starts during the deletion can make it fail once, not again."""
 RECEIPT_FORMAT = 1
 FOOTPRINT_BATCH = 500
 
 
 def delete_account(*, user: User, may_be_last: bool = False) -> dict[str, Any]:
-    """Delete a user with everything, files and running answers included; the receipt.
+    """Delete a user with everything, including files and running answers; returns the receipt.
 
-    Nobody can sign in from the first moment on. What the user begins meanwhile either stands before
-    it and goes too, or finds no owner. Raises `LastAdministrator` unless it `may_be_last`.
+    The account is deactivated first. What the user starts meanwhile is either deleted too or fails
+    for lack of an owner. Raises `LastAdministrator` unless it `may_be_last`.
     """
     with transaction.atomic():
         if not may_be_last:
-            require_other_administrator(without=[user.pk])
+            require_other_administrator(excluding=[user.pk])
         User.objects.filter(pk=user.pk).update(is_active=False)
     _close_account(user)
     for tries_left in reversed(range(MAX_DELETING_TRIES)):
@@ -87,23 +87,23 @@ def delete_account(*, user: User, may_be_last: bool = False) -> dict[str, Any]:
 
 
 def _close_account(user: User) -> None:
-    """End what is open; keys and the password hold no longer."""
+    """Stop the user's running answers."""
     for run_id in Run.objects.filter(owner=user, ended_at=None).values_list("pk", flat=True):
         try:
             log.request_stop(run_id)
-        except Exception:  # a Redis that is away does not keep anybody's account
+        except Exception:  # an unreachable Redis must not prevent the deletion
             logger.warning("run_not_stopped", run_id=str(run_id), exc_info=True)
             break
 
 
 def _delete_account(user: User) -> dict[str, Any]:
-    # An answer that ends holds its run, then its chat; a question its chat, then its documents.
+    # Lock order: an ending answer locks its run, then chat; a question its chat, then documents.
     runs, open_runs = list[UUID](), list[UUID]()
-    held = Run.objects.filter(owner=user).order_by("pk").select_for_update()
-    for pk, ended_at in held.values_list("pk", "ended_at"):
+    locked_runs = Run.objects.filter(owner=user).order_by("pk").select_for_update()
+    for pk, ended_at in locked_runs.values_list("pk", "ended_at"):
         (open_runs if ended_at is None else runs).append(pk)
     list(Chat.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
-    libraries.hand_over_documents(owner=user)  # what others read there does not go with him
+    libraries.hand_over_documents(owner=user)  # documents in shared libraries stay
     counts = _count_rows(user)
     for document in Document.objects.filter(owner=user).order_by("pk"):
         remove_document(document.pk)
@@ -122,7 +122,7 @@ def _delete_account(user: User) -> dict[str, Any]:
 
 
 def _count_rows(user: User) -> Counter[str]:
-    """All rows and files that go, by their kind."""
+    """The number of rows and files to be deleted, by kind."""
     documents = Document.objects.filter(owner=user)
     versions = DocumentVersion.objects.filter(document__owner=user)
     pictures = DocumentPicture.objects.filter(document__owner=user).exclude(file="")
@@ -153,24 +153,24 @@ def _count_rows(user: User) -> Counter[str]:
 
 
 def _delete_sessions(user: User) -> int:
-    """Sessions say only in their data whose they are."""
-    wanted, keys = str(user.pk), list[str]()
+    """Delete the user's sessions; only their encoded data says whose they are."""
+    user_id, keys = str(user.pk), list[str]()
     for session in Session.objects.iterator(chunk_size=FOOTPRINT_BATCH):
-        if str(session.get_decoded().get(SESSION_KEY, "")) == wanted:
+        if str(session.get_decoded().get(SESSION_KEY, "")) == user_id:
             keys.append(session.session_key)
     return Session.objects.filter(session_key__in=keys).delete()[0]
 
 
 def _forget_in_admin_log(user: User) -> None:
-    """The administration's own log names whom it was about."""
-    kind = ContentType.objects.get_for_model(User)
-    about = LogEntry.objects.filter(content_type=kind, object_id=str(user.pk))
-    about.update(object_repr="", change_message="")
+    """Blank the user's name in Django's admin log."""
+    content_type = ContentType.objects.get_for_model(User)
+    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(user.pk))
+    entries.update(object_repr="", change_message="")
 
 
-def _delete_logs(ended: Collection[UUID], open_runs: Collection[UUID]) -> None:
+def _delete_logs(ended_runs: Collection[UUID], open_runs: Collection[UUID]) -> None:
     try:
-        log.delete_logs(ended)
+        log.delete_logs(ended_runs)
         log.close_logs(open_runs)
     except RedisError:
         logger.warning("run_logs_not_deleted", exc_info=True)
@@ -180,28 +180,30 @@ def _delete_logs(ended: Collection[UUID], open_runs: Collection[UUID]) -> None:
 
 
 def make_receipt(user_id: int, counts: Mapping[str, int]) -> dict[str, Any]:
-    """A receipt of this moment, signed."""
-    told: dict[str, Any] = {
+    """A signed receipt dated now."""
+    body: dict[str, Any] = {
         "format": RECEIPT_FORMAT,
         "id": str(uuid4()),
         "account": user_id,
         "deleted_at": timezone.now().isoformat(timespec="seconds"),
         "deleted": {name: count for name, count in counts.items() if count},
     }
-    digest = hashlib.sha256(_to_canonical_json(told)).hexdigest()
-    return told | {"digest": digest, "signature": _sign(digest)}
+    digest = hashlib.sha256(_to_canonical_json(body)).hexdigest()
+    return body | {"digest": digest, "signature": _sign(digest)}
 
 
 def is_genuine(receipt: Mapping[str, Any]) -> bool:
-    """Whether this installation gave that receipt, as it is."""
-    told = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
-    digest = hashlib.sha256(_to_canonical_json(told)).hexdigest()
-    given = str(receipt.get("digest", "")), str(receipt.get("signature", ""))
-    return hmac.compare_digest(given[0], digest) and hmac.compare_digest(given[1], _sign(digest))
+    """Whether this installation issued the receipt, unaltered."""
+    body = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
+    digest = hashlib.sha256(_to_canonical_json(body)).hexdigest()
+    claimed = str(receipt.get("digest", "")), str(receipt.get("signature", ""))
+    return hmac.compare_digest(claimed[0], digest) and hmac.compare_digest(
+        claimed[1], _sign(digest)
+    )
 
 
-def _to_canonical_json(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+def _to_canonical_json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def _sign(digest: str) -> str:

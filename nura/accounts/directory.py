@@ -1,9 +1,9 @@
-"""Sign-in with the password of an LDAP directory or Active Directory, and what the directory ends.
+"""Sign-in with passwords of an LDAP directory or Active Directory, and deactivation by it.
 
-django-auth-ldap binds as the person. An account belongs to the entry's own id, which outlives a new
-name; an account that is here already is never taken over by a name. Groups and role follow at each
-sign-in, and every few minutes what the directory has removed or disabled is switched off. The
-library is optional: only what runs with `NURA_LDAP_URL` may import this module.
+django-auth-ldap binds as the person. An account is tied to the entry's own id, which survives a
+change of name; an existing account is never taken over by name. Groups and role are updated at each
+sign-in, and every few minutes accounts that the directory removed or disabled are deactivated. The
+library is optional: only code that runs with `NURA_LDAP_URL` may import this module.
 """
 
 from collections.abc import Sequence
@@ -30,22 +30,22 @@ from nura.accounts.services import check_name
 logger = structlog.get_logger()
 
 SECONDS = 5
-"""How long a directory may take to answer."""
+"""Time-out of the directory."""
 TEXT_ID = "entryuuid"
 ID_ATTRIBUTES = (TEXT_ID, "objectguid")
 NAME_ATTRIBUTES = ("samaccountname", "uid")
-"""What a new account is called, whichever of its names the person has typed."""
+"""Attributes that name a new account, whichever of its names the person typed."""
 IDS_A_SEARCH = 200
-"""Accounts that the directory is asked for at once."""
+"""Accounts looked up in one search."""
 DISABLED = 2
-"""The bit of `userAccountControl` that says so in Active Directory."""
+"""Bit of Active Directory's `userAccountControl` for a disabled account."""
 GROUP_FILTER = "(|(objectClass=groupOfNames)(objectClass=group))"
 FEWEST_TO_DOUBT = 3
-"""When so many accounts are gone at once and none is left, the directory is doubted instead."""
+"""If at least this many accounts vanish at once and none is left, the search is not trusted."""
 
 
 def build_options() -> dict[int, Any]:
-    """How a directory is connected to."""
+    """Options for connections to the directory."""
     options = {
         ldap.OPT_REFERRALS: 0,
         ldap.OPT_NETWORK_TIMEOUT: SECONDS,
@@ -54,14 +54,14 @@ def build_options() -> dict[int, Any]:
     }
     if settings.LDAP_CA_FILE:
         options[ldap.OPT_X_TLS_CACERTFILE] = settings.LDAP_CA_FILE
-    return options | {ldap.OPT_X_TLS_NEWCTX: 0}  # the last: it takes the others in
+    return options | {ldap.OPT_X_TLS_NEWCTX: 0}  # last: it applies the others
 
 
 def build_settings() -> dict[str, Any]:
-    """What django-auth-ldap wants to know."""
+    """Settings for django-auth-ldap."""
     subtree = ldap.SCOPE_SUBTREE
     users = LDAPSearch(settings.LDAP_USERS, subtree, settings.LDAP_FILTER, ["*", "+"])
-    found = {
+    config = {
         "SERVER_URI": settings.LDAP_URL,
         "BIND_DN": settings.LDAP_BIND_DN,
         "BIND_PASSWORD": settings.LDAP_BIND_PASSWORD,
@@ -70,13 +70,13 @@ def build_settings() -> dict[str, Any]:
         "USER_SEARCH": users,
     }
     if settings.LDAP_GROUPS:
-        found["GROUP_SEARCH"] = LDAPSearch(settings.LDAP_GROUPS, subtree, GROUP_FILTER)
-        found["GROUP_TYPE"] = NestedGroupOfNamesType(name_attr="cn")
-    return found
+        config["GROUP_SEARCH"] = LDAPSearch(settings.LDAP_GROUPS, subtree, GROUP_FILTER)
+        config["GROUP_TYPE"] = NestedGroupOfNamesType(name_attr="cn")
+    return config
 
 
 class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
-    """Takes passwords of the directory."""
+    """Checks passwords against the directory."""
 
     @property
     def default_settings(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
         return build_settings()
 
     def get_user(self, user_id: int) -> User | None:
-        """The account of a session, as long as it is active."""
+        """The account of a session, if it is active."""
         return User.objects.filter(pk=user_id, is_active=True).first()
 
     def get_or_build_user(self, username: str, ldap_user: Any) -> tuple[User, bool]:
@@ -101,12 +101,12 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             raise ldap_user.AuthenticationFailed("the name passes for another") from error
         if not uid or User.objects.filter(username__iexact=name).exists():
             raise ldap_user.AuthenticationFailed("the name is that of another account")
-        shown = ldap_user.attrs.get("displayname", [""])[0]
-        return User(username=name, first_name=shown[:MAX_DISPLAY_NAME_CHARACTERS]), True
+        display_name = ldap_user.attrs.get("displayname", [""])[0]
+        return User(username=name, first_name=display_name[:MAX_DISPLAY_NAME_CHARACTERS]), True
 
     @transaction.atomic
     def authenticate_ldap_user(self, ldap_user: Any, password: str) -> User | None:
-        """Whose password it is, with groups and role as the directory says."""
+        """The user whose password this is, with groups and role updated from the directory."""
         user: User | None = super().authenticate_ldap_user(ldap_user, password)
         if user is None or not user.is_active:
             return None
@@ -120,8 +120,8 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             if mails and not User.objects.filter(email__iexact=mails[0]).exists():
                 user.email = mails[0].lower()
             user.save()
-            way = {"by": "sign-on", "server": DIRECTORY_PROVIDER}
-            record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
+            details = {"by": "sign-on", "server": DIRECTORY_PROVIDER}
+            record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=details)
         if settings.LDAP_GROUPS:
             sync_groups(user, ldap_user.group_names)
         return user
@@ -129,20 +129,20 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
 
 def sync_groups(user: User, names: set[str]) -> None:
     """Set the groups and role of an account to those in the directory."""
-    sync_directory_groups(user=user, names=names, way=DIRECTORY_PROVIDER)
+    sync_directory_groups(user=user, names=names, source=DIRECTORY_PROVIDER)
     sync_role(
         user=user,
         names=names,
         administrators=settings.LDAP_ADMINISTRATORS,
         auditors=settings.LDAP_AUDITORS,
-        way=DIRECTORY_PROVIDER,
+        source=DIRECTORY_PROVIDER,
     )
 
 
 def read_id(attributes: Any) -> str:
-    """The id of an entry, which a new name does not change.
+    """The id of an entry, which survives a change of name.
 
-    That of Active Directory is sixteen bytes; django-auth-ldap makes text of those that read as it.
+    Active Directory's is sixteen bytes, which django-auth-ldap decodes if they happen to be text.
     """
     for name in ID_ATTRIBUTES:
         if values := attributes.get(name):
@@ -152,34 +152,34 @@ def read_id(attributes: Any) -> str:
 
 
 def read_name(attributes: Any) -> str:
-    """The name that the entry signs in with; empty where only the filter knows which it is."""
+    """The entry's sign-in name; empty if only the filter knows which attribute it is."""
     return next((attributes[name][0] for name in NAME_ATTRIBUTES if attributes.get(name)), "")
 
 
 def end_removed_accounts() -> None:
-    """Switch off those that the directory has removed or disabled, or that the filter leaves out.
+    """Deactivate accounts that the directory removed or disabled, or that the filter leaves out.
 
     Raises `ldap.LDAPError`.
     """
     accounts = SocialAccount.objects.filter(provider=DIRECTORY_PROVIDER, user__is_active=True)
-    held = list(accounts.select_related("user"))
-    if not held:
+    linked = list(accounts.select_related("user"))
+    if not linked:
         return
     connection = connect()
-    there: set[str] = set()
+    enabled_ids: set[str] = set()
     try:
-        for start in range(0, len(held), IDS_A_SEARCH):
-            uids = [one.uid for one in held[start : start + IDS_A_SEARCH]]
-            there |= _find_enabled(connection, uids)
+        for start in range(0, len(linked), IDS_A_SEARCH):
+            uids = [account.uid for account in linked[start : start + IDS_A_SEARCH]]
+            enabled_ids |= _find_enabled(connection, uids)
     finally:
         connection.unbind_s()
-    gone = [one.user for one in held if one.uid not in there]
-    if len(gone) == len(held) >= FEWEST_TO_DOUBT:
-        logger.error("directory_doubted", accounts=len(gone))
+    removed = [account.user for account in linked if account.uid not in enabled_ids]
+    if len(removed) == len(linked) >= FEWEST_TO_DOUBT:
+        logger.error("directory_doubted", accounts=len(removed))
         return
-    for user in gone:
+    for user in removed:
         try:
-            switch_account(user=user, is_active=False, way=DIRECTORY_PROVIDER)
+            switch_account(user=user, is_active=False, source=DIRECTORY_PROVIDER)
         except ScimRefused:
             logger.warning("last_administrator_kept", user_id=user.pk)
 
@@ -196,13 +196,13 @@ def connect() -> Any:
 
 
 def _find_enabled(connection: Any, uids: Sequence[str]) -> set[str]:
-    """Those whose entries are there, may sign in by the filter, and are not disabled."""
-    anybody = settings.LDAP_FILTER % {"user": "*"}
-    wanted = f"(&{anybody}(|{''.join(map(_to_filter, uids))}))"
-    asked = ["entryUUID", "objectGUID", "userAccountControl"]
-    found = connection.search_ext_s(settings.LDAP_USERS, ldap.SCOPE_SUBTREE, wanted, asked)
-    entries = [cidict(attributes) for dn, attributes in found if dn]
-    flags = {read_id(one): int(one.get("userAccountControl", [b"0"])[0]) for one in entries}
+    """The ids whose entries exist, match the filter and are not disabled."""
+    any_user = settings.LDAP_FILTER % {"user": "*"}
+    search_filter = f"(&{any_user}(|{''.join(map(_to_filter, uids))}))"
+    names = ["entryUUID", "objectGUID", "userAccountControl"]
+    results = connection.search_ext_s(settings.LDAP_USERS, ldap.SCOPE_SUBTREE, search_filter, names)
+    entries = [cidict(attributes) for dn, attributes in results if dn]
+    flags = {read_id(entry): int(entry.get("userAccountControl", [b"0"])[0]) for entry in entries}
     return {uid for uid, flag in flags.items() if not flag & DISABLED}
 
 

@@ -1,7 +1,7 @@
 """All of one's data as a file: chats as JSON and Markdown, documents as they were uploaded.
 
-A worker makes it (`nura.tasks`), so that a large account holds no request. The file can be had for
-`KEPT_HOURS`; what has expired, or whose account is gone, is removed by `sweep_exports`.
+A worker makes it (`nura.tasks`), so that a large account blocks no request. The file is available
+for `KEPT_HOURS`; `sweep_exports` removes files that have expired or whose account is gone.
 """
 
 import json
@@ -58,7 +58,7 @@ HEARTBEAT = Heartbeat(DataExport)
 
 
 def request_export(*, user: User) -> DataExport:
-    """The export that is being made for the user; a new one where none is."""
+    """The user's pending export, or a new one."""
     try:
         with transaction.atomic():
             export = DataExport.objects.create(
@@ -72,35 +72,35 @@ def request_export(*, user: User) -> DataExport:
 
 
 def queue_export(export_id: UUID) -> None:
-    """Tell a worker."""
+    """Send the task to a worker."""
     send_task(TASK, [str(export_id)], task_id=make_task_id("export", export_id))
 
 
 def make_export(export_id: UUID) -> None:
-    """Make the file of a request that nobody else is making."""
+    """Make the file of an export, unless another worker is at it."""
     lease = claim_job(DataExport, export_id)
     if lease is None:
         return
     export = DataExport.objects.select_related("owner").get(pk=export_id)
     with (
-        HEARTBEAT.hold(lease) as held,
+        HEARTBEAT.hold(lease) as held_lease,
         translation.override(export.language),
         tempfile.TemporaryFile(dir=settings.DATA_DIR) as file,  # /tmp may be memory
     ):
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for _part in write_archive(archive, export.owner):
-                held.check()
+                held_lease.check()
         size = file.tell()
         file.seek(0)
         default_storage.delete(name_file(export_id))
         default_storage.save(name_file(export_id), File(file))
-        until = timezone.now() + timedelta(hours=KEPT_HOURS)
-        ready = {"status": DataExport.Status.READY, "size": size, "expires_at": until}
-        lease.rows().update(**ready, **RELEASED)
+        expires_at = timezone.now() + timedelta(hours=KEPT_HOURS)
+        changes = {"status": DataExport.Status.READY, "size": size, "expires_at": expires_at}
+        lease.rows().update(**changes, **RELEASED)
 
 
 def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
-    """Write all that is the user's; yields after each part, so that the caller may stop."""
+    """Write everything of the user's; yields after each part so that the caller can stop."""
     index: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -133,31 +133,34 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
         path = PurePosixPath(document.original_name)
         name = f"documents/{number:04}-{_to_file_name(path.stem) or 'document'}{path.suffix[:10]}"
         index["documents"].append(_describe_document(document, name))
-        with document.file.open("rb") as source, archive.open(name, "w", force_zip64=True) as kept:
+        with (
+            document.file.open("rb") as source,
+            archive.open(name, "w", force_zip64=True) as target,
+        ):
             while part := source.read(COPY_BYTES):
-                kept.write(part)
+                target.write(part)
                 yield
     archive.writestr(INDEX, _to_json(index))
 
 
 def _describe_preferences(user: User) -> dict[str, Any]:
-    kept = get_preferences(user=user)
+    preferences = get_preferences(user=user)
     names = ("language", "theme", "send_key", "document_layout", "voice", "speech_rate")
-    return {name: getattr(kept, name) for name in names}
+    return {name: getattr(preferences, name) for name in names}
 
 
 def _describe_chat(chat: Chat) -> dict[str, Any]:
     messages = Message.objects.filter(chat=chat).order_by("created_at", "id")
     fields = ("id", "parent_id", "role", "content", "status", "label", "sources", "created_at")
-    kept = list(messages)
-    load_closed_documents(kept, user_id=chat.owner_id)
-    shown = [hide_closed(message) for message in kept]
+    loaded = list(messages)
+    load_closed_documents(loaded, user_id=chat.owner_id)
+    visible = [hide_closed(message) for message in loaded]
     return {
         "id": chat.pk,
         "title": chat.title,
         "created_at": chat.created_at,
         "updated_at": chat.updated_at,
-        "messages": [{name: getattr(one, name) for name in fields} for one in shown],
+        "messages": [{name: getattr(row, name) for name in fields} for row in visible],
     }
 
 
@@ -174,8 +177,8 @@ def _describe_document(document: Document, name: str) -> dict[str, Any]:
     }
 
 
-def _to_json(told: Any) -> str:
-    return json.dumps(told, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1)
+def _to_json(value: Any) -> str:
+    return json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1)
 
 
 def _to_file_name(text: str) -> str:
@@ -184,16 +187,16 @@ def _to_file_name(text: str) -> str:
 
 
 def name_file(export_id: UUID) -> str:
-    """Where the file stands in the storage."""
+    """The file's path in the storage."""
     return f"{FOLDER}/{export_id}.zip"
 
 
 def respond_with_export(
     request: HttpRequest, *, user: User, export_id: UUID
 ) -> StreamingHttpResponse:
-    """The file as a download. Raises `Http404` where the user has no such export, or not any more.
+    """The file as a download. Raises `Http404` if the user has no such export, or no longer.
 
-    A file that is not there went with a backup, which leaves exports out.
+    The file is missing after a restore: backups leave exports out.
     """
     ready = DataExport.objects.filter(owner=user, status=DataExport.Status.READY)
     export = ready.filter(pk=export_id, expires_at__gt=Now()).first()
@@ -216,21 +219,21 @@ def respond_with_export(
 
 
 def fail_export(lease: Lease[DataExport]) -> None:
-    """End a request that no worker could serve."""
+    """Mark an export that no worker could make as failed."""
     lease.rows().update(status=DataExport.Status.FAILED, **RELEASED)
 
 
 def sweep_exports() -> None:
-    """Hand on what was lost, and remove what has expired or whose account is gone."""
+    """Requeue lost exports, and remove those that expired or whose account is gone."""
     reap_lost_jobs(DataExport, announce=queue_export, give_up=fail_export)
     announce_unclaimed_jobs(DataExport, announce=queue_export, patience=PATIENCE)
     DataExport.objects.filter(expires_at__lt=Now()).delete()
     try:
         names = default_storage.listdir(FOLDER)[1]
-    except FileNotFoundError:  # nobody has asked for an export yet
+    except FileNotFoundError:  # nobody has requested an export yet
         return
-    kept = {f"{pk}.zip" for pk in DataExport.objects.values_list("pk", flat=True)}
+    known_names = {f"{pk}.zip" for pk in DataExport.objects.values_list("pk", flat=True)}
     for name in names:
-        if name not in kept:
+        if name not in known_names:
             default_storage.delete(f"{FOLDER}/{name}")
             logger.info("export_removed", name=name)

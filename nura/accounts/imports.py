@@ -1,9 +1,9 @@
 """Chats from a file: Nura's own export, or ChatGPT's (`conversations.json`, zipped or not).
 
-The file is hostile until proved otherwise. Nothing is unpacked to disk; entries, sizes and depth
-are bounded, and all of it is read once before anything is written. A worker does it
-(`nura.tasks`): each chat in a transaction, so that none is there by half, and one that begins anew
-finds what is there already.
+The file is treated as hostile. Nothing is unpacked to disk; entries, sizes and depth are limited,
+and the whole file is read once before anything is written. A worker does it (`nura.tasks`), each
+chat in a transaction of its own, so that no chat is imported in part and a retry skips those that
+are there already.
 """
 
 import codecs
@@ -52,23 +52,23 @@ TASK = "nura.tasks.make_import"
 FOLDER = "imports"
 PATIENCE = timedelta(seconds=30)
 LEFTOVER_AGE = timedelta(hours=1)
-"""A file that no row names is a leftover when it is that old: it is stored before its row."""
+"""Age from which a file without a row is a leftover: files are stored before their rows."""
 NOTED_CHATS = 20
-"""How far it is, is written after so many."""
+"""Progress is stored after this many chats."""
 HEARTBEAT = Heartbeat(DataImport)
 
 LIMITS = Limits(entries=50_000, inflated=512 * MEGABYTE, ratio=200)
 MAX_READ_BYTES = 512 * MEGABYTE
-"""Of all parts that are read, unpacked."""
+"""Unpacked bytes of all parts read."""
 MAX_CHARACTERS = 16_000_000
-"""Of one chat as JSON, and of its messages together."""
+"""Characters of one chat as JSON, and of all its messages."""
 MAX_CHATS = 50_000
 MAX_KEY_CHARACTERS = 100
 PIECE_BYTES = 256 * 1024
 CONVERSATIONS = re.compile(r"(.*/)?conversations(-\d+)?\.json", re.IGNORECASE)
 ZIP_MARKS = (b"PK\x03\x04", b"PK\x05\x06")
 HIDDEN_MARKS = re.compile("\ue200.*?\ue201", re.DOTALL)
-"""What ChatGPT writes for its own page: places of citations, in characters of private use."""
+"""ChatGPT's own citation markers, in private-use characters."""
 EARLIEST_YEAR = 1990
 
 
@@ -79,7 +79,7 @@ class ImportUnreadable(NuraError):
 
 
 class ImportTooLarge(NuraError):
-    """It holds more than is taken."""
+    """The file holds more than is accepted."""
 
     code = "import_too_large"
 
@@ -94,59 +94,59 @@ class ImportUnderWay(NuraError):
 
 
 def request_import(*, user: User, name: str, content: "File[Any]") -> DataImport:
-    """Take a file that a worker reads. Raises `ImportUnderWay`."""
+    """Store a file for a worker to import. Raises `ImportUnderWay`."""
     if DataImport.objects.filter(DataImport.OPEN, owner=user).exists():
         raise ImportUnderWay
     import_id = uuid4()
     default_storage.save(name_file(import_id), content)
     try:
         with transaction.atomic():
-            kept = DataImport.objects.create(
+            data_import = DataImport.objects.create(
                 pk=import_id, owner=user, name=name[:255], enqueued_at=timezone.now()
             )
-            transaction.on_commit(lambda: queue_import(kept.pk), robust=True)
+            transaction.on_commit(lambda: queue_import(data_import.pk), robust=True)
     except IntegrityError as error:
         default_storage.delete(name_file(import_id))
         raise ImportUnderWay from error
-    return kept
+    return data_import
 
 
 def queue_import(import_id: UUID) -> None:
-    """Tell a worker."""
+    """Send the task to a worker."""
     send_task(TASK, [str(import_id)], task_id=make_task_id("import", import_id))
 
 
 def make_import(import_id: UUID) -> None:
-    """Read the file of a request that nobody else is reading."""
+    """Import the file of a request, unless another worker is at it."""
     lease = claim_job(DataImport, import_id)
     if lease is None:
         return
-    kept = DataImport.objects.select_related("owner").get(pk=import_id)
-    language = get_preferences(user=kept.owner).language or settings.LANGUAGE_CODE
-    with HEARTBEAT.hold(lease) as held, override(language):
+    data_import = DataImport.objects.select_related("owner").get(pk=import_id)
+    language = get_preferences(user=data_import.owner).language or settings.LANGUAGE_CODE
+    with HEARTBEAT.hold(lease) as held_lease, override(language):
         try:
             with default_storage.open(name_file(import_id)) as file:
-                ended = _import_chats(kept.owner, cast("BinaryIO", file), held)
+                outcome = _import_chats(data_import.owner, cast("BinaryIO", file), held_lease)
         except NuraError as error:
-            ended = {"status": DataImport.Status.FAILED, "error_code": error.code}
-        except FileNotFoundError:  # a backup leaves it out
-            ended = {"status": DataImport.Status.FAILED, "error_code": ImportUnreadable.code}
-        lease.rows().update(**ended, ended_at=timezone.now(), **RELEASED)
+            outcome = {"status": DataImport.Status.FAILED, "error_code": error.code}
+        except FileNotFoundError:  # backups leave it out
+            outcome = {"status": DataImport.Status.FAILED, "error_code": ImportUnreadable.code}
+        lease.rows().update(**outcome, ended_at=timezone.now(), **RELEASED)
         default_storage.delete(name_file(import_id))
 
 
-def _import_chats(user: User, file: BinaryIO, held: HeldLease[DataImport]) -> dict[str, Any]:
-    """Read all of the file, then store its chats; how it ended."""
-    rows = held.lease.rows()
+def _import_chats(user: User, file: BinaryIO, held_lease: HeldLease[DataImport]) -> dict[str, Any]:
+    """Read the whole file, then store its chats; the fields of the outcome."""
+    rows = held_lease.lease.rows()
     total = 0
     for _foreign in read_chats(file):
         total += 1
-        held.check()
+        held_lease.check()
     rows.update(total=total, done=0)
     file.seek(0)
     done, messages, empty = 0, 0, 0
     for foreign in read_chats(file):
-        held.check()
+        held_lease.check()
         done += 1
         if foreign is None:
             empty += 1
@@ -163,33 +163,33 @@ def _import_chats(user: User, file: BinaryIO, held: HeldLease[DataImport]) -> di
 
 
 def fail_import(lease: Lease[DataImport]) -> None:
-    """End a request that no worker could serve."""
+    """Mark an import that no worker could do as failed."""
     lease.rows().update(
         status=DataImport.Status.FAILED, error_code="internal", ended_at=timezone.now(), **RELEASED
     )
 
 
 def sweep_imports() -> None:
-    """Hand on what was lost, and remove files that nothing names."""
+    """Requeue lost imports, and remove files without a row."""
     reap_lost_jobs(DataImport, announce=queue_import, give_up=fail_import)
     announce_unclaimed_jobs(DataImport, announce=queue_import, patience=PATIENCE)
     try:
         names = default_storage.listdir(FOLDER)[1]
     except FileNotFoundError:  # nobody has imported anything yet
         return
-    waiting = {
+    open_imports = {
         str(pk) for pk in DataImport.objects.filter(DataImport.OPEN).values_list("pk", flat=True)
     }
     for name in names:
         path = f"{FOLDER}/{name}"
-        old = timezone.now() - default_storage.get_modified_time(path) > LEFTOVER_AGE
-        if name not in waiting and old:
+        is_old = timezone.now() - default_storage.get_modified_time(path) > LEFTOVER_AGE
+        if name not in open_imports and is_old:
             default_storage.delete(path)
             logger.info("import_removed", name=name)
 
 
 def name_file(import_id: UUID) -> str:
-    """Where the file stands in the storage."""
+    """The file's path in the storage."""
     return f"{FOLDER}/{import_id}"
 
 
@@ -197,14 +197,14 @@ def name_file(import_id: UUID) -> str:
 
 
 def read_chats(file: BinaryIO) -> Iterator[ForeignChat | None]:
-    """The chats of an export; None for one in which nothing was said.
+    """The chats of an export; None for one without messages.
 
     Raises `ImportUnreadable`, `ImportTooLarge` and what `Archive` raises.
     """
-    head = file.read(4)
+    signature = file.read(4)
     file.seek(0)
-    found = _read_archive(file) if head in ZIP_MARKS else _read_json(file)
-    for count, chat in enumerate(found, 1):
+    chats = _read_archive(file) if signature in ZIP_MARKS else _read_json(file)
+    for count, chat in enumerate(chats, 1):
         if count > MAX_CHATS:
             raise ImportTooLarge
         yield chat
@@ -212,31 +212,31 @@ def read_chats(file: BinaryIO) -> Iterator[ForeignChat | None]:
 
 def _read_json(file: BinaryIO) -> Iterator[ForeignChat | None]:
     pieces = iter(lambda: file.read(PIECE_BYTES), b"")
-    for told in ArrayReader(pieces).read_objects():
-        yield from_chatgpt(told)
+    for conversation in ArrayReader(pieces).read_objects():
+        yield from_chatgpt(conversation)
 
 
 def _read_archive(file: BinaryIO) -> Iterator[ForeignChat | None]:
-    archive, left = Archive(file, LIMITS), _ReadingBudget()
+    archive, budget = Archive(file, LIMITS), _ReadingBudget()
     conversations = [name for name in archive.names if CONVERSATIONS.fullmatch(name)]
     if exports.INDEX in archive:
-        index = _load_json(archive, exports.INDEX, left)
+        index = _load_json(archive, exports.INDEX, budget)
         if not isinstance(index, dict) or index.get("format") != exports.FORMAT:
             raise ImportUnreadable
         for name in dict.fromkeys(map(str, _get_list(index, "chats"))):
-            yield from_nura(_load_json(archive, name, left))
+            yield from_nura(_load_json(archive, name, budget))
     elif conversations:
         for name in sorted(conversations):
-            pieces = left.spend(archive.read_chunks(name))
-            for told in ArrayReader(pieces).read_objects():
-                yield from_chatgpt(told)
+            pieces = budget.spend(archive.read_chunks(name))
+            for conversation in ArrayReader(pieces).read_objects():
+                yield from_chatgpt(conversation)
     else:
         raise ImportUnreadable
 
 
 @dataclass(slots=True)
 class _ReadingBudget:
-    """How much may still be unpacked of one file."""
+    """Bytes that may still be unpacked from one file."""
 
     left: int = MAX_READ_BYTES
 
@@ -249,10 +249,10 @@ class _ReadingBudget:
             yield piece
 
 
-def _load_json(archive: Archive, name: str, left: _ReadingBudget) -> Any:
+def _load_json(archive: Archive, name: str, budget: _ReadingBudget) -> Any:
     """A part as JSON."""
     data = bytearray()
-    for piece in left.spend(archive.read_chunks(name)):
+    for piece in budget.spend(archive.read_chunks(name)):
         data += piece
         if len(data) > MAX_CHARACTERS:
             raise ImportTooLarge
@@ -263,46 +263,46 @@ def _load_json(archive: Archive, name: str, left: _ReadingBudget) -> Any:
 
 
 class ArrayReader:
-    """The objects of a JSON array one by one, of which only one is held in memory."""
+    """Reads the objects of a JSON array with only one in memory at a time."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._source = codecs.iterdecode(pieces, "utf-8-sig")
-        self._buffer, self._at = "", 0
+        self._buffer, self._position = "", 0
 
     def read_objects(self) -> Iterator[dict[str, Any]]:
         """Each object. Raises `ImportUnreadable`, `ImportTooLarge`."""
         if self._peek() != "[":
             raise ImportUnreadable
-        self._at += 1
-        while (sign := self._peek()) != "]":
-            if sign != "{":
+        self._position += 1
+        while (character := self._peek()) != "]":
+            if character != "{":
                 raise ImportUnreadable
             yield self._read_object()
 
     def _peek(self) -> str:
-        """The next sign that is neither blank nor a comma."""
+        """The next character that is neither blank nor a comma."""
         while True:
-            while self._at < len(self._buffer):
-                if self._buffer[self._at] not in " \t\r\n,":
-                    return self._buffer[self._at]
-                self._at += 1
+            while self._position < len(self._buffer):
+                if self._buffer[self._position] not in " \t\r\n,":
+                    return self._buffer[self._position]
+                self._position += 1
             self._extend_buffer()
 
     def _read_object(self) -> dict[str, Any]:
         decoder = json.JSONDecoder()
         while True:
             try:
-                told, self._at = decoder.raw_decode(self._buffer, self._at)
+                value, self._position = decoder.raw_decode(self._buffer, self._position)
             except RecursionError as error:
                 raise ImportUnreadable from error
             except ValueError:
-                self._extend_buffer()  # perhaps it goes on
+                self._extend_buffer()  # perhaps it continues
             else:
-                return cast("dict[str, Any]", told)
+                return cast("dict[str, Any]", value)
 
     def _extend_buffer(self) -> None:
-        """Read as much again as is buffered, so that a large object is not parsed too often."""
-        parts = [self._buffer[self._at :]]
+        """Double the buffer, so that a large object is not parsed too often."""
+        parts = [self._buffer[self._position :]]
         size = start = len(parts[0])
         if size > MAX_CHARACTERS:
             raise ImportTooLarge
@@ -313,41 +313,49 @@ class ArrayReader:
         except UnicodeDecodeError as error:
             raise ImportUnreadable from error
         if size == start:
-            raise ImportUnreadable  # it ends in the middle
-        self._buffer, self._at = "".join(parts), 0
+            raise ImportUnreadable  # it ends in the middle of an object
+        self._buffer, self._position = "".join(parts), 0
 
 
 # Its chats
 
 
-def from_chatgpt(told: dict[str, Any]) -> ForeignChat | None:
-    """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them not shown."""
-    mapping, key = told.get("mapping"), told.get("conversation_id") or told.get("id")
+def from_chatgpt(conversation: dict[str, Any]) -> ForeignChat | None:
+    """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them hidden."""
+    mapping, key = (
+        conversation.get("mapping"),
+        conversation.get("conversation_id") or conversation.get("id"),
+    )
     if not isinstance(mapping, dict) or not _is_key(key):
         raise ImportUnreadable
     nodes = []
     for name, node in mapping.items():
         if not isinstance(node, dict) or not _is_key(name):
             raise ImportUnreadable
-        role, text, said_at = _read_chatgpt_message(node.get("message"))
+        role, text, created_at = _read_chatgpt_message(node.get("message"))
         parent = node.get("parent")
-        nodes.append(_ImportNode(name, parent if _is_key(parent) else None, role, text, said_at))
-    return _to_chat(f"chatgpt:{key}", told.get("title"), _to_time(told.get("create_time")), nodes)
+        nodes.append(_ImportNode(name, parent if _is_key(parent) else None, role, text, created_at))
+    return _to_chat(
+        f"chatgpt:{key}",
+        conversation.get("title"),
+        _to_time(conversation.get("create_time")),
+        nodes,
+    )
 
 
-def _read_chatgpt_message(told: Any) -> tuple[str, str, datetime | None]:
-    """Role, text and time; no text of what the page does not show."""
-    if not isinstance(told, dict):
+def _read_chatgpt_message(message: Any) -> tuple[str, str, datetime | None]:
+    """Role, text and time; the text is empty if ChatGPT's page does not show the message."""
+    if not isinstance(message, dict):
         return "", "", None
-    author, content = _get_dict(told, "author"), _get_dict(told, "content")
-    meant = told.get("recipient") in {None, "all"}
-    hidden = _get_dict(told, "metadata").get("is_visually_hidden_from_conversation")
-    shown = content.get("content_type") in {"text", "multimodal_text"}
-    if hidden or not meant or not shown:
+    author, content = _get_dict(message, "author"), _get_dict(message, "content")
+    is_for_everybody = message.get("recipient") in {None, "all"}
+    is_hidden = _get_dict(message, "metadata").get("is_visually_hidden_from_conversation")
+    has_text = content.get("content_type") in {"text", "multimodal_text"}
+    if is_hidden or not is_for_everybody or not has_text:
         return "", "", None
     parts = [_read_part(part) for part in _get_list(content, "parts")]
     text = HIDDEN_MARKS.sub("", "\n\n".join(filter(None, parts)))
-    return str(author.get("role")), text, _to_time(told.get("create_time"))
+    return str(author.get("role")), text, _to_time(message.get("create_time"))
 
 
 def _read_part(part: Any) -> str:
@@ -356,20 +364,20 @@ def _read_part(part: Any) -> str:
     kind = part.get("content_type") if isinstance(part, dict) else None
     if kind == "image_asset_pointer":
         return _("[picture]")
-    said = part.get("text") if kind == "audio_transcription" else None
-    return said if isinstance(said, str) else ""
+    text = part.get("text") if kind == "audio_transcription" else None
+    return text if isinstance(text, str) else ""
 
 
-def from_nura(told: Any) -> ForeignChat | None:
-    """A chat of Nura's own export; an answer names the documents that it was drawn from."""
-    if not isinstance(told, dict):
+def from_nura(chat: Any) -> ForeignChat | None:
+    """A chat of Nura's own export; answers list the documents they came from."""
+    if not isinstance(chat, dict):
         raise ImportUnreadable
     try:
-        key = UUID(str(told.get("id")))
+        key = UUID(str(chat.get("id")))
     except ValueError as error:
         raise ImportUnreadable from error
     nodes = []
-    for message in _get_list(told, "messages"):
+    for message in _get_list(chat, "messages"):
         if not isinstance(message, dict) or not _is_key(message.get("id")):
             raise ImportUnreadable
         content = message.get("content")
@@ -384,146 +392,152 @@ def from_nura(told: Any) -> ForeignChat | None:
                 _to_time(message.get("created_at")),
             )
         )
-    begun_at = _to_time(told.get("created_at"))
-    return _to_chat(f"{OUR_CHATS}{key}", told.get("title"), begun_at, nodes)
+    started_at = _to_time(chat.get("created_at"))
+    return _to_chat(f"{OUR_CHATS}{key}", chat.get("title"), started_at, nodes)
 
 
 def _format_sources(message: dict[str, Any]) -> str:
-    """The document names of an answer as text: here they have no passages to show."""
-    named: dict[str, str] = {}
+    """An answer's document names as text, since there are no passages to show here."""
+    names: dict[str, str] = {}
     for source in _get_list(message, "sources"):
         if isinstance(source, dict) and isinstance(source.get("document_name"), str):
-            named.setdefault(str(source.get("slot"))[:5], source["document_name"])
-    lines = [f"- [{slot}] {' '.join(name.split())}" for slot, name in named.items()]
+            names.setdefault(str(source.get("slot"))[:5], source["document_name"])
+    lines = [f"- [{slot}] {' '.join(name.split())}" for slot, name in names.items()]
     return "\n".join(["", "", f"{_('Sources')}:", "", *lines]) if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _ImportNode:
-    """A message as a file has it; without a text it is only on the way to others."""
+    """A message as in the file; one without text only links others."""
 
     key: str
     parent: str | None
     role: str
     text: str
-    said_at: datetime | None
+    created_at: datetime | None
 
 
 @dataclass(slots=True)
 class _JoinedMessage:
-    """Messages of one side that follow each other, which are one message here."""
+    """Consecutive messages of one side, which become one message here."""
 
     node: _ImportNode
     text: str
-    above: "_JoinedMessage | None"
-    begun: "_JoinedMessage | None" = None
-    """What this one goes on from."""
+    parent: "_JoinedMessage | None"
+    previous: "_JoinedMessage | None" = None
+    """The message that this one continues."""
     is_continued: bool = False
     is_answered: bool = False
 
-    def join_text(self, room: int) -> str:
-        """All that was said, at most `room` characters. Raises `ImportTooLarge`."""
-        parts, unit = list[str](), cast("_JoinedMessage | None", self)
-        while unit is not None:
-            room -= len(unit.text)
-            if room < 0:
+    def join_text(self, max_characters: int) -> str:
+        """The whole text, of at most `max_characters`. Raises `ImportTooLarge`."""
+        parts, message = list[str](), cast("_JoinedMessage | None", self)
+        while message is not None:
+            max_characters -= len(message.text)
+            if max_characters < 0:
                 raise ImportTooLarge
-            parts.append(unit.text)
-            unit = unit.begun
+            parts.append(message.text)
+            message = message.previous
         return "\n\n".join(reversed(parts))
 
 
 def _to_chat(
-    key: str, title: Any, begun_at: datetime | None, nodes: list[_ImportNode]
+    key: str, title: Any, started_at: datetime | None, nodes: list[_ImportNode]
 ) -> ForeignChat | None:
-    """The chat of these nodes; None where nothing was said. Nodes in a circle are left out."""
+    """The chat of these nodes; None without messages. Nodes in a cycle are left out."""
     name = _clean_text(title) if isinstance(title, str) else ""
-    units = _join_units(nodes)
-    kept = [one for one in units if one.is_answered or not one.is_continued]
-    if not kept:
+    joined = _join_units(nodes)
+    complete = [item for item in joined if item.is_answered or not item.is_continued]
+    if not complete:
         return None
     messages, size = list[ForeignMessage](), 0
-    for unit in kept:
-        text = unit.join_text(MAX_CHARACTERS - size)
+    for joined_message in complete:
+        text = joined_message.join_text(MAX_CHARACTERS - size)
         size += len(text)
-        role = Message.Role(unit.node.role)
-        above = unit.above.node.key if unit.above else None
-        if role == Message.Role.ASSISTANT and above is None:
-            above = f"{unit.node.key}:?"  # an answer needs a question
+        role = Message.Role(joined_message.node.role)
+        parent_key = joined_message.parent.node.key if joined_message.parent else None
+        if role == Message.Role.ASSISTANT and parent_key is None:
+            parent_key = f"{joined_message.node.key}:?"  # an answer needs a question
             question = name or _("Imported chat")
             messages.append(
-                ForeignMessage(above, None, Message.Role.USER, question, unit.node.said_at)
+                ForeignMessage(
+                    parent_key, None, Message.Role.USER, question, joined_message.node.created_at
+                )
             )
-        messages.append(ForeignMessage(unit.node.key, above, role, text, unit.node.said_at))
-    times = [one.said_at for one in messages if one.said_at]
-    begun = begun_at or min(times, default=timezone.now())
-    return ForeignChat(key, name, min(begun, timezone.now()), messages)
+        messages.append(
+            ForeignMessage(
+                joined_message.node.key, parent_key, role, text, joined_message.node.created_at
+            )
+        )
+    times = [item.created_at for item in messages if item.created_at]
+    started = started_at or min(times, default=timezone.now())
+    return ForeignChat(key, name, min(started, timezone.now()), messages)
 
 
 def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:
-    """Each after the one that it follows."""
-    below: dict[str | None, list[_ImportNode]] = {}
-    known = {one.key for one in nodes}
-    for one in nodes:
-        below.setdefault(one.parent if one.parent in known else None, []).append(one)
-    units = list[_JoinedMessage]()
-    waiting: list[tuple[_ImportNode, _JoinedMessage | None]] = [
-        (one, None) for one in below.get(None, ())
+    """The nodes joined into messages, each after its parent."""
+    children: dict[str | None, list[_ImportNode]] = {}
+    keys = {child.key for child in nodes}
+    for child in nodes:
+        children.setdefault(child.parent if child.parent in keys else None, []).append(child)
+    joined = list[_JoinedMessage]()
+    pending: list[tuple[_ImportNode, _JoinedMessage | None]] = [
+        (child, None) for child in children.get(None, ())
     ]
-    waiting.reverse()
-    while waiting:
-        node, above = waiting.pop()
-        unit = _join_node(node, above)
-        if unit is not above and unit is not None:
-            units.append(unit)
-        waiting.extend((one, unit) for one in reversed(below.get(node.key, ())))
-    return units
+    pending.reverse()
+    while pending:
+        node, parent = pending.pop()
+        message = _join_node(node, parent)
+        if message is not parent and message is not None:
+            joined.append(message)
+        pending.extend((child, message) for child in reversed(children.get(node.key, ())))
+    return joined
 
 
-def _join_node(node: _ImportNode, above: _JoinedMessage | None) -> _JoinedMessage | None:
-    """The message that a node starts or continues below another; that other if it is empty."""
+def _join_node(node: _ImportNode, parent: _JoinedMessage | None) -> _JoinedMessage | None:
+    """The message that a node starts below `parent` or continues; `parent` if the node is empty."""
     text = _clean_text(node.text)
     if node.role not in Message.Role.values or not text:
-        return above
-    if above is None or above.node.role != node.role:
-        if above is not None:
-            above.is_answered = True
-        return _JoinedMessage(node, text, above)
-    above.is_continued = True
-    return _JoinedMessage(node, text, above.above, begun=above)
+        return parent
+    if parent is None or parent.node.role != node.role:
+        if parent is not None:
+            parent.is_answered = True
+        return _JoinedMessage(node, text, parent)
+    parent.is_continued = True
+    return _JoinedMessage(node, text, parent.parent, previous=parent)
 
 
 def _clean_text(text: str) -> str:
-    """As it can be stored: no NUL, no half of a pair, composed, no blanks around."""
-    whole = text.replace("\0", "").encode("utf-8", "ignore").decode()
-    return unicodedata.normalize("NFC", whole).strip()
+    """The text as it can be stored: without NUL and lone surrogates, NFC, stripped."""
+    cleaned = text.replace("\0", "").encode("utf-8", "ignore").decode()
+    return unicodedata.normalize("NFC", cleaned).strip()
 
 
 def _is_key(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_KEY_CHARACTERS and value.isascii()
 
 
-def _to_time(told: Any) -> datetime | None:
-    """A time in seconds or as ISO 8601; None where it is none, or long before there were chats."""
+def _to_time(value: Any) -> datetime | None:
+    """A time from seconds or ISO 8601; None if it is invalid or implausible."""
     try:
-        if isinstance(told, str):
-            said = parse_datetime(told)
-        elif isinstance(told, int | float) and not isinstance(told, bool):
-            said = datetime.fromtimestamp(told, UTC)
+        if isinstance(value, str):
+            moment = parse_datetime(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            moment = datetime.fromtimestamp(value, UTC)
         else:
-            said = None
+            moment = None
     except (ValueError, OverflowError, OSError):
         return None
-    if said is None or said.year < EARLIEST_YEAR or said.year > timezone.now().year + 1:
+    if moment is None or moment.year < EARLIEST_YEAR or moment.year > timezone.now().year + 1:
         return None
-    return said if said.tzinfo else said.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _get_dict(told: dict[str, Any], name: str) -> dict[str, Any]:
-    value = told.get(name)
+def _get_dict(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    value = mapping.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _get_list(told: dict[str, Any], name: str) -> list[Any]:
-    value = told.get(name)
+def _get_list(mapping: dict[str, Any], name: str) -> list[Any]:
+    value = mapping.get(name)
     return value if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""What an installation keeps of its accounts, beside what Django, allauth and knox keep."""
+"""What an installation stores about accounts beyond the tables of Django, allauth and knox."""
 
 import uuid
 from collections.abc import Collection
@@ -24,7 +24,7 @@ MAX_INVITATION_USES = 10_000
 
 
 class Preferences(models.Model):
-    """How one person wants the pages, on every device. An account without a row has the usual."""
+    """One person's preferences on every device. An account without a row has the defaults."""
 
     class Theme(models.TextChoices):
         """Colours of the pages."""
@@ -34,13 +34,13 @@ class Preferences(models.Model):
         DARK = "dark", _("Dark")
 
     class SendKey(models.TextChoices):
-        """What sends a question; the other one begins a new line."""
+        """The key that sends a question; the other one starts a new line."""
 
         ENTER = "enter", _("Enter")
         MOD_ENTER = "mod-enter", _("Ctrl+Enter (⌘+Enter on a Mac)")
 
     class DocumentLayout(models.TextChoices):
-        """How the list of documents is drawn where there is room for both."""
+        """Layout of the list of documents where there is room for both."""
 
         TABLE = "table", _("Table")
         CARDS = "cards", _("Cards")
@@ -69,7 +69,7 @@ class Preferences(models.Model):
 
 
 class Auditor(models.Model):
-    """Somebody who reads the audit log and usage (`nura.accounts.roles`)."""
+    """A user who may read the audit log and usage (`nura.accounts.roles`)."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="auditor"
@@ -81,7 +81,7 @@ class Auditor(models.Model):
 
 
 class GroupDetails(models.Model):
-    """What Nura knows of a group of Django's (`nura.accounts.roles`)."""
+    """What Nura adds to a Django group (`nura.accounts.roles`)."""
 
     group = models.OneToOneField(
         Group, models.CASCADE, primary_key=True, related_name="details", verbose_name=_("group")
@@ -99,7 +99,7 @@ class GroupDetails(models.Model):
     )
 
     class Meta:
-        """One group for each name of a directory."""
+        """One group per directory name."""
 
         verbose_name = verbose_name_plural = _("details")
         constraints = (
@@ -115,10 +115,10 @@ class GroupDetails(models.Model):
 
 
 class SignOnServer(models.Model):
-    """A server of OpenID Connect by which people sign in (`nura.accounts.sign_on`)."""
+    """An OpenID Connect server by which people sign in (`nura.accounts.sign_on`)."""
 
     class SignUp(models.TextChoices):
-        """Who of those that sign in there gets an account."""
+        """Who gets an account when signing in there."""
 
         EVERYBODY = "everybody", _("Everybody who signs in there")
         INVITED = "invited", _("Those who are invited")
@@ -197,8 +197,8 @@ class SignOnServer(models.Model):
         return self.name
 
     def accepts(self, emails: Collection[str]) -> bool:
-        """Whether the server's domains admit somebody with these verified addresses."""
-        domains = {one.strip().lower() for one in self.domains.split(",") if one.strip()}
+        """Whether the server's domains admit a person with these verified addresses."""
+        domains = {domain.strip().lower() for domain in self.domains.split(",") if domain.strip()}
         return not domains or any(email.rpartition("@")[2].lower() in domains for email in emails)
 
 
@@ -206,15 +206,15 @@ class InvitationQuerySet(models.QuerySet["Invitation"]):
     """Filters as words that chain."""
 
     def open(self) -> Self:
-        """Those that somebody may still use."""
+        """Invitations that can still be used."""
         return self.filter(used_at=None, expires_at__gt=Now(), uses__lt=F("max_uses"))
 
 
 class Invitation(models.Model):
-    """A link by which accounts are created; `digest` is all that is kept of its secret.
+    """A link by which accounts are created; only the `digest` of its secret is stored.
 
-    `email`, where given, is the address that the one account gets; it counts as verified when the
-    link was mailed to it. `used_at` is set once it is used up, by the account `used_by`.
+    `email`, if set, is the address of the one account; it counts as verified if the link was mailed
+    to it. `used_at` is set once the invitation is used up, by the account `used_by`.
     """
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
@@ -265,9 +265,9 @@ class Invitation(models.Model):
 
 
 class DataExport(OwnedJob):
-    """All that an account has, as one file; a worker makes it, and it can be had until it expires.
+    """All data of an account as one file, made by a worker and available until it expires.
 
-    `language` is that of the words in it.
+    `language` is the language of its texts.
     """
 
     class Status(models.TextChoices):
@@ -312,9 +312,9 @@ class DataExport(OwnedJob):
 
 
 class DataImport(OwnedJob):
-    """A file of chats from elsewhere, which a worker reads: `done` of `total` chats so far.
+    """A file of chats to import, read by a worker: `done` of `total` chats so far.
 
-    `messages` were new; in `empty` chats nothing was said. `error_code` says why it failed.
+    `messages` counts new messages, `empty` chats without any. `error_code` says why it failed.
     """
 
     class Status(models.TextChoices):

@@ -1,12 +1,12 @@
-"""How one person wants the pages, and the one page of settings that asks.
+"""A person's preferences, and the settings page that edits them.
 
-What is wanted is kept with the account, and in cookies that speak before it does.
-The server draws a page in the right language and colours from cookies alone, signed in or not. So
-what is chosen is kept in both places, and a sign-in brings the cookies to what the account says.
+Preferences are stored with the account and in cookies: the server renders a page in the right
+language and theme from cookies alone, signed in or not, and sign-in sets the cookies to the
+account's preferences.
 
-A view of a section of the settings renders a template that extends `settings/base.html` by
-`render_section`. What has to be proved before something dangerous, and what is announced after it,
-is the view's own.
+The view of a settings section uses `render_section` with a template that extends
+`settings/base.html`. Asking for the password before something dangerous, and announcing changes, is
+up to the view.
 """
 
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ COOKIE_SECONDS = 365 * 24 * 3600
 
 
 def get_preferences(*, user: AbstractBaseUser) -> Preferences:
-    """What the person has chosen; the usual, not stored, where nothing was."""
+    """The user's preferences; the defaults, unsaved, if there are none."""
     return Preferences.objects.filter(pk=user.pk).first() or Preferences(user_id=user.pk)
 
 
-def save_preferences(*, user: User, **chosen: Any) -> Preferences:
-    """Keep what was chosen; all else stays."""
-    preferences, _created = Preferences.objects.update_or_create(user=user, defaults=chosen)
+def save_preferences(*, user: User, **changes: Any) -> Preferences:
+    """Change these preferences and leave the rest."""
+    preferences, _created = Preferences.objects.update_or_create(user=user, defaults=changes)
     return preferences
 
 
 def set_cookies(response: HttpResponseBase, preferences: Preferences) -> None:
-    """Bring the cookies of this browser to what the account says."""
+    """Set this browser's cookies to the account's preferences."""
     if preferences.language in dict(settings.LANGUAGES):
         response.set_cookie(
             settings.LANGUAGE_COOKIE_NAME,
@@ -52,14 +52,14 @@ def set_cookies(response: HttpResponseBase, preferences: Preferences) -> None:
     if preferences.theme == Preferences.Theme.SYSTEM:
         response.delete_cookie(THEME_COOKIE, samesite="Lax", path=settings.LANGUAGE_COOKIE_PATH)
     else:
-        # Not HttpOnly: the page's own switch changes it without asking the server for a page.
+        # Not HttpOnly: the page's theme switch changes it without the server.
         response.set_cookie(THEME_COOKIE, preferences.theme, max_age=COOKIE_SECONDS, samesite="Lax")
 
 
 def describe_preferences(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: what the pages ask for: `preferences`, mail, and the administration.
+    """Context processor: `preferences`, `mail_works` and `may_enter_administration`.
 
-    What is kept of the account is read once, and only where a page asks.
+    The account is read once, and only if a page uses it.
     """
 
     @cache
@@ -70,12 +70,12 @@ def describe_preferences(request: HttpRequest) -> dict[str, Any]:
         return rows.first() or AnonymousUser()  # it may have been deleted meanwhile
 
     def read() -> dict[str, Any]:
-        kept: Preferences = getattr(find_user(), "preferences", None) or Preferences()
+        preferences: Preferences = getattr(find_user(), "preferences", None) or Preferences()
         return {
-            "send_key": kept.send_key,
-            "document_layout": kept.document_layout,
-            "voice": kept.voice,
-            "speech_rate": kept.speech_rate,
+            "send_key": preferences.send_key,
+            "document_layout": preferences.document_layout,
+            "voice": preferences.voice,
+            "speech_rate": preferences.speech_rate,
         }
 
     return {
@@ -87,7 +87,7 @@ def describe_preferences(request: HttpRequest) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SettingsSection:
-    """A part of the settings with an address of its own; `icon` is one of `icons.svg`."""
+    """A section of the settings with its own address; `icon` is one of `icons.svg`."""
 
     route: str
     title: str | Promise
@@ -105,7 +105,7 @@ SECTIONS = (
     SettingsSection("accounts:data", _("Your data"), "download"),
     SettingsSection("accounts:delete", _("Delete account"), "trash-2"),
 )
-"""In the order of the page. One is added by its line here, its route and its template."""
+"""In the order of the page. To add one: a line here, a route and a template."""
 
 
 def render_section(
@@ -116,7 +116,7 @@ def render_section(
     *,
     status: int = 200,
 ) -> HttpResponse:
-    """The page with the section of that route open."""
-    shown = next(section for section in SECTIONS if section.route == route)
-    told = {"sections": SECTIONS, "section": shown, "area": "settings", **(context or {})}
-    return render(request, template, told, status=status)
+    """The settings page with the section of that route open."""
+    current = next(section for section in SECTIONS if section.route == route)
+    page_context = {"sections": SECTIONS, "section": current, "area": "settings", **(context or {})}
+    return render(request, template, page_context, status=status)

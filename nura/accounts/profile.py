@@ -1,7 +1,7 @@
-"""Who one is, how one wants the pages and signs in: profile, appearance, password, two steps.
+"""Settings sections for profile, appearance, e-mail, password and two-step sign-in.
 
-Allauth does the steps of a two-step sign-in. Here are the section of the settings, what the steps
-need from us, and who must have them.
+Allauth implements two-step sign-in; here are its settings section, our adapter for it, and the rule
+for who must use it.
 """
 
 import time
@@ -48,11 +48,11 @@ from nura.accounts.sign_on import list_servers
 
 MAX_DISPLAY_NAME_CHARACTERS = 60
 MIN_RESET_SECONDS = 0.15
-"""How long a request for a new password takes at least, several times what its work takes."""
+"""Minimum duration of a password reset request, several times what it needs."""
 
 
 class ProfileForm(forms.ModelForm[User]):
-    """The name that others read; `first_name` of Django's user holds it."""
+    """The display name, stored as `first_name` of Django's user."""
 
     first_name = forms.CharField(
         label=_("Display name"),
@@ -63,14 +63,14 @@ class ProfileForm(forms.ModelForm[User]):
     )
 
     class Meta:
-        """The name that one signs in with stays."""
+        """The user name cannot be changed."""
 
         model = User
         fields = ("first_name",)
 
 
 def make_keep_keys_field() -> forms.BooleanField:
-    """The choice of who sets a new password: somebody may have had the old one, and made keys."""
+    """Whether keys survive a new password: whoever knew the old one may have made some."""
     return forms.BooleanField(
         label=_("Keep my API keys"),
         required=False,
@@ -79,7 +79,7 @@ def make_keep_keys_field() -> forms.BooleanField:
 
 
 class NewPasswordForm(ChangePasswordForm):  # type: ignore[misc]
-    """A new password for who knows the old one."""
+    """A new password for a user who knows the old one."""
 
     keep_keys = make_keep_keys_field()
 
@@ -90,10 +90,10 @@ class NewPasswordForm(ChangePasswordForm):  # type: ignore[misc]
 
 
 class AskForPasswordForm(ResetPasswordForm):  # type: ignore[misc]
-    """An address to send a link to; how long that takes does not tell whether it is known."""
+    """An address to send a reset link to; the response time does not reveal whether it is known."""
 
     def save(self, request: HttpRequest, **options: Any) -> str:
-        """Send the link, or the letter that says that there is no account."""
+        """Send the link, or a mail saying that there is no account."""
         ends_at = time.monotonic() + MIN_RESET_SECONDS
         try:
             address: str = super().save(request, **options)
@@ -103,7 +103,7 @@ class AskForPasswordForm(ResetPasswordForm):  # type: ignore[misc]
 
 
 class ForgottenPasswordForm(ResetPasswordKeyForm):  # type: ignore[misc]
-    """A new password by the link of a mail."""
+    """A new password through a mailed link."""
 
     keep_keys = make_keep_keys_field()
 
@@ -114,7 +114,7 @@ class ForgottenPasswordForm(ResetPasswordKeyForm):  # type: ignore[misc]
 
 
 def end_keys(form: NewPasswordForm | ForgottenPasswordForm) -> None:
-    """Revoke the keys of who has a new password, unless they are to stay."""
+    """Revoke the keys of the user with a new password, unless they are to be kept."""
     if not form.cleaned_data["keep_keys"]:
         revoke_keys(user=form.user, actor=form.user)
 
@@ -137,7 +137,7 @@ class AppearanceForm(forms.ModelForm[Preferences]):
     )
 
     class Meta:
-        """What is chosen from few is shown at once."""
+        """Choices among few options are radio buttons."""
 
         model = Preferences
         fields = ("language", "theme", "send_key", "voice", "speech_rate")
@@ -148,8 +148,8 @@ class AppearanceForm(forms.ModelForm[Preferences]):
 @never_cache
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def profile(request: HttpRequest) -> HttpResponse:
-    """Display name; the ways to another address and password."""
+def edit_profile(request: HttpRequest) -> HttpResponse:
+    """The display name, with links to change address and password."""
     user = cast("User", request.user)
     form = ProfileForm(request.POST or None, instance=user)
     if request.method == "POST" and form.is_valid():
@@ -163,18 +163,18 @@ def profile(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def appearance(request: HttpRequest) -> HttpResponse:
+def edit_appearance(request: HttpRequest) -> HttpResponse:
     """Language, theme, the key that sends and reading aloud, kept with the account."""
     user = cast("User", request.user)
-    kept = get_preferences(user=user)
-    kept.language = kept.language or translation.get_language()
-    form = AppearanceForm(request.POST or None, instance=kept)
+    preferences = get_preferences(user=user)
+    preferences.language = preferences.language or translation.get_language()
+    form = AppearanceForm(request.POST or None, instance=preferences)
     if request.method == "POST" and form.is_valid():
-        saved = save_preferences(user=user, **form.cleaned_data)
-        with translation.override(saved.language):
+        new_preferences = save_preferences(user=user, **form.cleaned_data)
+        with translation.override(new_preferences.language):
             messages.success(request, str(_("Saved.")))
         response = redirect("accounts:appearance")
-        set_cookies(response, saved)
+        set_cookies(response, new_preferences)
         return response
     return render_section(
         request, "accounts:appearance", "settings/appearance.html", {"form": form}
@@ -185,8 +185,8 @@ def appearance(request: HttpRequest) -> HttpResponse:
 @login_required
 @reauthentication_required  # type: ignore[untyped-decorator]
 @require_http_methods(["GET", "HEAD", "POST"])
-def email(request: HttpRequest) -> HttpResponse:
-    """Another address: confirmed there first where mail works, and told to the old one."""
+def change_email(request: HttpRequest) -> HttpResponse:
+    """Change the address: confirmed by mail first if mail works, and announced to the old one."""
     user = cast("User", request.user)
     form = AddEmailForm(user, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -203,11 +203,11 @@ def email(request: HttpRequest) -> HttpResponse:
 
 
 def set_language(request: HttpRequest) -> HttpResponseBase:
-    """Django's view, which sets a cookie; whoever is signed in keeps the choice everywhere."""
+    """Django's view, which sets a cookie; for a signed-in user the choice is stored as well."""
     response: HttpResponseBase = i18n.set_language(request)
-    chosen = request.POST.get(i18n.LANGUAGE_QUERY_PARAMETER, "")
-    if request.user.is_authenticated and chosen in dict(settings.LANGUAGES):
-        save_preferences(user=request.user, language=chosen)
+    language = request.POST.get(i18n.LANGUAGE_QUERY_PARAMETER, "")
+    if request.user.is_authenticated and language in dict(settings.LANGUAGES):
+        save_preferences(user=request.user, language=language)
     return response
 
 
@@ -216,30 +216,30 @@ KEY_BYTES = 32
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
-    """Secrets are stored encrypted, and we are called by our name."""
+    """Encrypts stored secrets, and names us in authenticator apps and browsers."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
         "incorrect_code": _("The code is wrong or has expired."),
     }
 
     def get_totp_issuer(self) -> str:
-        """What the app calls us."""
+        """Our name in the authenticator app."""
         return "Nura"
 
     def get_totp_label(self, user: AbstractBaseUser) -> str:
-        """Whose code it is: the name that one signs in with, and where."""
+        """The label of a code: user name and host."""
         return f"{user.get_username()} ({context.request.get_host()})"
 
     def get_public_key_credential_rp_entity(self) -> dict[str, str]:
-        """What the browser calls us."""
+        """Our name in the browser's passkey dialog."""
         return {**super().get_public_key_credential_rp_entity(), "name": "Nura"}
 
     def encrypt(self, text: str) -> str:
-        """What is stored: of no use without the installation's secret key."""
+        """Encrypt with the installation's secret key."""
         return _make_cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """What was encrypted."""
+        """Decrypt what `encrypt` returned."""
         return _make_cipher().decrypt(encrypted_text.encode()).decode()
 
 
@@ -249,14 +249,14 @@ def _make_cipher() -> Fernet:
 
 
 def is_second_step_done(*, user: User, code: str) -> bool:
-    """Whether a program may go on: the account has no second step, or this is its code."""
+    """Whether the account has no second step, or this is its code."""
     if not is_mfa_enabled(user):
         return True
     return bool(code) and bool(AuthenticateForm({"code": code}, user=user).is_valid())
 
 
 def may_administer(request: HttpRequest) -> bool:
-    """Whether this administrator or auditor has what the installation asks of one."""
+    """Whether this administrator or auditor meets the installation's two-step requirement."""
     if not settings.STAFF_TWO_STEP:
         return True
     user = cast("User", request.user)
@@ -264,31 +264,31 @@ def may_administer(request: HttpRequest) -> bool:
 
 
 def _has_shown_second_step(request: HttpRequest, user: User) -> bool:
-    """Whether this session began with two steps, or set the second one up itself."""
+    """Whether this session began with two-step sign-in, or set it up itself."""
     records = get_authentication_records(request, user)
     if any(record["method"] == "mfa" for record in records):
         return True
-    begun = min((record["at"] for record in records), default=0.0)
+    started_at = min((record["at"] for record in records), default=0.0)
     first = Authenticator.objects.filter(user=user).order_by("created_at").first()
-    return bool(records) and first is not None and first.created_at.timestamp() > begun
+    return bool(records) and first is not None and first.created_at.timestamp() > started_at
 
 
 @require_safe
 @never_cache
 @login_required
-def two_step(request: HttpRequest) -> HttpResponse:
-    """What protects the account, and the ways to change it."""
+def show_two_step(request: HttpRequest) -> HttpResponse:
+    """The account's authenticators, with links to change them."""
     user = cast("User", request.user)
-    owned = list(Authenticator.objects.filter(user=user).order_by("created_at"))
+    authenticators = list(Authenticator.objects.filter(user=user).order_by("created_at"))
     by_type: dict[str, list[Authenticator]] = {}
-    for one in owned:
-        by_type.setdefault(one.type, []).append(one)
+    for authenticator in authenticators:
+        by_type.setdefault(authenticator.type, []).append(authenticator)
     codes = by_type.get(Authenticator.Type.RECOVERY_CODES, [])
-    told = {
+    values = {
         "totp": by_type.get(Authenticator.Type.TOTP, []),
         "passkeys": by_type.get(Authenticator.Type.WEBAUTHN, []),
         "codes_left": len(codes[0].wrap().get_unused_codes()) if codes else 0,
-        "is_on": bool(owned),
+        "is_on": bool(authenticators),
         "is_demanded": settings.STAFF_TWO_STEP and may_enter(user),
     }
-    return render_section(request, "accounts:two-step", "settings/two_step.html", told)
+    return render_section(request, "accounts:two-step", "settings/two_step.html", values)

@@ -1,4 +1,4 @@
-"""What people have left of their quotas: in their own pages, and for administrators who is near.
+"""What is left of quotas: for users in their pages, for administrators who is near a limit.
 
 The rules themselves are set in the forms of users, groups and libraries (`documents.admin`).
 """
@@ -32,7 +32,7 @@ from nura.accounts.preferences import render_section
 KEPT = (QuotaMeasure.DOCUMENTS, QuotaMeasure.BYTES, QuotaMeasure.PAGES)
 ASKED = (QuotaMeasure.QUESTIONS, QuotaMeasure.TOKENS)
 AREAS = {"documents": KEPT, "questions": ASKED}
-"""Parts of the pages with a notice of their own, and what is counted there."""
+"""Areas of the pages with a notice of their own, and the measures shown there."""
 LABELS: Mapping[QuotaMeasure, str | Promise] = {
     QuotaMeasure.DOCUMENTS: gettext_lazy("Documents"),
     QuotaMeasure.BYTES: gettext_lazy("Storage"),
@@ -44,7 +44,7 @@ LABELS: Mapping[QuotaMeasure, str | Promise] = {
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much of one thing somebody has, and may have."""
+    """A user's usage and limit of one measure."""
 
     measure: QuotaMeasure
     used: int
@@ -52,12 +52,12 @@ class Allowance:
 
     @property
     def label(self) -> str | Promise:
-        """What is counted."""
+        """The name of the measure."""
         return LABELS[self.measure]
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is anything to be told or refused."""
+        """Whether there is a hard or a soft limit."""
         return self.bound is not None
 
     @property
@@ -67,22 +67,22 @@ class Allowance:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is let in."""
+        """Whether the hard limit is reached."""
         return self.limit.hard is not None and self.used >= self.limit.hard
 
     @property
     def is_near(self) -> bool:
-        """Whether the owner is to be told."""
+        """Whether the user should be warned."""
         return self.is_full or (self.limit.soft is not None and self.used >= self.limit.soft)
 
     @property
     def share(self) -> float:
-        """Of the bound; 1 and more is full."""
+        """Usage as a share of the bound; full from 1."""
         return self.used / self.bound if self.bound else float(self.used > 0 or self.bound == 0)
 
     @property
     def amount(self) -> str:
-        """What is used, of how much."""
+        """Usage in words, with the limit if there is one."""
         if self.limit.hard is None:
             return self._format_amount(self.used)
         values = {
@@ -93,18 +93,18 @@ class Allowance:
 
     @property
     def rest(self) -> str:
-        """What is left, where there is a limit."""
+        """What is left in words; empty without a limit."""
         left = self.limit.get_left(self.used)
         return "" if left is None else _("%(left)s left") % {"left": self._format_amount(left)}
 
     @property
     def most(self) -> str:
-        """The limit; empty: none."""
+        """The limit in words; empty without one."""
         return "" if self.limit.hard is None else self._format_amount(self.limit.hard)
 
     @property
     def resets(self) -> str:
-        """When counting begins anew; empty for what stays until it is deleted."""
+        """When the count resets, in words; empty for storage."""
         if self.measure == QuotaMeasure.QUESTIONS:
             return _("Resets at midnight.")
         if self.measure == QuotaMeasure.TOKENS:
@@ -122,23 +122,23 @@ class Allowance:
         }
         questions = self.measure == QuotaMeasure.QUESTIONS
         if self.is_full and questions:
-            said = _("You have used up today's questions. You can ask again after midnight.")
+            sentence = _("You have used up today's questions. You can ask again after midnight.")
         elif self.is_full:
-            said = _("You have used up this month's tokens. You can ask again on %(day)s.")
+            sentence = _("You have used up this month's tokens. You can ask again on %(day)s.")
         elif self.limit.hard is not None and questions:
-            said = _("Questions left today: %(left)s")
+            sentence = _("Questions left today: %(left)s")
         elif self.limit.hard is not None:
-            said = _("Tokens left this month: %(left)s")
+            sentence = _("Tokens left this month: %(left)s")
         elif questions:
-            said = _(
+            sentence = _(
                 "You have asked %(used)s questions today, more than the %(soft)s you are warned at."
             )
         else:
-            said = _(
+            sentence = _(
                 "You have used %(used)s tokens this month, more than the %(soft)s you are "
                 "warned at."
             )
-        return said % values
+        return sentence % values
 
     def _format_amount(self, amount: int) -> str:
         if self.measure == QuotaMeasure.BYTES:
@@ -154,20 +154,20 @@ def list_allowances(
     user: User,
     measures: Collection[QuotaMeasure] = tuple(QuotaMeasure),
     *,
-    all_of_them: bool = False,
+    include_unlimited: bool = False,
 ) -> list[Allowance]:
-    """The user's allowances: those that have limits, or `all_of_them`. Only these are counted."""
+    """The user's limited allowances, or all with `include_unlimited`. Counts only these."""
     limits = quotas.find_limits(user.pk)
-    wanted = [one for one in measures if all_of_them or _has_limit(limits[one])]
+    counted = [measure for measure in measures if include_unlimited or _has_limit(limits[measure])]
     used: dict[QuotaMeasure, int] = {}
-    if set(wanted) & set(KEPT):
-        kept = quotas.count_kept(user.pk)
-        used |= dict(zip(KEPT, (kept.documents, kept.bytes, kept.pages), strict=True))
-    if QuotaMeasure.QUESTIONS in wanted:
+    if set(counted) & set(KEPT):
+        stored = quotas.count_kept(user.pk)
+        used |= dict(zip(KEPT, (stored.documents, stored.bytes, stored.pages), strict=True))
+    if QuotaMeasure.QUESTIONS in counted:
         used[QuotaMeasure.QUESTIONS] = count_questions_today(user.pk)
-    if QuotaMeasure.TOKENS in wanted:
+    if QuotaMeasure.TOKENS in counted:
         used[QuotaMeasure.TOKENS] = count_tokens_this_month(user.pk)
-    return [Allowance(one, used[one], limits[one]) for one in wanted]
+    return [Allowance(measure, used[measure], limits[measure]) for measure in counted]
 
 
 def _has_limit(limit: QuotaLimit) -> bool:
@@ -182,7 +182,7 @@ def list_near_limits() -> list[tuple[int, Allowance]]:
         allowance = Allowance(measure, used, limits[user_id][measure])
         if allowance.is_near:
             near.append((user_id, allowance))
-    return sorted(near, key=lambda one: (-one[1].share, one[0]))
+    return sorted(near, key=lambda item: (-item[1].share, item[0]))
 
 
 def _count_usage_of_all() -> dict[tuple[int, QuotaMeasure], int]:
@@ -208,15 +208,15 @@ def _count_usage_of_all() -> dict[tuple[int, QuotaMeasure], int]:
 
 
 def describe_area(user: User, area: str) -> dict[str, Any]:
-    """What the panel of a part of the pages shows."""
+    """Context of the quota panel of an area."""
     return {"allowances": list_allowances(user, AREAS[area]), "area": area}
 
 
 @never_cache
 @login_required
 @require_GET
-def quota_panel(request: HttpRequest, area: str) -> HttpResponse:
-    """The notice of one part of the pages, drawn again when something has changed there."""
+def show_quota_panel(request: HttpRequest, area: str) -> HttpResponse:
+    """The notice of one area, reloaded when something changed there."""
     context = describe_area(cast("User", request.user), area)
     return render(request, "panels/quota.html", context)
 
@@ -224,9 +224,9 @@ def quota_panel(request: HttpRequest, area: str) -> HttpResponse:
 @never_cache
 @login_required
 @require_GET
-def usage(request: HttpRequest) -> HttpResponse:
-    """The section of the settings: how much of everything is used, and what is left."""
-    allowances = list_allowances(cast("User", request.user), all_of_them=True)
+def show_usage(request: HttpRequest) -> HttpResponse:
+    """The settings section: usage of all measures and what is left."""
+    allowances = list_allowances(cast("User", request.user), include_unlimited=True)
     return render_section(
         request, "accounts:usage", "settings/usage.html", {"allowances": allowances}
     )

@@ -1,7 +1,7 @@
-"""SCIM 2.0, as far as it ends rights: a directory finds an account and switches it off or on.
+"""The part of SCIM 2.0 that ends rights: a directory finds an account and deactivates it, or back.
 
-Entra ID, Okta and Keycloak call it within moments of somebody leaving. Accounts are neither made
-nor renamed by it. `NURA_SCIM_TOKEN` lets in; without it the addresses are not there.
+Entra ID, Okta and Keycloak call it within moments of a person leaving. It neither creates nor
+renames accounts. Requests need `NURA_SCIM_TOKEN`; without that setting the addresses do not exist.
 """
 
 import hmac
@@ -35,7 +35,7 @@ View = Callable[..., HttpResponse]
 
 
 class ScimRefused(Exception):
-    """What was sent cannot be done."""
+    """The request is refused; becomes an error response."""
 
     def __init__(self, detail: str, status: int = 400, kind: str = "invalidValue") -> None:
         super().__init__(detail)
@@ -47,15 +47,15 @@ def scim_view(view: View) -> View:
 
     @csrf_exempt
     @wraps(view)
-    def answer(request: HttpRequest, **named: Any) -> HttpResponse:
+    def answer(request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if not settings.SCIM_TOKEN:
             raise Http404
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        right = hmac.compare_digest(token.strip().encode(), settings.SCIM_TOKEN.encode())
-        if scheme.lower() != "bearer" or not right:
+        is_valid = hmac.compare_digest(token.strip().encode(), settings.SCIM_TOKEN.encode())
+        if scheme.lower() != "bearer" or not is_valid:
             return _to_error(ScimRefused("The token is wrong.", 401, ""))
         try:
-            return view(request, **named)
+            return view(request, **kwargs)
         except ScimRefused as refused:
             return _to_error(refused)
 
@@ -64,7 +64,7 @@ def scim_view(view: View) -> View:
 
 @scim_view
 def list_users(request: HttpRequest) -> HttpResponse:
-    """`GET /scim/v2/Users`, all or those that a filter names."""
+    """`GET /scim/v2/Users`, all or filtered."""
     if request.method != "GET":
         raise ScimRefused("Accounts are made by invitation or by signing in.", 501, "")
     rows = _filter_users(request.GET.get("filter", ""))
@@ -84,7 +84,7 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 @scim_view
 def show_user(request: HttpRequest, user_id: int) -> HttpResponse:
-    """`GET`, `PATCH`, `PUT`, `DELETE /scim/v2/Users/{id}`; the last switches it off."""
+    """`GET`, `PATCH`, `PUT`, `DELETE /scim/v2/Users/{id}`; DELETE deactivates."""
     user = User.objects.filter(pk=user_id).first()
     if user is None:
         raise ScimRefused("There is no such user.", 404, "")
@@ -101,76 +101,75 @@ def show_user(request: HttpRequest, user_id: int) -> HttpResponse:
 
 
 @transaction.atomic
-def switch_account(*, user: User, is_active: bool, way: str = "scim") -> None:
-    """Switch an account off, with all that it has open, or on. Raises `ScimRefused`."""
+def switch_account(*, user: User, is_active: bool, source: str = "scim") -> None:
+    """Deactivate an account, ending its open connections, or activate it. Raises `ScimRefused`."""
     if user.is_active == is_active:
         return
     if not is_active:
         try:
-            require_other_administrator(without=[user.pk])
+            require_other_administrator(excluding=[user.pk])
         except LastAdministrator as error:
             raise ScimRefused("The last administrator stays.", 409, "mutability") from error
     User.objects.filter(pk=user.pk).update(is_active=is_active)
     user.is_active = is_active
     if not is_active:
-        told = {"by": way}
-        record_event(Action.ACCOUNT_DEACTIVATED, subject=user, target=user, details=told)
-    details = {"is_active": is_active, "by": way}
+        record_event(Action.ACCOUNT_DEACTIVATED, subject=user, target=user, details={"by": source})
+    details = {"is_active": is_active, "by": source}
     record_event(Action.RIGHTS_CHANGED, subject=user, target=user, details=details)
     announce_rights_change()
 
 
-def _filter_users(wanted: str) -> QuerySet[User]:
+def _filter_users(expression: str) -> QuerySet[User]:
     rows = User.objects.order_by("pk")
-    if not wanted:
+    if not expression:
         return rows
-    found = FILTER.match(wanted)
-    if found is None:
+    match = FILTER.match(expression)
+    if match is None:
         raise ScimRefused("Filters are: userName, externalId, emails, id eq.", 400, "invalidFilter")
-    name, value = found[1].lower(), found[2]
+    name, value = match[1].lower(), match[2]
     if name == "id":
         return rows.filter(pk=int(value)) if value.isdecimal() else rows.none()
     if name == "externalid":
         return rows.filter(socialaccount__uid=value).distinct()
-    named = Q(username=User.normalize_username(value)) if name == "username" else Q()
+    by_name = Q(username=User.normalize_username(value)) if name == "username" else Q()
     return rows.filter(
-        named | Q(email__iexact=value) | Q(emailaddress__email__iexact=value)
+        by_name | Q(email__iexact=value) | Q(emailaddress__email__iexact=value)
     ).distinct()
 
 
 def _read_number(request: HttpRequest, name: str, default: int) -> int:
-    told = request.GET.get(name, "")
-    return int(told) if told.isdecimal() and len(told) < 10 else default
+    value = request.GET.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 10 else default
 
 
 def _read_active(request: HttpRequest) -> bool | None:
-    """What is said of `active`; None where nothing is."""
+    """The new value of `active` in the body; None if absent."""
     try:
         body = json.loads(request.body[:MAX_BODY_BYTES])
         if request.method == "PUT":
-            told = body.get("active")
+            value = body.get("active")
         else:
-            told = _read_operations(body["Operations"])
+            value = _read_operations(body["Operations"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ScimRefused("The body cannot be read.", 400, "invalidSyntax") from error
-    if told is None:
+    if value is None:
         return None
-    if str(told).lower() not in {"true", "false"}:
+    if str(value).lower() not in {"true", "false"}:
         raise ScimRefused("active is true or false.")
-    return str(told).lower() == "true"
+    return str(value).lower() == "true"
 
 
 def _read_operations(operations: list[dict[str, Any]]) -> Any:
-    told = None
-    for one in operations:
-        value = one.get("value")
-        if one["op"].lower() not in {"replace", "add"}:
+    active = None
+    for operation in operations:
+        value = operation.get("value")
+        if operation["op"].lower() not in {"replace", "add"}:
             continue
-        if str(one.get("path", "")).lower() == "active":
-            told = value
+        if str(operation.get("path", "")).lower() == "active":
+            active = value
         elif isinstance(value, dict) and "active" in value:
-            told = value["active"]
-    return told
+            active = value["active"]
+    return active
 
 
 def _describe_user(request: HttpRequest, user: User) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Accounts: their names, API keys, usage, and where they are signed in.
 
-A name is refused where it mixes scripts that no language writes together, where every letter of it
-could be a Latin one ("аӏісе" in Cyrillic), or where it holds what cannot be seen. The data are
-Unicode's (UTS 39), by confusable_homoglyphs.
+A name is refused if it mixes scripts that no language combines, if all its letters look Latin
+("аӏісе" in Cyrillic), or if it contains invisible characters. The data is Unicode's (UTS 39), by
+confusable_homoglyphs.
 
-Where an account is signed in stands in allauth's table, a row for each session, made at sign-in;
-when it was last seen is written here once a minute at most. Django's own session is the truth: a
-row without one is gone.
+Sessions are listed in allauth's table, a row each, made at sign-in; when one was last seen is
+stored at most once a minute. Django's own session is authoritative: a row without one is stale.
 """
 
 import hashlib
@@ -54,15 +53,15 @@ UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def check_name(name: str) -> None:
-    """Raise `ValidationError`, in words, where a name could pass for another."""
+    """Raise `ValidationError`, with a message, if a name could be mistaken for another."""
     from confusable_homoglyphs import categories  # a megabyte of data that few requests need
 
     if any(unicodedata.category(character) in UNSEEN for character in name):
         raise ValidationError(_("The name contains a character that cannot be seen."), "unseen")
     scripts = {categories.alias(character) for character in name} - SHARED
     has_loose_marks = any(
-        unicodedata.category(one) in {"Mn", "Me"} and categories.alias(one) == "INHERITED"
-        for one in unicodedata.normalize("NFC", name)
+        unicodedata.category(mark) in {"Mn", "Me"} and categories.alias(mark) == "INHERITED"
+        for mark in unicodedata.normalize("NFC", name)
     )
     has_lone_letters = "LATIN" in scripts and any(map(_is_lone_jamo, name))
     is_mixed = len(scripts) > 1 and not any(scripts <= known for known in WRITTEN_TOGETHER)
@@ -77,20 +76,22 @@ def check_name(name: str) -> None:
 
 
 def _looks_latin(name: str, scripts: set[str]) -> bool:
-    """Whether letters that are not plain Latin ones look just like them."""
-    letters = [one for one in name if one.isalpha() and not one.isascii()]
+    """Whether non-ASCII letters look just like ASCII ones."""
+    letters = [letter for letter in name if letter.isalpha() and not letter.isascii()]
     if scripts <= {"LATIN"}:
         return any(map(_has_ascii_twin, letters))
     if scripts & EAST_ASIAN:
-        return any(_has_ascii_twin(one) for one in letters if one.isalpha() and _is_latin(one))
+        return any(
+            _has_ascii_twin(letter) for letter in letters if letter.isalpha() and _is_latin(letter)
+        )
     return bool(letters) and all(map(_has_ascii_twin, letters))
 
 
 def _has_ascii_twin(letter: str) -> bool:
     from confusable_homoglyphs import confusables
 
-    found = confusables.is_confusable(letter, greedy=True)
-    return bool(found) and any(twin["c"].isascii() for twin in found[0]["homoglyphs"])
+    matches = confusables.is_confusable(letter, greedy=True)
+    return bool(matches) and any(twin["c"].isascii() for twin in matches[0]["homoglyphs"])
 
 
 def _is_latin(letter: str) -> bool:
@@ -100,14 +101,14 @@ def _is_latin(letter: str) -> bool:
 
 
 def _is_lone_jamo(letter: str) -> bool:
-    """A part of a syllable that stands alone, as ㅣ, which beside Latin looks like l."""
+    """Whether it is a lone jamo, such as ㅣ, which looks like l beside Latin."""
     return "\u1100" <= letter <= "\u11ff" or "\u3130" <= letter <= "\u318f"
 
 
 SHOWN_CHARACTERS = 8
 """Characters of a key that stay readable, so that its owner can tell keys apart."""
 USAGE_DAYS = 30
-"""Questions of so many days are told with the usage."""
+"""Days of questions shown with the usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,10 @@ class AccountUsage:
 
 
 def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
-    """A new API key that may do everything; this is the only time it is readable."""
+    """Create an API key with all scopes; the secret, readable only now."""
     expires_at = None if lifetime is None else timezone.now() + lifetime
-    _stored, key = make_key(user=user, name="", scopes=ALL_SCOPES, expires_at=expires_at)
-    return key
+    _token, secret = make_key(user=user, name="", scopes=ALL_SCOPES, expires_at=expires_at)
+    return secret
 
 
 @transaction.atomic
@@ -133,32 +134,34 @@ def make_key(
     *, user: User, name: str, scopes: Collection[str], expires_at: datetime | None = None
 ) -> tuple[AuthToken, str]:
     """Create an API key: its row and its secret, of which only the hash is stored."""
-    stored, key = AuthToken.objects.create(user)
-    stored.expiry = expires_at
-    stored.save(update_fields=("expiry",))
-    kept = sort_scopes(scopes)
-    stored.details = KeyDetails.objects.create(key=stored, name=name, scopes=kept)
+    token, secret = AuthToken.objects.create(user)
+    token.expiry = expires_at
+    token.save(update_fields=("expiry",))
+    sorted_scopes = sort_scopes(scopes)
+    token.details = KeyDetails.objects.create(key=token, name=name, scopes=sorted_scopes)
     record_event(
         Action.KEY_CREATED,
         actor=user,
         subject=user,
-        target=f"key:{make_key_id(stored)}",
-        details={"scopes": kept, "expires_at": stored.expiry},
+        target=f"key:{make_key_id(token)}",
+        details={"scopes": sorted_scopes, "expires_at": token.expiry},
     )
-    return stored, str(key)
+    return token, str(secret)
 
 
 def list_keys(*, user: User) -> QuerySet[Any]:
     """The user's keys that still work, newest first."""
-    alive: QuerySet[Any] = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
-    return alive.select_related("details").order_by("-created", "digest")
+    keys: QuerySet[Any] = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
+    return keys.select_related("details").order_by("-created", "digest")
 
 
 @transaction.atomic
 def revoke_key(*, user: User, key_id: UUID) -> bool:
-    """Delete one key of the user; False when the user has no such key. What it has open ends."""
-    found = AuthToken.objects.select_for_update().filter(user=user, digest__startswith=key_id.hex)
-    if (key := found.first()) is None:
+    """Delete a key of the user and end its connections; False if there is no such key."""
+    matching = AuthToken.objects.select_for_update().filter(
+        user=user, digest__startswith=key_id.hex
+    )
+    if (key := matching.first()) is None:
         return False
     key.delete()
     record_event(Action.KEY_REVOKED, actor=user, subject=user, target=f"key:{key_id}")
@@ -168,7 +171,7 @@ def revoke_key(*, user: User, key_id: UUID) -> bool:
 
 @transaction.atomic
 def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
-    """Delete all keys of a user; how many. What they have open ends."""
+    """Delete all keys of a user and end their connections; how many."""
     keys = AuthToken.objects.filter(user=user)
     count: int = keys.count()
     keys.delete()
@@ -186,9 +189,9 @@ def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
 
 @transaction.atomic
 def create_or_update_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
-    """Create the user of that name, or bring an existing one to this state.
+    """Create the user of that name, or update an existing one.
 
-    Raises `ValidationError` where a new name could be mistaken for another.
+    Raises `ValidationError` if a new name could be mistaken for another.
     """
     if not User.objects.filter(username=User.normalize_username(name)).exists():
         check_name(User.normalize_username(name))
@@ -199,58 +202,58 @@ def create_or_update_user(*, name: str, password: str, staff: bool, email: str =
     user.is_active = True
     user.is_staff = staff or user.is_staff
     user.save()
-    done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
-    record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
+    action = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
+    record_event(action, subject=user, details={"by": "command", "is_staff": user.is_staff})
     announce_rights_change()
     return user
 
 
 @transaction.atomic
 def replace_email(*, user: User, email: str) -> None:
-    """The account's one address from now on, unconfirmed: for installations without mail."""
+    """Replace the account's address, unconfirmed: for installations without mail."""
     EmailAddress.objects.filter(user=user).delete()
     EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=False)
     User.objects.filter(pk=user.pk).update(email=email.lower())
-    changed = {"changed": ["email"]}
-    record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=changed)
+    details = {"changed": ["email"]}
+    record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=details)
 
 
 def count_usage(*, user: User) -> AccountUsage:
-    """Counted now from the rows."""
-    kept = quotas.count_kept(user.pk)
+    """The user's usage, counted from the rows."""
+    stored = quotas.count_kept(user.pk)
     return AccountUsage(
-        documents=kept.documents,
-        bytes=kept.bytes,
-        pages=kept.pages,
+        documents=stored.documents,
+        bytes=stored.bytes,
+        pages=stored.pages,
         messages_today=count_questions_today(user.pk),
         tokens_this_month=count_tokens_this_month(user.pk),
     )
 
 
-def list_usage(wanted: str = "") -> QuerySet[Any]:
-    """Accounts with what they keep and ask, those that ask most first.
+def list_usage(search: str = "") -> QuerySet[Any]:
+    """Accounts with their usage, those that ask most first.
 
     Each has `kept_documents`, `kept_bytes`, `kept_pages`, and `questions` of the last `USAGE_DAYS`
-    days. `wanted` narrows them to names and addresses that contain it.
+    days. `search` narrows them to names and addresses that contain it.
     """
-    own = Document.objects.filter(owner=OuterRef("pk")).order_by().values("owner")
+    documents = Document.objects.filter(owner=OuterRef("pk")).order_by().values("owner")
     since = timezone.localdate() - timedelta(days=USAGE_DAYS - 1)
-    asked = DailyMessages.objects.filter(owner=OuterRef("pk"), day__gte=since).order_by()
-    questions = asked.values("owner").annotate(sum=Sum("count")).values("sum")
+    messages = DailyMessages.objects.filter(owner=OuterRef("pk"), day__gte=since).order_by()
+    questions = messages.values("owner").annotate(sum=Sum("count")).values("sum")
     figures = {
-        "kept_documents": own.annotate(sum=Count("pk")).values("sum"),
-        "kept_bytes": own.annotate(sum=Sum("size")).values("sum"),
-        "kept_pages": own.annotate(sum=Sum("page_count")).values("sum"),
+        "kept_documents": documents.annotate(sum=Count("pk")).values("sum"),
+        "kept_bytes": documents.annotate(sum=Sum("size")).values("sum"),
+        "kept_pages": documents.annotate(sum=Sum("page_count")).values("sum"),
         "questions": questions,
     }
-    counted = {name: Coalesce(Subquery(rows), 0) for name, rows in figures.items()}
-    named = Q(username__icontains=wanted) | Q(email__icontains=wanted)
-    found: QuerySet[Any] = User.objects.filter(named).annotate(**counted)
-    return found.order_by("-questions", "username")
+    totals = {name: Coalesce(Subquery(rows), 0) for name, rows in figures.items()}
+    matches = Q(username__icontains=search) | Q(email__icontains=search)
+    accounts: QuerySet[Any] = User.objects.filter(matches).annotate(**totals)
+    return accounts.order_by("-questions", "username")
 
 
 def describe_account(*, user: User) -> dict[str, Any]:
-    """The response of `GET /me`. None in limits, what is left and soft limits means no limit."""
+    """The response of `GET /me`. None in `limits`, `left` and `soft` means no limit."""
     usage: dict[str, int] = asdict(count_usage(user=user))
     limits = {measure.value: limit for measure, limit in quotas.find_limits(user.pk).items()}
     return {
@@ -273,7 +276,7 @@ def describe_account(*, user: User) -> dict[str, Any]:
 
 SEEN_NOTED_SECONDS = 60.0
 MAX_REMEMBERED = 10_000
-"""Sessions of which a process knows that they were noted just now."""
+"""Sessions of which a process remembers when it last recorded them."""
 
 BROWSERS = (
     ("Edge", r"\bEdgA?/|\bEdgiOS/"),
@@ -284,7 +287,7 @@ BROWSERS = (
     ("Chrome", r"\b(Headless)?Chrome/|\bCriOS/"),
     ("Safari", r"\bSafari/"),
 )
-"""Each names itself after those behind it, too."""
+"""In this order: each also claims to be some of those after it."""
 SYSTEMS = (
     ("iPhone", r"\biPhone\b"),
     ("iPad", r"\biPad\b"),
@@ -309,9 +312,9 @@ class SignedIn:
 
 
 def list_sessions(*, user: User, current_key: str = "") -> list[SignedIn]:
-    """All that still hold, the current one first, then as they were seen last."""
+    """The valid sessions, the current one first, then by when they were last seen."""
     rows = UserSession.objects.purge_and_list(user)
-    found = [
+    sessions = [
         SignedIn(
             id=make_session_id(row.session_key),
             is_current=row.session_key == current_key,
@@ -322,23 +325,25 @@ def list_sessions(*, user: User, current_key: str = "") -> list[SignedIn]:
         )
         for row in rows
     ]
-    return sorted(found, key=lambda one: (one.is_current, one.last_seen_at), reverse=True)
+    return sorted(
+        sessions, key=lambda session: (session.is_current, session.last_seen_at), reverse=True
+    )
 
 
 def make_session_id(session_key: str) -> UUID:
-    """What a session is called outside: its key must not be told."""
+    """The public id of a session, whose key must stay secret."""
     return UUID(hashlib.sha256(session_key.encode()).hexdigest()[:32])
 
 
 def describe_device(user_agent: str) -> str:
-    """The browser and the system in words, as far as the browser tells."""
+    """Browser and system in words, as far as the user agent tells."""
     browser = next((name for name, mark in BROWSERS if re.search(mark, user_agent)), "")
     system = next((name for name, mark in SYSTEMS if re.search(mark, user_agent)), "")
     return " · ".join(filter(None, (browser, system))) or _("Unknown device")
 
 
 def end_session(*, user: User, session_id: UUID) -> bool:
-    """End one session of the user; False when there is none of that name."""
+    """End one session of the user; False if there is no such session."""
     keys = UserSession.objects.filter(user=user).values_list("session_key", flat=True)
     key = next((key for key in keys if make_session_id(key) == session_id), None)
     if key is None:
@@ -348,15 +353,15 @@ def end_session(*, user: User, session_id: UUID) -> bool:
 
 
 def end_sessions(*, user: User, actor: AbstractBaseUser | None = None, except_key: str = "") -> int:
-    """End all sessions of a user, but the one with this key; how many."""
-    noted = UserSession.objects.filter(user=user).values_list("session_key", flat=True)
-    keys = ({*noted} | set(_find_keys(user))) - {except_key}
+    """End all sessions of a user except the one with this key; how many."""
+    listed = UserSession.objects.filter(user=user).values_list("session_key", flat=True)
+    keys = ({*listed} | set(_find_keys(user))) - {except_key}
     _end_keys(user, keys, actor=actor or user, target="session:all")
     return len(keys)
 
 
 def _find_keys(user: User) -> list[str]:
-    """Keys of the user's sessions, also of those nobody noted; reads all that there are."""
+    """Keys of all the user's sessions, including unlisted ones; reads every session."""
     rows = Session.objects.filter(expire_date__gt=timezone.now()).iterator()
     return [row.session_key for row in rows if row.get_decoded().get(SESSION_KEY) == str(user.pk)]
 
@@ -373,11 +378,11 @@ def _end_keys(user: User, keys: Collection[str], *, actor: AbstractBaseUser, tar
 
 
 _noted: dict[str, float] = {}
-"""When this process noted a session; only to spare statements."""
+"""When this process last recorded each session; saves statements."""
 
 
 def is_seen_due(session_key: str) -> bool:
-    """Whether that the session was seen has not been written for a minute, by this process."""
+    """Whether this process has not recorded the session for a minute."""
     return time.monotonic() - _noted.get(session_key, -SEEN_NOTED_SECONDS) >= SEEN_NOTED_SECONDS
 
 
@@ -390,10 +395,12 @@ def record_session_seen(
     _noted[session_key] = time.monotonic()
     now = timezone.now()
     agent = user_agent[: UserSession._meta.get_field("user_agent").max_length]  # noqa: SLF001
-    known = UserSession.objects.filter(session_key=session_key)
-    late = known.filter(last_seen_at__lt=now - timedelta(seconds=SEEN_NOTED_SECONDS))
-    seen = late.update(last_seen_at=now, user_agent=agent, **({"ip": address} if address else {}))
-    if not seen and address and not known.exists():
+    rows = UserSession.objects.filter(session_key=session_key)
+    stale = rows.filter(last_seen_at__lt=now - timedelta(seconds=SEEN_NOTED_SECONDS))
+    updated = stale.update(
+        last_seen_at=now, user_agent=agent, **({"ip": address} if address else {})
+    )
+    if not updated and address and not rows.exists():
         row = UserSession(user=user, session_key=session_key, ip=address, user_agent=agent)
-        with suppress(IntegrityError):  # the account has been deleted meanwhile
+        with suppress(IntegrityError):  # the account was deleted meanwhile
             UserSession.objects.bulk_create([row], ignore_conflicts=True)

@@ -1,14 +1,14 @@
-"""Sign-on by servers of OpenID Connect: who may come in, as whom, and with which groups and role.
+"""Sign-on by OpenID Connect servers: who may sign in, to which account, with which groups and role.
 
-Allauth speaks the protocol; what it leaves out is here. An ID token is taken only with a signature
-of the server's keys, from the issuer that was set up, for us, in time, and with the nonce of this
-sign-in; what the server tells besides must be of the same subject. PKCE is always used.
+Allauth implements the protocol; what it leaves out is here. An ID token is accepted only if it is
+signed with the server's keys, comes from the configured issuer, is meant for us, has not expired,
+and carries the nonce of this sign-in; userinfo must be about the same subject. PKCE is always used.
 
-An account is found by server and subject, never by a name. By an address it is found where the
-server says that it is verified and linking is allowed, and never an administrator's. Whoever may
-have held such an account before, having typed the address only, loses password, keys and second
-step. By hand a person connects an account in the settings: it is then the session that says whose
-account it is, and no address plays a part.
+An account is found by server and subject, never by name. It is found by address only if the server
+says the address is verified and linking is allowed, and never for an administrator. If nobody had
+proved that address here before, the account then loses its password, keys and second step. People
+can also connect an account by hand in the settings: there the session says whose account it is, and
+addresses play no part.
 """
 
 import hashlib
@@ -87,31 +87,31 @@ ALGORITHMS = (
     "ES512",
     "EdDSA",
 )
-"""Signatures with a key of the server's own; one with our shared secret is none of its."""
+"""Signatures with a private key of the server; those with our shared secret are not accepted."""
 CLOCK_SECONDS = 60
-"""Clocks of servers are that much off."""
+"""Tolerated difference between the clocks."""
 ANSWER_SECONDS, ANSWER_BYTES = 8.0, 2**20
-"""Within which a server answers, all of it: somebody waits, and keeps a place of ours."""
+"""Limits of a server's whole response: a user is waiting, and a request of ours is held."""
 REFUSAL = re.compile(r"\"error\"\s*:\s*\"([a-z_]{1,40})\"")
-"""The word that OAuth has for why there is no token (RFC 6749)."""
+"""OAuth's error code when there is no token (RFC 6749)."""
 MAX_SUBJECT_CHARACTERS, MAX_CLAIM_CHARACTERS = 191, 254
 TEXTS = frozenset(("email", "name", "preferred_username", "given_name", "family_name"))
 PROTOCOL = "openid_connect"
 NAME_CHARACTERS, NAME_TRIES = 100, 100
 CONNECT, CONNECT_SECONDS = "connect", 600
-"""What the link carries that connects an account, and how long it is good."""
+"""Query parameter of the link that connects an account, and how long the link is valid."""
 
 
 class SignOnFailed(OAuth2Error):  # type: ignore[misc]
-    """The server cannot be reached, or what it says cannot be believed."""
+    """The server cannot be reached, or its response cannot be trusted."""
 
 
 class SignOnUnanswered(RequestException):
-    """Why there is no answer, in a word that may be written down."""
+    """No usable response; the message is safe to log."""
 
 
 class SignOnRequests(BaseAdapter):
-    """How a server is asked: no redirect is followed, and no answer is without an end."""
+    """Transport for requests to servers: follows no redirects, and limits responses."""
 
     def send(  # noqa: PLR0913, PLR0917 - as requests calls it
         self,
@@ -122,11 +122,11 @@ class SignOnRequests(BaseAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> Response:
-        """The answer to one request. Raises `RequestException`."""
-        address, given = str(request.url), cast("str | bytes | None", request.body) or b""
+        """The response to one request. Raises `RequestException`."""
+        address, content = str(request.url), cast("str | bytes | None", request.body) or b""
         headers = {str(name): str(value) for name, value in request.headers.items()}
         headers |= {"Accept-Encoding": "identity"}
-        body = given.encode() if isinstance(given, str) else given
+        body = content.encode() if isinstance(content, str) else content
         client = OutgoingClient(
             max_bytes=ANSWER_BYTES,
             seconds=ANSWER_SECONDS,
@@ -134,14 +134,14 @@ class SignOnRequests(BaseAdapter):
             authorities=verify if isinstance(verify, str) else "",
         )
         try:
-            with client, client.open(str(request.method), address, headers, body) as opened:
-                told = opened.read()
+            with client, client.open(str(request.method), address, headers, body) as reply:
+                answer = reply.read()
         except NuraError as error:
             raise SignOnUnanswered(type(error).__name__, request=request) from error
         response = Response()
-        response.status_code, response.url, response.request = opened.status, address, request
-        response.headers.update({"content-type": ""} | opened.headers)
-        response.raw = BytesIO(told)
+        response.status_code, response.url, response.request = reply.status, address, request
+        response.headers.update({"content-type": ""} | reply.headers)
+        response.raw = BytesIO(answer)
         if response.is_redirect:
             raise SignOnUnanswered("it leads elsewhere", request=request)
         return response
@@ -155,11 +155,11 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
 
     verifier = ""
     state: dict[str, Any] | None = None
-    """What was kept when it began, once somebody has come back."""
+    """The state saved at the start, set once the user has come back."""
 
     @property
     def openid_config(self) -> dict[str, Any]:
-        """What the server says of itself, if it is the one that was set up."""
+        """The server's configuration document, if its issuer is the configured one."""
         if not hasattr(self, "_config"):
             self._config = fetch_server_configuration(self.get_provider().app.settings["issuer"])
         return self._config
@@ -167,25 +167,25 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     def get_access_token_data(
         self, request: HttpRequest, app: SocialApp, client: Any, pkce_code_verifier: str = ""
     ) -> dict[str, Any]:
-        """The tokens of this sign-in, whose verifier the nonce comes from."""
+        """The tokens of this sign-in; keeps the verifier that the nonce is derived from."""
         self.verifier = pkce_code_verifier or ""
         with _translate_errors("token"):
-            given: dict[str, Any] = super().get_access_token_data(
+            tokens: dict[str, Any] = super().get_access_token_data(
                 request, app, client, pkce_code_verifier=pkce_code_verifier
             )
-        return given
+        return tokens
 
     def complete_login(
-        self, request: HttpRequest, app: SocialApp, token: SocialToken, **told: Any
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
     ) -> SocialLogin:
-        """Who has signed in, with all that the server says of them as `claims`."""
-        claims = self._read_id_token(app, told["response"].get("id_token"))
+        """The user who signed in, with all the server says about them as `claims`."""
+        claims = self._read_id_token(app, kwargs["response"].get("id_token"))
         if "userinfo_endpoint" in self.openid_config:
             with _translate_errors("userinfo"):
-                more = self._fetch_user_info(token.token)
-            if not isinstance(more, dict) or more.get("sub") != claims["sub"]:
+                user_info = self._fetch_user_info(token.token)
+            if not isinstance(user_info, dict) or user_info.get("sub") != claims["sub"]:
                 raise SignOnFailed("userinfo of another subject")
-            claims |= more
+            claims |= user_info
         claims = _clean_claims(claims)
         login = self.get_provider().sociallogin_from_response(request, claims)
         login.claims = claims
@@ -226,8 +226,8 @@ def _translate_errors(step: str) -> Iterator[None]:
     except SignOnFailed:
         raise
     except OAuth2Error as error:
-        said = REFUSAL.search(str(error))
-        raise SignOnFailed(f"{step}: {said[1] if said else 'unreadable'}") from error
+        match = REFUSAL.search(str(error))
+        raise SignOnFailed(f"{step}: {match[1] if match else 'unreadable'}") from error
     except (RequestException, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise SignOnFailed(f"{step}: {_name_error(error)}") from error
 
@@ -237,14 +237,14 @@ def _name_error(error: Exception) -> str:
 
 
 def _clean_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """The claims without those of another shape. Raises `SignOnFailed` for what cannot be kept."""
+    """The claims without malformed ones. Raises `SignOnFailed` for what cannot be stored."""
     if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= MAX_SUBJECT_CHARACTERS:
         raise SignOnFailed("ID token: sub")
     try:
-        told = json.dumps(claims, ensure_ascii=False).encode()
+        encoded = json.dumps(claims, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise SignOnFailed("ID token: half a character") from error
-    if rb"\u0000" in told:
+    if rb"\u0000" in encoded:
         raise SignOnFailed("ID token: a character that cannot be kept")
     return {
         name: value
@@ -254,15 +254,15 @@ def _clean_claims(claims: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choose_key(keys: jwt.PyJWKSet, kid: str | None) -> jwt.PyJWK:
-    usable = [one for one in keys.keys if one.public_key_use in {None, "sig"}]
-    named = [one for one in usable if one.key_id == kid] if kid else usable
-    if len(named) != 1:
+    usable = [key for key in keys.keys if key.public_key_use in {None, "sig"}]
+    matching = [key for key in usable if key.key_id == kid] if kid else usable
+    if len(matching) != 1:
         raise jwt.InvalidKeyError
-    return named[0]
+    return matching[0]
 
 
 def make_nonce(verifier: str) -> str:
-    """The nonce of the sign-in that has this verifier of PKCE, which stays in the session."""
+    """The nonce of a sign-in, derived from its PKCE verifier, which stays in the session."""
     digest = hashlib.sha256(b"nura nonce " + verifier.encode()).digest()
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -279,17 +279,17 @@ def fetch_server_configuration(issuer: str) -> dict[str, Any]:
 
 
 def fetch_json(address: str) -> dict[str, Any]:
-    """An object of the server. Raises `SignOnFailed`."""
+    """A JSON object from the server. Raises `SignOnFailed`."""
     try:
         with get_social_adapter().get_requests_session() as session:
             response = session.get(address)
             response.raise_for_status()
-            found = response.json()
+            body = response.json()
     except (RequestException, ValueError, RecursionError) as error:
         raise SignOnFailed(f"{address}: {_name_error(error)}") from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise SignOnFailed(f"{address}: no object")
-    return found
+    return body
 
 
 class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
@@ -298,7 +298,7 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
     oauth2_adapter_class = SignOnAdapter
 
     def get_pkce_params(self) -> dict[str, str]:
-        """PKCE, and the nonce that comes of it."""
+        """PKCE's parameters, and the nonce derived from them."""
         params: dict[str, str] = super().get_pkce_params()
         return params | {"nonce": make_nonce(params["code_verifier"])}
 
@@ -307,13 +307,13 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
         return {}
 
     def get_redirect_from_request_kwargs(self, request: HttpRequest) -> dict[str, Any]:
-        """Signing in is all that an address can begin, but for the link of the settings."""
-        found: dict[str, Any] = super().get_redirect_from_request_kwargs(request)
+        """Only sign in, unless the address is a connect link from the settings."""
+        kwargs: dict[str, Any] = super().get_redirect_from_request_kwargs(request)
         is_connecting = is_connect_link(request, self.sub_id)
-        return found | {"process": AuthProcess.CONNECT if is_connecting else AuthProcess.LOGIN}
+        return kwargs | {"process": AuthProcess.CONNECT if is_connecting else AuthProcess.LOGIN}
 
     def serialize(self) -> dict[str, Any]:
-        """By the short name: two servers may know us by the same client id."""
+        """The short name: client ids of two servers may be the same."""
         return {"id": self.sub_id}
 
     def get_scope_from_request(self, request: HttpRequest) -> list[str]:
@@ -321,11 +321,11 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
         return list(self.get_scope())
 
     def extract_uid(self, data: dict[str, Any]) -> str:
-        """What the server calls the person, for ever."""
+        """The server's permanent id of the person."""
         return str(data["sub"])
 
     def extract_extra_data(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What is kept: enough to tell accounts apart."""
+        """The claims to store: enough to tell accounts apart."""
         return {name: data[name] for name in ("email", "preferred_username") if data.get(name)}
 
     def extract_common_fields(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -334,18 +334,18 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
         return fields | {"email": self._find_email(data)}
 
     def extract_email_addresses(self, data: dict[str, Any]) -> list[EmailAddress]:
-        """The address if it is verified; another one might be anybody's."""
+        """The address if it is verified; otherwise it could be anybody's."""
         email = self._find_email(data)
         return [EmailAddress(email=email, verified=True, primary=True)] if email else []
 
     def _find_email(self, data: dict[str, Any]) -> str:
         is_verified = data.get("email_verified") in {True, "true"}
-        vouched = self.app.settings["vouches_for_email"]
-        return str(data.get("email") or "").lower() if is_verified or vouched else ""
+        is_vouched_for = self.app.settings["vouches_for_email"]
+        return str(data.get("email") or "").lower() if is_verified or is_vouched_for else ""
 
 
 class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
-    """Which servers there are, and which account somebody gets who comes from one."""
+    """Which servers there are, and which account a person from one gets."""
 
     error_messages = DefaultSocialAccountAdapter.error_messages | {
         "no_password": gettext_lazy(
@@ -357,7 +357,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     }
 
     def get_requests_session(self) -> Session:
-        """What all requests to servers are made with."""
+        """The session for all requests to servers."""
         session = Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, SignOnRequests())
@@ -366,7 +366,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def list_apps(
         self, request: HttpRequest, provider: str | None = None, client_id: str | None = None
     ) -> list[SocialApp]:
-        """The servers that are set up and switched on, as allauth describes one."""
+        """The active servers, as allauth's apps."""
         rows = SignOnServer.objects.filter(is_active=True)
         if provider and provider != PROTOCOL:
             rows = rows.filter(slug=provider)
@@ -385,20 +385,20 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         return SignOnProvider(request, app=self.get_app(request, provider, client_id))
 
     def on_authentication_error(
-        self, request: HttpRequest, provider: Any, exception: Any = None, **told: Any
+        self, request: HttpRequest, provider: Any, exception: Any = None, **kwargs: Any
     ) -> None:
-        """Write down why nobody came in; who wanted to connect gets back to the settings."""
-        reason = str(exception or told.get("error") or "unknown")[:200]
+        """Record why sign-on failed; a user who was connecting an account is sent back."""
+        reason = str(exception or kwargs.get("error") or "unknown")[:200]
         logger.warning("sign_on_failed", server=provider.sub_id, reason=reason)
-        state = (told.get("extra_context") or {}).get("state") or {}
+        state = (kwargs.get("extra_context") or {}).get("state") or {}
         if state.get("process") == AuthProcess.CONNECT or CONNECT in request.GET:
-            if told.get("error") != AuthError.CANCELLED:
+            if kwargs.get("error") != AuthError.CANCELLED:
                 _show_not_connected(request, provider.name)
             raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         record_event(Action.SIGN_IN_FAILED, details={"server": provider.sub_id, "reason": reason})
 
     def authenticate_by_email(self, sociallogin: SocialLogin) -> tuple[User, str] | None:
-        """Somebody with that address, where linking is allowed; never an administrator."""
+        """The user with that address, if linking is allowed; never an administrator."""
         if is_connecting(sociallogin) or not sociallogin.provider.app.settings["link_by_email"]:
             return None
         for address in sociallogin.email_addresses:
@@ -408,13 +408,13 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         return None
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Refuse who may not come in; bring groups and role of the others up to date."""
+        """Refuse a person who may not sign in; else update groups and role."""
         server = SignOnServer.objects.get(slug=sociallogin.account.provider)
         emails = [address.email for address in sociallogin.email_addresses]
         if not server.accepts(emails):
             self._refuse(request, sociallogin, "domain")
         if is_connecting(sociallogin):
-            return  # groups and role follow when somebody signs in by it
+            return  # groups and role are updated at sign-in
         if sociallogin.is_existing:
             user = cast("User", sociallogin.user)
             if address := sociallogin._did_authenticate_by_email:  # noqa: SLF001 - it tells nowhere else
@@ -424,17 +424,17 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
             self._refuse(request, sociallogin, "email_taken")
 
     def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:
-        """Back to where the connections are listed."""
+        """Back to the list of connections."""
         return reverse("accounts:sign-on")
 
     def validate_disconnect(
         self, account: SocialAccount, accounts: QuerySet[SocialAccount]
     ) -> None:
-        """Refuse to take away the last way in; `accounts` are all that the person has connected."""
-        usable = [one.slug for one in list_servers()]
+        """Refuse to remove the last way to sign in; `accounts` are all connections of the user."""
+        slugs = [server.slug for server in list_servers()]
         if settings.LDAP_URL:
-            usable.append(DIRECTORY_PROVIDER)
-        if accounts.exclude(pk=account.pk).filter(provider__in=usable).exists():
+            slugs.append(DIRECTORY_PROVIDER)
+        if accounts.exclude(pk=account.pk).filter(provider__in=slugs).exists():
             return
         if not account.user.has_usable_password():
             raise self.validation_error("no_password")
@@ -449,31 +449,31 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
             raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         server = sociallogin.account.provider
         record_event(Action.SIGN_IN_FAILED, details={"server": server, "reason": reason})
-        told = {"reason": reason, "server": sociallogin.provider.name}
-        page = render(request, "socialaccount/refused.html", told, status=403)
+        context = {"reason": reason, "server": sociallogin.provider.name}
+        page = render(request, "socialaccount/refused.html", context, status=403)
         raise ImmediateHttpResponse(page)
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
-        """Whether somebody who is new gets an account."""
+        """Whether a new person gets an account."""
         server = SignOnServer.objects.get(slug=sociallogin.account.provider)
         if server.sign_up == SignOnServer.SignUp.EVERYBODY:
             return True
         if server.sign_up == SignOnServer.SignUp.NOBODY:
             return False
-        return find_invitation(request) is not None or bool(_find_invited(sociallogin))
+        return find_invitation(request) is not None or bool(_find_mailed_invitation(sociallogin))
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
-        """The account of somebody who is new, in the groups that server and invitation say."""
+        """Create the account of a new person, with the groups of server and invitation."""
         user: User = sociallogin.user
         user.set_unusable_password()
         user.username = choose_username(sociallogin.claims, user.email)
         sociallogin.save(request)
         server = SignOnServer.objects.get(slug=sociallogin.account.provider)
-        way = {"by": "sign-on", "server": server.slug}
-        record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
-        if invited := _find_invited(sociallogin):
-            request.session.setdefault(SESSION_KEY, invited.pk)
+        details = {"by": "sign-on", "server": server.slug}
+        record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=details)
+        if invitation := _find_mailed_invitation(sociallogin):
+            request.session.setdefault(SESSION_KEY, invitation.pk)
         if SESSION_KEY in request.session:
             consume_invitation(request, user)
         sync_with_server(user=user, server=server, claims=sociallogin.claims)
@@ -485,7 +485,7 @@ def _to_app(server: SignOnServer) -> SocialApp:
         secret = open_secret(server.sealed_secret)
     except SecretUnreadable:
         logger.warning("sign_on_secret_unreadable", server=server.slug)
-        secret = ""  # the server refuses it, and that is told
+        secret = ""  # the server will refuse it and say so
     return SocialApp(
         provider=PROTOCOL,
         provider_id=server.slug,
@@ -504,21 +504,21 @@ def _to_app(server: SignOnServer) -> SocialApp:
 
 def find_users_by_email(email: str) -> QuerySet[User]:
     """The users with that e-mail address, confirmed or not, in any letter case."""
-    own, kept = Q(email__iexact=email), Q(emailaddress__email__iexact=email)
-    return User.objects.filter(own | kept).distinct()
+    primary, listed = Q(email__iexact=email), Q(emailaddress__email__iexact=email)
+    return User.objects.filter(primary | listed).distinct()
 
 
-def _find_invited(sociallogin: SocialLogin) -> Invitation | None:
+def _find_mailed_invitation(sociallogin: SocialLogin) -> Invitation | None:
     emails = [address.email for address in sociallogin.email_addresses]
     return Invitation.objects.open().filter(email__in=emails).first() if emails else None
 
 
 def choose_username(claims: dict[str, Any], email: str) -> str:
-    """A name that nobody has and that passes for no other, as the server says where it can be."""
+    """A free user name that resembles no other, if possible the one the server suggests."""
     account = get_account_adapter()
-    wanted = (claims.get("preferred_username"), email, claims.get("name"), "user")
-    for told in wanted:
-        base = str(told or "").partition("@")[0].strip()[:NAME_CHARACTERS]
+    suggestions = (claims.get("preferred_username"), email, claims.get("name"), "user")
+    for suggestion in suggestions:
+        base = str(suggestion or "").partition("@")[0].strip()[:NAME_CHARACTERS]
         for number in range(1, NAME_TRIES if base else 1):
             try:
                 return str(account.clean_username(base if number == 1 else f"{base}{number}"))
@@ -530,89 +530,89 @@ def choose_username(claims: dict[str, Any], email: str) -> str:
 
 @transaction.atomic
 def end_unproved_ways_in(*, user: User, email: str) -> None:
-    """End keys and second step of an account that is linked by an address nobody had proved."""
+    """Revoke keys and second step of an account linked by an address that was never verified."""
     if EmailAddress.objects.filter(user=user, email__iexact=email, verified=True).exists():
         return
     services.revoke_keys(user=user, actor=user)
     if Authenticator.objects.filter(user=user).delete()[0]:
-        ended = {"change": "ended_by_sign_on"}
-        record_event(Action.SECOND_STEP_CHANGED, actor=user, subject=user, details=ended)
+        details = {"change": "ended_by_sign_on"}
+        record_event(Action.SECOND_STEP_CHANGED, actor=user, subject=user, details=details)
 
 
 @transaction.atomic
 def sync_with_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -> None:
-    """Set groups and role to what the server says, where it says anything about them."""
+    """Set groups and role to what the server says, if it says anything about them."""
     names = read_groups(server, claims)
     if names is None:
         return
-    way = f"sign-on:{server.slug}"
-    sync_directory_groups(user=user, names=names, way=way)
+    source = f"sign-on:{server.slug}"
+    sync_directory_groups(user=user, names=names, source=source)
     sync_role(
         user=user,
         names=names,
         administrators=server.administrators,
         auditors=server.auditors,
-        way=way,
+        source=source,
     )
 
 
 def read_groups(server: SignOnServer, claims: dict[str, Any]) -> list[str] | None:
-    """The groups that the server tells; None where it has no say, or tells too many to say them.
+    """The groups named by the server; None if it has no say, or too many groups to list.
 
-    Paths, as Keycloak writes them, go without the slash before them.
+    Keycloak's paths lose their leading slash.
     """
     if not server.groups_claim:
         return None
-    told = claims.get(server.groups_claim, [])
-    if not told and server.groups_claim in claims.get("_claim_names", {}):
+    groups = claims.get(server.groups_claim, [])
+    if not groups and server.groups_claim in claims.get("_claim_names", {}):
         logger.warning("groups_not_told", server=server.slug)  # Entra ID, for more than 200 groups
         return None
-    listed = [told] if isinstance(told, str) else told
-    return [str(name).removeprefix("/") for name in listed] if isinstance(listed, list) else []
+    names = [groups] if isinstance(groups, str) else groups
+    return [str(name).removeprefix("/") for name in names] if isinstance(names, list) else []
 
 
 @transaction.atomic
 def end_former_connections(*, slug: str, actor: User) -> None:
-    """End the connections that a deleted server of this short name has left to a new one.
+    """End connections left by a deleted server with the short name of a new one.
 
-    The new one may call other people by the same ids, and would let them into these accounts.
+    The new server's ids may be other people's, who would get into these accounts.
     """
     former = SocialAccount.objects.filter(provider=slug)
     for account in former.select_related("user"):
-        ended = {"change": "account_disconnected", "server": slug}
-        record_event(Action.ACCOUNT_CHANGED, actor=actor, subject=account.user, details=ended)
+        details = {"change": "account_disconnected", "server": slug}
+        record_event(Action.ACCOUNT_CHANGED, actor=actor, subject=account.user, details=details)
     former.delete()
 
 
-# Connecting by hand. The link to the server is made for one session, by a page that has asked who
-# it is: nobody's account can be connected by an address that somebody else has sent.
+# Connecting by hand. The link to the server is valid in one session only, and made by a page that
+# has asked for the password, so a link sent by somebody else cannot connect an account.
 
 
 def is_connecting(sociallogin: SocialLogin) -> bool:
-    """Whether who comes back from a server wanted to connect an account, not to sign in."""
+    """Whether the user came to connect an account, not to sign in."""
     return bool(sociallogin.state.get("process") == AuthProcess.CONNECT)
 
 
 def make_connect_link(request: HttpRequest, server: SignOnServer) -> str:
-    """The address that connects the account of this session with one at the server."""
-    word = signing.dumps(server.slug, salt=_get_connect_salt(request))
-    query = urlencode({CONNECT: word})
+    """The link that connects the account of this session with one at the server."""
+    token = signing.dumps(server.slug, salt=_get_connect_salt(request))
+    query = urlencode({CONNECT: token})
     return f"{reverse('openid_connect_login', args=[server.slug])}?{query}"
 
 
 def is_connect_link(request: HttpRequest, slug: str) -> bool:
-    """Whether the address was made in this session, for that server, not long ago."""
+    """Whether the link was made recently in this session for that server."""
     if not request.user.is_authenticated:
         return False
     try:
-        told = signing.loads(
+        signed_slug = signing.loads(
             request.GET.get(CONNECT, ""),
             salt=_get_connect_salt(request),
             max_age=CONNECT_SECONDS,
         )
     except signing.BadSignature:
         return False
-    return bool(told == slug)
+    return bool(signed_slug == slug)
 
 
 def _get_connect_salt(request: HttpRequest) -> str:
@@ -620,53 +620,59 @@ def _get_connect_salt(request: HttpRequest) -> str:
 
 
 def _show_not_connected(request: HttpRequest, name: str, reason: str = "") -> None:
-    told = (
+    sentence = (
         _("Your account at %(name)s has no verified e-mail address of this organization.")
         if reason == "domain"
         else _("%(name)s could not be reached, or its reply could not be trusted.")
     )
-    messages.error(request, f"{_('Nothing was connected.')} {told % {'name': name}}")
+    messages.error(request, f"{_('Nothing was connected.')} {sentence % {'name': name}}")
 
 
 class DisconnectServerForm(DisconnectForm):  # type: ignore[misc]
-    """One of the connections; that with a directory ends in the directory."""
+    """One of the connections to end; those with a directory can only end there."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         field = self.fields["account"]
-        field.queryset = field.queryset.filter(provider__in=[one.slug for one in list_servers()])
+        field.queryset = field.queryset.filter(
+            provider__in=[server.slug for server in list_servers()]
+        )
 
 
 @method_decorator(never_cache, name="dispatch")
 class SignOnSection(ConnectionsView):  # type: ignore[misc]
-    """By which servers one can sign in to the account; POST ends a connection."""
+    """The servers by which the user can sign in; POST ends a connection."""
 
     form_class = DisconnectServerForm
     success_url = reverse_lazy("accounts:sign-on")
 
     def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
-        """Connections, and servers to connect."""
+        """Render connections, and servers to connect."""
         servers = {server.slug: server for server in list_servers()}
-        held = SocialAccount.objects.filter(user=cast("User", self.request.user)).order_by("pk")
+        accounts = SocialAccount.objects.filter(user=cast("User", self.request.user)).order_by("pk")
         connected = [
-            {"account": one, "server": servers[one.provider], "name": _name_account(one)}
-            for one in held
-            if one.provider in servers
+            {
+                "account": account,
+                "server": servers[account.provider],
+                "name": _name_account(account),
+            }
+            for account in accounts
+            if account.provider in servers
         ]
-        taken = {one.provider for one in held}
-        told = {
+        connected_slugs = {account.provider for account in accounts}
+        values = {
             "form": context["form"],
             "connected": connected,
-            "is_of_directory": DIRECTORY_PROVIDER in taken,
-            "servers": [server for slug, server in servers.items() if slug not in taken],
+            "is_of_directory": DIRECTORY_PROVIDER in connected_slugs,
+            "servers": [server for slug, server in servers.items() if slug not in connected_slugs],
         }
-        return render_section(self.request, "accounts:profile", "settings/sign_on.html", told)
+        return render_section(self.request, "accounts:profile", "settings/sign_on.html", values)
 
 
 def _name_account(account: SocialAccount) -> str:
-    """What the person calls the account there; the server's own id where it tells nothing else."""
-    told = account.extra_data
-    return str(told.get("email") or told.get("preferred_username") or account.uid)
+    """The name of the account at the server; the server's id if it says nothing else."""
+    data = account.extra_data
+    return str(data.get("email") or data.get("preferred_username") or account.uid)
 
 
 @never_cache
@@ -674,17 +680,17 @@ def _name_account(account: SocialAccount) -> str:
 @reauthentication_required  # type: ignore[untyped-decorator]
 @require_safe
 def connect_server(request: HttpRequest, slug: str) -> HttpResponse:
-    """Say what connecting means, and lead on to the server."""
+    """Explain what connecting means, with the link to the server."""
     server = get_object_or_404(SignOnServer, slug=slug, is_active=True)
     link = make_connect_link(request, server) if _has_signed_in_lately(request) else ""
-    told = {"server": server, "link": link}
-    return render_section(request, "accounts:profile", "settings/sign_on_connect.html", told)
+    context = {"server": server, "link": link}
+    return render_section(request, "accounts:profile", "settings/sign_on_connect.html", context)
 
 
 def _has_signed_in_lately(request: HttpRequest) -> bool:
-    """Whether it is surely the person; who has nothing here to show again has to sign in again."""
+    """Whether the user has just proved their identity; without a password, by signing in again."""
     if get_reauthentication_flows(request.user):
-        return True  # then it was asked for
+        return True  # then `reauthentication_required` has asked
     records = get_authentication_records(request, request.user)
     newest = max((record["at"] for record in records), default=0.0)
     return bool(time.time() - newest < account_settings.REAUTHENTICATION_TIMEOUT)
@@ -693,20 +699,20 @@ def _has_signed_in_lately(request: HttpRequest) -> bool:
 # Pages
 
 
-def sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+def start_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send the visitor to the server."""
     if CONNECT in request.GET and not is_connect_link(request, provider_id):
         return redirect("accounts:sign-on")
     return _run_view(request, provider_id, OAuth2LoginView)
 
 
-def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Take who comes back from the server."""
+def finish_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Receive the user coming back from the server."""
     return _run_view(request, provider_id, SignOnCallback)
 
 
 class SignOnCallback(OAuth2CallbackView):  # type: ignore[misc]
-    """Allauth's, which tells what was begun even where the server cannot be asked any more."""
+    """Allauth's view, which also keeps the saved state for when the server cannot be reached."""
 
     def _get_state(self, request: HttpRequest, provider: SignOnProvider) -> tuple[Any, Any]:
         state, response = super()._get_state(request, provider)
@@ -723,16 +729,16 @@ def _run_view(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse
     try:
         response: HttpResponse = view.adapter_view(adapter)(request)
     except (OAuth2Error, RequestException) as error:
-        told = {"state": adapter.state}
+        extra_context = {"state": adapter.state}
         response = render_authentication_error(
-            request, provider, exception=error, extra_context=told
+            request, provider, exception=error, extra_context=extra_context
         )
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 def find_session_server(request: HttpRequest) -> SignOnServer | None:
-    """The server by which this session was begun."""
+    """The server by which this session began."""
     records = (
         get_authentication_records(request, request.user) if request.user.is_authenticated else []
     )
@@ -742,7 +748,7 @@ def find_session_server(request: HttpRequest) -> SignOnServer | None:
 
 @require_safe
 @never_cache
-def signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:
+def show_signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Signed out of Nura; the server's own sign-out is one click away."""
     server = get_object_or_404(SignOnServer, slug=provider_id, is_active=True)
     try:
@@ -750,8 +756,8 @@ def signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:
     except SignOnFailed:
         address = ""
     if address:
-        back = request.build_absolute_uri("/")
-        query = {"client_id": server.client_id, "post_logout_redirect_uri": back}
+        home_url = request.build_absolute_uri("/")
+        query = {"client_id": server.client_id, "post_logout_redirect_uri": home_url}
         address = f"{address}?{urlencode(query)}"
     return render(request, "socialaccount/signed_out.html", {"server": server, "address": address})
 

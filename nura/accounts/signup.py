@@ -1,12 +1,12 @@
-"""Signing up: invitations, the form, and sign-ups that nobody confirmed.
+"""Sign-up: invitations, the form, and unconfirmed sign-ups.
 
-Where mail works, a form with a name or an address that somebody has is answered as any other: the
-mail that follows tells the owner of the address. Without mail a taken name has to be told, since
-whoever signs up is signed in at once; who may try is then decided by the invitation.
+If mail works, a form with a taken name or address gets the same response as any other; the mail
+that follows informs the owner of the address. Without mail the form has to say that a name is
+taken, since sign-up signs the user in at once; invitations then decide who may try.
 
-An invitation is a link by which people create accounts, as often as said, until it expires. Only
-a digest of its secret is kept. Opening the link remembers the invitation in the session and leaves
-the address bar without the secret; the account that is created takes it.
+An invitation is a link by which people create accounts, a set number of times, until it expires.
+Only a digest of its secret is stored. Opening the link remembers the invitation in the session and
+redirects, so that the secret leaves the address bar; creating the account uses it up.
 """
 
 import csv
@@ -58,15 +58,15 @@ MAX_NAME_CHARACTERS = 150
 MAX_LIST_BYTES, MAX_LIST_LINES = 2_000_000, 2_000
 MAX_TOLD_ERRORS = 100
 LIST_ENCODINGS = ("utf-8-sig", "cp949")
-"""As Excel saves lists, with Korean in them."""
+"""As Excel saves lists with Korean."""
 COLUMNS = {
     "email": {"email", "e-mail", "mail", "address", "이메일", "메일", "전자우편"},
     "name": {"name", "이름", "성명"},
     "groups": {"groups", "group", "그룹", "부서"},
 }
-"""What the columns of a list are called."""
+"""Accepted headings of a list's columns."""
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that begins so is computed by the program that opens the file."""
+"""Spreadsheets evaluate cells that begin with one of these."""
 
 
 @transaction.atomic
@@ -79,9 +79,9 @@ def create_invitation(  # noqa: PLR0913 - what an invitation says, by name
     max_uses: int = 1,
     groups: Collection[Group] = (),
 ) -> tuple[Invitation, str]:
-    """A new invitation and its secret, which is readable only now.
+    """Create an invitation; returns it with its secret, which is readable only now.
 
-    One that names an address is for one account, whatever `max_uses` says.
+    One with an address is for one account, whatever `max_uses` says.
     """
     secret = secrets.token_urlsafe(SECRET_BYTES)
     invitation = Invitation.objects.create(
@@ -100,62 +100,62 @@ def create_invitation(  # noqa: PLR0913 - what an invitation says, by name
 
 
 def hash_secret(secret: str) -> str:
-    """What is stored of a secret; it is long and random, so that one fast digest is enough."""
+    """The stored digest of a secret; one fast hash is enough for a long random secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def build_path(secret: str) -> str:
-    """Where an invitation is opened."""
+    """The path of an invitation's link."""
     return reverse("accounts:invitation", args=[secret])
 
 
 def mail_invitation(invitation: Invitation, link: str) -> None:
-    """Send the link to the invited address, which is proved by opening it. Raises `OSError`."""
+    """Send the link to the invited address; opening it verifies the address. Raises `OSError`."""
     text = render_to_string("account/email/invitation.txt", {"link": link, "one": invitation})
     send_mail(_("[Nura] Your invitation"), text, None, [invitation.email])
     Invitation.objects.filter(pk=invitation.pk).update(mailed_at=Now())
 
 
 def open_invitation(request: HttpRequest, secret: str) -> bool:
-    """Remember an invitation that holds for this visitor; False where none does."""
-    found = Invitation.objects.open().filter(digest=hash_secret(secret)).first()
-    if found is None:
+    """Remember a valid invitation in the visitor's session; False if it is not valid."""
+    row = Invitation.objects.open().filter(digest=hash_secret(secret)).first()
+    if row is None:
         return False
-    request.session[SESSION_KEY] = found.pk
+    request.session[SESSION_KEY] = row.pk
     return True
 
 
 def find_invitation(request: HttpRequest) -> Invitation | None:
-    """The invitation that this visitor opened, while it holds."""
+    """The invitation that this visitor opened, while it is valid."""
     if settings.SIGNUP == "closed" or SESSION_KEY not in request.session:
         return None
     return Invitation.objects.open().filter(pk=request.session[SESSION_KEY]).first()
 
 
 def consume_invitation(request: HttpRequest, user: User) -> bool:
-    """Use up the visitor's invitation for the account being created, in its transaction.
+    """Use the visitor's invitation for the account being created, in the caller's transaction.
 
-    The account joins the groups of it. False where others were first or it has expired.
+    The account joins its groups. False if the invitation is used up or has expired.
     """
     key = request.session.get(SESSION_KEY, 0)
     is_last = Q(uses=F("max_uses") - 1)
     used_at = Case(When(is_last, then=Now()), default=F("used_at"))
-    held = Invitation.objects.open().filter(pk=key)
-    if not held.update(uses=F("uses") + 1, used_by=user, used_at=used_at):
+    invitations = Invitation.objects.open().filter(pk=key)
+    if not invitations.update(uses=F("uses") + 1, used_by=user, used_at=used_at):
         return False
     del request.session[SESSION_KEY]
-    joined = Invitation.objects.get(pk=key).groups.all()
-    change_memberships(user=user, join=joined, by=user, way="invitation")
+    groups = Invitation.objects.get(pk=key).groups.all()
+    change_memberships(user=user, join=groups, by=user, source="invitation")
     return True
 
 
 @transaction.atomic
 def withdraw_invitation(*, invitation: Invitation, by: User | None) -> bool:
-    """End an invitation before its time; False where it was used up."""
+    """Expire an invitation early; False if it was no longer open."""
     if not Invitation.objects.open().filter(pk=invitation.pk).update(expires_at=Now()):
         return False
-    withdrawn = {"withdrawn": True}
-    record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details=withdrawn)
+    details = {"withdrawn": True}
+    record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details=details)
     return True
 
 
@@ -173,9 +173,9 @@ class InvitedPerson:
 
 @dataclass(frozen=True, slots=True)
 class InvitationList:
-    """What a list says: who can be invited, and what is wrong, with the number of the line.
+    """The content of a list: who can be invited, and errors with their line numbers.
 
-    `left_out` errors are not told one by one.
+    `left_out` counts errors that are not listed.
     """
 
     people: tuple[InvitedPerson, ...]
@@ -184,18 +184,18 @@ class InvitationList:
 
 
 def read_invitation_list(content: bytes) -> InvitationList:
-    """Read a CSV of addresses, names and groups; nothing is written.
+    """Parse a CSV of addresses, names and groups in UTF-8 or CP949; stores nothing.
 
-    The first line names the columns; commas, semicolons or tabs part them, and semicolons or
-    vertical bars the groups. UTF-8 or CP949.
+    The first line names the columns. Columns are separated by commas, semicolons or tabs, groups by
+    semicolons or vertical bars.
     """
     if len(content) > MAX_LIST_BYTES:
         return _refuse_list(_("The file is larger than 2 MB."))
     text = _decode_list(content)
     if text is None or "\0" in text:
         return _refuse_list(_("The file is not text in UTF-8 or CP949."))
-    head = text.partition("\n")[0]
-    delimiter = max(",;\t", key=head.count)
+    header = text.partition("\n")[0]
+    delimiter = max(",;\t", key=header.count)
     try:
         rows = list(islice(csv.reader(StringIO(text), delimiter=delimiter), MAX_LIST_LINES + 2))
     except csv.Error:
@@ -204,13 +204,13 @@ def read_invitation_list(content: bytes) -> InvitationList:
     if "email" not in columns:
         return _refuse_list(_("The first line must name the columns: email, name, groups."))
     if len(rows) > MAX_LIST_LINES + 1:
-        most = _("The file has more than %(count)d lines. Split it.") % {"count": MAX_LIST_LINES}
-        return _refuse_list(most)
+        problem = _("The file has more than %(count)d lines. Split it.") % {"count": MAX_LIST_LINES}
+        return _refuse_list(problem)
     return _check_lines(rows[1:], columns)
 
 
-def _refuse_list(why: str) -> InvitationList:
-    return InvitationList((), ((1, why),))
+def _refuse_list(problem: str) -> InvitationList:
+    return InvitationList((), ((1, problem),))
 
 
 def _decode_list(content: bytes) -> str | None:
@@ -222,22 +222,22 @@ def _decode_list(content: bytes) -> str | None:
     return None
 
 
-def _find_columns(head: list[str]) -> dict[str, int]:
-    named = [cell.strip().casefold() for cell in head]
-    found = {}
+def _find_columns(header: list[str]) -> dict[str, int]:
+    titles = [cell.strip().casefold() for cell in header]
+    columns = {}
     for column, names in COLUMNS.items():
-        index = next((i for i, name in enumerate(named) if name in names), None)
+        index = next((i for i, name in enumerate(titles) if name in names), None)
         if index is not None:
-            found[column] = index
-    return found
+            columns[column] = index
+    return columns
 
 
 def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationList:
-    known = set(Group.objects.values_list("name", flat=True))
-    taken = {email.casefold() for email in User.objects.values_list("email", flat=True)}
+    group_names = set(Group.objects.values_list("name", flat=True))
+    taken_emails = {email.casefold() for email in User.objects.values_list("email", flat=True)}
     people: list[InvitedPerson] = []
     errors: list[tuple[int, str]] = []
-    seen: set[str] = set()
+    seen_emails: set[str] = set()
     for number, row in enumerate(rows, start=2):
         cells = {name: row[i].strip() if i < len(row) else "" for name, i in columns.items()}
         if not any(cells.values()):
@@ -247,16 +247,18 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
             name=cells.get("name", ""),
             groups=tuple(filter(None, map(str.strip, re.split("[;|]", cells.get("groups", ""))))),
         )
-        if wrong := _find_problem(person, known, taken, seen):
-            errors.append((number, wrong))
+        if problem := _find_problem(person, group_names, taken_emails, seen_emails):
+            errors.append((number, problem))
         else:
             people.append(person)
-        seen.add(person.email)
-    told = tuple(errors[:MAX_TOLD_ERRORS])
-    return InvitationList(tuple(people), told, len(errors) - len(told))
+        seen_emails.add(person.email)
+    listed = tuple(errors[:MAX_TOLD_ERRORS])
+    return InvitationList(tuple(people), listed, len(errors) - len(listed))
 
 
-def _find_problem(person: InvitedPerson, known: set[str], taken: set[str], seen: set[str]) -> str:
+def _find_problem(
+    person: InvitedPerson, group_names: set[str], taken_emails: set[str], seen_emails: set[str]
+) -> str:
     try:
         validate_email(person.email)
         if person.name:
@@ -266,11 +268,11 @@ def _find_problem(person: InvitedPerson, known: set[str], taken: set[str], seen:
         return " ".join(error.messages)
     if len(person.name) > MAX_NAME_CHARACTERS or person.name.startswith(FORMULA_SIGNS):
         return _("This is not a name.")
-    if person.email in seen:
+    if person.email in seen_emails:
         return _("The address is in the list twice.")
-    if person.email in taken:
+    if person.email in taken_emails:
         return _("Somebody has an account with this address.")
-    if missing := sorted(set(person.groups) - known):
+    if missing := sorted(set(person.groups) - group_names):
         return _("There is no group %(names)s.") % {"names": ", ".join(missing)}
     return ""
 
@@ -279,7 +281,7 @@ def _find_problem(person: InvitedPerson, known: set[str], taken: set[str], seen:
 def invite_people(
     *, by: User, people: Collection[InvitedPerson], days: int = DEFAULT_DAYS
 ) -> list[tuple[Invitation, str]]:
-    """An invitation for each, all or none, with their secrets, which are readable only now."""
+    """Create an invitation for each person, all or none; with secrets, readable only now."""
     groups = {group.name: group for group in Group.objects.all()}
     return [
         create_invitation(
@@ -294,38 +296,40 @@ def invite_people(
 
 
 def write_links(links: Collection[tuple[Invitation, str]]) -> bytes:
-    """The links as a CSV that Excel opens with Korean in it, and computes nothing of."""
+    """The links as a CSV that Excel reads as UTF-8 and without evaluating formulas."""
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(("email", "name", "link"))
     for invitation, link in links:
         cells = (invitation.email, invitation.name, link)
-        writer.writerow([f"'{one}" if one.startswith(FORMULA_SIGNS) else one for one in cells])
+        writer.writerow([f"'{cell}" if cell.startswith(FORMULA_SIGNS) else cell for cell in cells])
     return text.getvalue().encode("utf-8-sig")
 
 
 logger = structlog.get_logger()
 
 UNCONFIRMED_DAYS = 7
-"""A sign-up whose address nobody confirmed ends after so long; its name is free again."""
+"""After how long an unconfirmed sign-up is deleted and its name is free again."""
 
 
 class SignupForm(forms.SignupForm):  # type: ignore[misc]
-    """Sign-up that tells nothing of other accounts; an invitation may set the address."""
+    """Sign-up form that reveals nothing about other accounts; an invitation may set the address."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.fields["username"].label = _("User name")
         self.fields["username"].widget.attrs = {"autocomplete": "username", "autofocus": True}
-        invited = find_invitation(context.request)
-        if invited is not None and invited.name:
-            self.initial["username"] = invited.name.replace(" ", "")
-        if invited is not None and invited.email:
-            self.fields["email"].disabled = True  # whatever is sent, the account gets this one
-            self.initial["email"] = invited.email
+        invitation = find_invitation(context.request)
+        if invitation is not None and invitation.name:
+            self.initial["username"] = invitation.name.replace(" ", "")
+        if invitation is not None and invitation.email:
+            self.fields[
+                "email"
+            ].disabled = True  # the account gets this address whatever is submitted
+            self.initial["email"] = invitation.email
 
     def clean_username(self) -> str:
-        """The name; one that is taken only shows in the mail, where mail works."""
+        """The name; if mail works, only the mail says that it is taken."""
         name = str(self.cleaned_data["username"])
         if settings.MAIL_WORKS and filter_users_by_username(User.normalize_username(name)).exists():
             self.account_already_exists = True
@@ -333,27 +337,27 @@ class SignupForm(forms.SignupForm):  # type: ignore[misc]
         return str(super().clean_username())
 
     def clean_email(self) -> str:
-        """The address; that a name is taken stays known."""
-        taken = self.account_already_exists
+        """The address; keeps the finding that the name is taken."""
+        was_taken = self.account_already_exists
         email = str(super().clean_email())
-        self.account_already_exists = self.account_already_exists or taken
+        self.account_already_exists = self.account_already_exists or was_taken
         return email
 
     def try_save(self, request: HttpRequest) -> Any:
-        """The new user, or the answer; both cost as much."""
+        """Save the user, or respond without; both take as long."""
         if self.account_already_exists:
             make_password(self.cleaned_data["password1"])
         return super().try_save(request)
 
 
 class SignupVerificationStage(EmailVerificationStage):  # type: ignore[misc]
-    """An address is confirmed before the first sign-in of who signed up, and of nobody else.
+    """Requires a confirmed address before the first sign-in of people who signed up themselves.
 
-    Accounts that were there before mail worked, or that administrators made, go on as they are.
+    Accounts from before mail worked, or made by administrators, are exempt.
     """
 
     def handle(self) -> Any:
-        """The page that asks for the confirmation, where one is due."""
+        """The page that asks for confirmation, if it is due."""
         user = self.login.user
         if user is not None and not is_unconfirmed_signup(user):
             return None, True
@@ -361,34 +365,34 @@ class SignupVerificationStage(EmailVerificationStage):  # type: ignore[misc]
 
 
 def is_unconfirmed_signup(user: User) -> bool:
-    """Whether somebody signed up with an address that nobody has confirmed."""
+    """Whether the user signed up and has not confirmed the address."""
     addresses = EmailAddress.objects.filter(user_id=user.pk)
     return user.last_login is None and addresses.exists() and not addresses.filter(verified=True)
 
 
 @require_GET
 @never_cache
-def invitation(request: HttpRequest, secret: str) -> HttpResponse:
-    """Open an invitation; one that does not hold leads to the page that says so."""
+def accept_invitation(request: HttpRequest, secret: str) -> HttpResponse:
+    """Open an invitation and go on to sign-up, which says so if it is not valid."""
     open_invitation(request, secret)
     return redirect("account_signup")
 
 
 def find_unconfirmed_signups() -> QuerySet[User]:
-    """Accounts that were never used and whose address nobody confirmed in time."""
+    """Accounts never used whose address was not confirmed in time."""
     if not settings.MAIL_WORKS:
         return User.objects.none()
-    old = timezone.now() - timedelta(days=UNCONFIRMED_DAYS)
-    waiting = EmailAddress.objects.filter(verified=False, user__last_login=None)
-    waiting = waiting.filter(user__date_joined__lt=old, user__is_staff=False)
-    proved = EmailAddress.objects.filter(verified=True).values("user_id")
-    return User.objects.filter(pk__in=waiting.values("user_id")).exclude(pk__in=proved)
+    cutoff = timezone.now() - timedelta(days=UNCONFIRMED_DAYS)
+    unconfirmed = EmailAddress.objects.filter(verified=False, user__last_login=None)
+    unconfirmed = unconfirmed.filter(user__date_joined__lt=cutoff, user__is_staff=False)
+    confirmed = EmailAddress.objects.filter(verified=True).values("user_id")
+    return User.objects.filter(pk__in=unconfirmed.values("user_id")).exclude(pk__in=confirmed)
 
 
 def end_unconfirmed_signups() -> int:
-    """Delete accounts that were never used and whose address nobody confirmed; how many."""
-    ended = list(find_unconfirmed_signups())
-    for user in ended:
+    """Delete accounts never used whose address was not confirmed in time; how many."""
+    users = list(find_unconfirmed_signups())
+    for user in users:
         delete_account(user=user)
         logger.info("unconfirmed_signup_ended", user_id=user.pk)
-    return len(ended)
+    return len(users)

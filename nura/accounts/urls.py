@@ -1,4 +1,4 @@
-"""Routes of accounts: pages that allauth does not bring, and REST."""
+"""Routes of accounts: pages that allauth does not have, and REST."""
 
 from django.urls import path, re_path
 from django.views.generic import RedirectView
@@ -22,29 +22,31 @@ from nura.accounts.api import (
 app_name = "accounts"
 urlpatterns = [
     path("settings/", RedirectView.as_view(pattern_name="accounts:profile"), name="settings"),
-    path("settings/email", profile.email, name="email"),
+    path("settings/email", profile.change_email, name="email"),
     path("accounts/email/", RedirectView.as_view(pattern_name="accounts:email")),
-    path("invitations/<str:secret>", signup.invitation, name="invitation"),
-    path("settings/profile", profile.profile, name="profile"),
+    path("invitations/<str:secret>", signup.accept_invitation, name="invitation"),
+    path("settings/profile", profile.edit_profile, name="profile"),
     path("settings/sign-on", sign_on.SignOnSection.as_view(), name="sign-on"),
     path("settings/sign-on/<slug:slug>", sign_on.connect_server, name="connect-server"),
-    path("settings/appearance", profile.appearance, name="appearance"),
-    path("settings/two-step", profile.two_step, name="two-step"),
+    path("settings/appearance", profile.edit_appearance, name="appearance"),
+    path("settings/two-step", profile.show_two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
-    path("settings/memory", views.memory, name="memory"),
+    path("settings/memory", views.show_memory, name="memory"),
     path("settings/memory/add", views.add_memory, name="add-memory"),
     path("settings/memory/switch", views.switch_memory, name="switch-memory"),
     path("settings/memory/forget", views.forget_memory, name="forget-memory"),
     path("settings/memory/<uuid:slot_id>", views.change_memory, name="change-memory"),
-    path("settings/usage", quotas.usage, name="usage"),
-    re_path("^panels/quota/(?P<area>documents|questions)$", quotas.quota_panel, name="quota-panel"),
-    path("settings/data", views.data, name="data"),
-    path("settings/data/<uuid:export_id>", views.export_file, name="export-file"),
+    path("settings/usage", quotas.show_usage, name="usage"),
+    re_path(
+        "^panels/quota/(?P<area>documents|questions)$", quotas.show_quota_panel, name="quota-panel"
+    ),
+    path("settings/data", views.manage_data, name="data"),
+    path("settings/data/<uuid:export_id>", views.download_export, name="export-file"),
     path("settings/delete", views.delete_account, name="delete"),
-    path("settings/keys", views.keys, name="keys"),
-    path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
-    path("settings/devices", views.devices, name="devices"),
+    path("settings/keys", views.manage_keys, name="keys"),
+    path("settings/keys/<uuid:key_id>/revoke", views.revoke_key, name="revoke-key"),
+    path("settings/devices", views.show_devices, name="devices"),
     path("settings/devices/end-others", views.end_other_sessions, name="end-other-sessions"),
     path("settings/devices/<uuid:session_id>/end", views.end_session, name="end-session"),
 ]

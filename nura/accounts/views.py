@@ -1,4 +1,4 @@
-"""Sections of the settings: API keys, devices, what is remembered, one's data and its end."""
+"""Settings sections: API keys, devices, memory, export and import, deletion of the account."""
 
 import json
 from datetime import timedelta
@@ -44,7 +44,7 @@ LIFETIMES = (
 
 
 class KeyForm(forms.Form):
-    """What a new key is called, what it may do, and how long it lives."""
+    """Name, scopes and lifetime of a new key."""
 
     name = forms.CharField(
         label=gettext_lazy("Name"),
@@ -72,8 +72,8 @@ class KeyForm(forms.Form):
 @login_required
 @reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
 @require_http_methods(["GET", "HEAD", "POST"])
-def keys(request: HttpRequest) -> HttpResponse:
-    """The user's keys; POST makes one and shows it in this answer only."""
+def manage_keys(request: HttpRequest) -> HttpResponse:
+    """The user's keys; POST creates one and shows its secret in this response only."""
     user = cast("User", request.user)
     form = KeyForm(request.POST if request.method == "POST" else None)
     new_key = ""
@@ -93,7 +93,7 @@ def keys(request: HttpRequest) -> HttpResponse:
             to_key_json(key)
             | {
                 "beginning": key.token_key[: services.SHOWN_CHARACTERS],
-                "may": [one.label for one in KeyScope if one in list_scopes(key)],
+                "may": [scope.label for scope in KeyScope if scope in list_scopes(key)],
             }
             for key in services.list_keys(user=user)
         ],
@@ -103,7 +103,7 @@ def keys(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
+def revoke_key(request: HttpRequest, key_id: UUID) -> HttpResponse:
     """Revoke one key of the user."""
     if not services.revoke_key(user=cast("User", request.user), key_id=key_id):
         raise Http404
@@ -114,12 +114,15 @@ def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 @require_safe
-def devices(request: HttpRequest) -> HttpResponse:
+def show_devices(request: HttpRequest) -> HttpResponse:
     """Where the account is signed in."""
-    found = services.list_sessions(
+    sessions = services.list_sessions(
         user=cast("User", request.user), current_key=request.session.session_key or ""
     )
-    context = {"sessions": found, "has_others": any(not one.is_current for one in found)}
+    context = {
+        "sessions": sessions,
+        "has_others": any(not session.is_current for session in sessions),
+    }
     return render_section(request, "accounts:devices", "settings/devices.html", context)
 
 
@@ -148,7 +151,7 @@ ROUTE = "accounts:memory"
 
 
 class SlotForm(forms.Form):
-    """Something that the user writes himself."""
+    """A memory that the user enters."""
 
     kind = forms.ChoiceField(label=gettext_lazy("Kind"))
     key = forms.CharField(label=gettext_lazy("What"), max_length=200)
@@ -158,11 +161,13 @@ class SlotForm(forms.Form):
     def __init__(self, *args: Any, packs: Packs, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = cast("forms.ChoiceField", self.fields["kind"])
-        field.choices = [(one, packs.get_kind_title(one, _get_language())) for one in packs.kinds]
+        field.choices = [
+            (kind, packs.get_kind_title(kind, _get_language())) for kind in packs.kinds
+        ]
 
 
 class EditForm(forms.Form):
-    """Other words for a value."""
+    """A new value for a memory."""
 
     value = forms.CharField(max_length=200)
     unit = forms.CharField(max_length=50, required=False)
@@ -171,18 +176,20 @@ class EditForm(forms.Form):
 @never_cache
 @login_required
 @require_safe
-def memory(request: HttpRequest) -> HttpResponse:
-    """All that is remembered, proposals first."""
+def show_memory(request: HttpRequest) -> HttpResponse:
+    """All memories, proposals first."""
     user = cast("User", request.user)
     packs = remembered.get_packs()
     slots = list(remembered.list_slots(user).select_related("message", "replaces"))
-    told = [_describe_slot(slot, packs) for slot in slots]
-    known = [one for one in told if one["slot"].status != SlotStatus.PROPOSED]
+    described = [_describe_slot(slot, packs) for slot in slots]
+    confirmed = [entry for entry in described if entry["slot"].status != SlotStatus.PROPOSED]
     context = {
-        "proposals": [one for one in told if one["slot"].status == SlotStatus.PROPOSED],
+        "proposals": [entry for entry in described if entry["slot"].status == SlotStatus.PROPOSED],
         "kinds": [
             (title, list(rows))
-            for title, rows in groupby(known, key=lambda one: cast("str", one["kind_title"]))
+            for title, rows in groupby(
+                confirmed, key=lambda entry: cast("str", entry["kind_title"])
+            )
         ],
         "is_on": remembered.is_memory_on(user.pk),
         "form": SlotForm(packs=packs),
@@ -211,7 +218,7 @@ def _get_language() -> str:
 @login_required
 @require_POST
 def add_memory(request: HttpRequest) -> HttpResponse:
-    """Keep something that the user wrote."""
+    """Store a memory that the user entered."""
     form = SlotForm(request.POST, packs=remembered.get_packs())
     if form.is_valid():
         remembered.add_slot(owner=cast("User", request.user), **form.cleaned_data)
@@ -224,18 +231,18 @@ def add_memory(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
-    """Confirm, reject, change or forget one thing: the button says which."""
+    """Confirm, reject, change or forget one memory: the button says which."""
     rows = ProfileSlot.objects.owned_by(cast("User", request.user)).select_related("owner")
     slot = get_object_or_404(rows, pk=slot_id)
-    wanted = request.POST.get("do", "")
+    action = request.POST.get("do", "")
     form = EditForm(request.POST)
-    if wanted in {"yes", "no"}:
-        remembered.confirm_slot(slot=slot, accept=wanted == "yes")
+    if action in {"yes", "no"}:
+        remembered.confirm_slot(slot=slot, accept=action == "yes")
         messages.success(request, _("Thank you, that is settled."))
-    elif wanted == "forget":
+    elif action == "forget":
         remembered.forget_slot(slot=slot)
         messages.success(request, _("Forgotten."))
-    elif wanted == "edit" and form.is_valid():
+    elif action == "edit" and form.is_valid():
         remembered.edit_slot(slot=slot, changes=form.cleaned_data)
         messages.success(request, _("Changed."))
     else:
@@ -246,7 +253,7 @@ def change_memory(request: HttpRequest, slot_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def switch_memory(request: HttpRequest) -> HttpResponse:
-    """Remember from now on, or no longer."""
+    """Turn memory on or off."""
     is_on = request.POST.get("enabled") == "true"
     remembered.switch_memory(owner=cast("User", request.user), enabled=is_on)
     messages.success(request, _("Memory is on.") if is_on else _("Memory is off."))
@@ -256,7 +263,7 @@ def switch_memory(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def forget_memory(request: HttpRequest) -> HttpResponse:
-    """Forget everything."""
+    """Delete all memories."""
     remembered.forget_everything(owner=cast("User", request.user))
     messages.success(request, _("Everything has been forgotten."))
     return redirect(ROUTE)
@@ -269,8 +276,8 @@ SHOWN_EXPORTS = 5
 @login_required
 @reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
 @require_http_methods(["GET", "HEAD", "POST"])
-def data(request: HttpRequest) -> HttpResponse:
-    """The exports and imports; POST asks for an export."""
+def manage_data(request: HttpRequest) -> HttpResponse:
+    """The exports and imports; POST requests an export."""
     user = cast("User", request.user)
     if request.method == "POST":
         request_export(user=user)
@@ -280,29 +287,29 @@ def data(request: HttpRequest) -> HttpResponse:
         return redirect("accounts:data")
     exports = DataExport.objects.filter(owner=user)
     imports = DataImport.objects.filter(owner=user)
-    told = {
+    context = {
         "exports": exports[:SHOWN_EXPORTS],
         "is_waiting": exports.filter(DataExport.OPEN).exists(),
         "imports": [
-            (one, explain_code(one.error_code) if one.error_code else "")
-            for one in imports[:SHOWN_EXPORTS]
+            (data_import, explain_code(data_import.error_code) if data_import.error_code else "")
+            for data_import in imports[:SHOWN_EXPORTS]
         ],
         "is_importing": imports.filter(DataImport.OPEN).exists(),
         "max_mb": settings.MAX_UPLOAD_MB,
     }
-    return render_section(request, "accounts:data", "settings/data.html", told)
+    return render_section(request, "accounts:data", "settings/data.html", context)
 
 
 @never_cache
 @login_required
 @require_safe
-def export_file(request: HttpRequest, export_id: UUID) -> HttpResponseBase:
-    """The file, while it can be had."""
+def download_export(request: HttpRequest, export_id: UUID) -> HttpResponseBase:
+    """Download the file of an export while it is available."""
     return respond_with_export(request, user=cast("User", request.user), export_id=export_id)
 
 
 class DeletionForm(forms.Form):
-    """One's own name, typed: nobody deletes an account by a slip of the hand."""
+    """Asks for the user name, so that nobody deletes an account by accident."""
 
     username = forms.CharField(
         label=gettext_lazy("Type your user name to confirm"),
@@ -325,7 +332,7 @@ class DeletionForm(forms.Form):
 @reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_account(request: HttpRequest) -> HttpResponse:
-    """Delete the account with everything, and sign out; the answer holds the receipt."""
+    """Delete the account with everything, and sign out; the page shows the receipt."""
     user = cast("User", request.user)
     form = DeletionForm(user, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -336,6 +343,6 @@ def delete_account(request: HttpRequest) -> HttpResponse:
         else:
             announce_rights_change()
             logout(request)
-            told = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
-            return render(request, "account/deleted.html", told)
+            context = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
+            return render(request, "account/deleted.html", context)
     return render_section(request, "accounts:delete", "settings/delete.html", {"form": form})

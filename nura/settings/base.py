@@ -26,7 +26,7 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
 env.adopt_renamed(reference.RENAMED, reference.RENAMED_VALUES)
 
-os.umask(0o077)  # whatever this process writes is nobody else's to read
+os.umask(0o077)  # files this process writes are readable by its user only
 DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
 URL_HOST = f"[{HOST}]" if ":" in HOST else HOST
@@ -145,8 +145,8 @@ CACHES = {
 }
 
 # Accounts
-# Roles are asked first: they know most answers without the database. Allauth's alone takes
-# passwords: with Django's before it a known name would cost a second hash and show.
+# Roles come first: they settle most checks without a query. Only allauth's backend takes
+# passwords: with Django's as well, a known name would take a second hash and be recognisable.
 AUTHENTICATION_BACKENDS = [
     "nura.accounts.roles.RolePermissions",
     "allauth.account.auth_backends.AuthenticationBackend",
@@ -180,21 +180,23 @@ ACCOUNT_FORMS = {
     "reset_password_from_key": "nura.accounts.profile.ForgottenPasswordForm",
 }
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
-# "login" would lock an address, which a whole office may share; instead: nura.accounts.adapter.
+# "login" would lock a whole address, which an office may share: see nura.accounts.adapter.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key,10/h/key,20/d/key"}
 ACCOUNT_RATE_LIMITS |= {"login_flood": "100/5m/ip", "login_name": "100/h/key"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
 MFA_ADAPTER = "nura.accounts.profile.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
-MFA_ALLOW_UNVERIFIED_EMAIL = True  # it protects accounts of installations without mail, too
-MFA_TOTP_TOLERANCE = 1  # clocks of telephones are half a minute off
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # installations without mail should have it too
+MFA_TOTP_TOLERANCE = 1  # phone clocks can be half a minute off
 STAFF_TWO_STEP = env.read_flag("NURA_STAFF_TWO_STEP", default=False)
 TRUSTED_PROXIES = env.read_integer("NURA_TRUSTED_PROXIES", 0, maximum=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 SOCIALACCOUNT_ADAPTER = "nura.accounts.sign_on.SignOnAccounts"
-SOCIALACCOUNT_LOGIN_ON_GET = True  # the policy of our forms would stop at another server
-SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # only verified addresses are taken
+SOCIALACCOUNT_LOGIN_ON_GET = (
+    True  # our form-action policy blocks a POST that redirects to another server
+)
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # only verified addresses are accepted
 SOCIALACCOUNT_EMAIL_REQUIRED = False
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 LOCAL_SIGN_IN = env.read_choice("NURA_LOCAL_SIGN_IN", "everybody", ("everybody", "administrators"))
@@ -216,7 +218,7 @@ if LDAP_URL:
     AUTHENTICATION_BACKENDS.append("nura.accounts.directory.DirectoryBackend")
 SIGNUP = env.read_choice("NURA_SIGNUP", "invited", ("closed", "invited", "open"))
 EMAIL_HOST = env.read_text("EMAIL_HOST")
-# Without a server nothing is sent, and nothing printed: a mail holds a secret.
+# Without a mail server nothing is sent or printed: mails contain secrets.
 EMAIL_BACKEND = env.read_text(
     "EMAIL_BACKEND", f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend"
 )
@@ -331,13 +333,13 @@ STORAGES: dict[str, dict[str, Any]] = {
     "staticfiles": {"BACKEND": "nura.static_files.HashedStaticFiles"},
 }
 MAX_UPLOAD_MB = env.read_integer("NURA_MAX_UPLOAD_MB", 200, minimum=1)
-QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user each; 0 is no limit
+QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # per user; 0: no limit
 QUOTA_MB = env.read_integer("NURA_QUOTA_MB", 0)
 QUOTA_PAGES = env.read_integer("NURA_QUOTA_PAGES", 0)
 QUOTA_MESSAGES_PER_DAY = env.read_integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
 QUOTA_TOKENS_PER_MONTH = env.read_integer("NURA_QUOTA_TOKENS_PER_MONTH", 0)
 QUOTA_SOFT_PERCENT = env.read_integer("NURA_QUOTA_SOFT_PERCENT", 80, maximum=100)
-LIMITS = {  # of one account a minute unless it says otherwise; 0 is no limit (nura.limits)
+LIMITS = {  # per account and minute unless stated otherwise; 0: no limit (nura.limits)
     "ask": env.read_integer("NURA_LIMIT_QUESTIONS", 160),
     "search": env.read_integer("NURA_LIMIT_SEARCHES", 160),
     "upload": env.read_integer("NURA_LIMIT_UPLOADS", 160),
@@ -373,21 +375,21 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = False  # recovery is the sweeper's, by the leases in Postgres
+CELERY_TASK_REJECT_ON_WORKER_LOST = False  # the sweeper recovers tasks, by their leases in Postgres
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 6 * 3600,
-    # a request does not wait for a broker that is away: the sweeper sends again
+    # a request does not wait for a broker that is down: the sweeper sends the task again
     "max_retries": 1,
     "interval_start": 0,
     "interval_step": 0.1,
     "interval_max": 0.2,
     "socket_connect_timeout": 2.0,
-    "socket_timeout": 8.0,  # a Redis that hangs must not hold a request, nor a worker for ever
+    "socket_timeout": 8.0,  # a hanging Redis must not block a request or a worker for good
     **locations.build_celery_options(REDIS_URL),
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# The nameless exchange needs no binding in Redis, so a Redis that forgot everything still routes.
+# The default exchange needs no binding in Redis, so tasks are routed even after Redis was emptied.
 CELERY_TASK_QUEUES = [Queue("documents", Exchange(""), routing_key="documents")]
 CELERY_TASK_DEFAULT_QUEUE = "documents"
 CELERY_BEAT_SCHEDULE = {
@@ -426,7 +428,7 @@ if LDAP_URL:
 CELERY_BEAT_SCHEDULER = "nura.celery.BeatScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "beat-schedule")
 
-# What is kept of what was deleted, in days; 0: nothing
+# Days for which deleted data is kept; 0: not at all
 RETENTION_EVIDENCE_DAYS = env.read_integer("NURA_RETENTION_EVIDENCE_DAYS", 30, maximum=36_500)
 RETENTION_DELETED_DAYS = env.read_integer("NURA_RETENTION_DELETED_DAYS", 30, maximum=36_500)
 ANSWER_CACHE_HOURS = env.read_integer("NURA_ANSWER_CACHE_HOURS", 0, maximum=8_760)
@@ -441,7 +443,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "nura.errors.csrf_failure"
-# `check --deploy` looks for Django's own middleware; ours are made of it (nura.middleware).
+# `check --deploy` looks for Django's own middleware; ours wraps it (nura.middleware).
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W002", "security.W003"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -470,5 +472,5 @@ MODELS_SOCKET = locations.build_models_socket(DATA_DIR)
 RAG = rag.build_rag_config(SECRET_KEY, MODELS_SOCKET)
 BUILD_RAG = partial(
     rag.build_rag_config, SECRET_KEY, MODELS_SOCKET
-)  # of the environment as it is then, for comparisons
+)  # rebuilds it from the current environment, for comparisons
 EMBEDDING_OTHER_API_KEY = env.read_text("NURA_EMBEDDING_OTHER_API_KEY")

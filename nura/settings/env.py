@@ -1,7 +1,7 @@
 """Typed readers of the environment. A bad value stops the start and names the variable.
 
-Each reader also notes what it was asked for in `DECLARED`, from which `nura.settings.reference`
-writes the list of settings.
+Each reader also records the variable in `DECLARED`, from which `nura.settings.reference` writes
+the list of settings.
 """
 
 import os
@@ -118,15 +118,15 @@ def read_url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
 
 def read_origins(name: str) -> tuple[str, ...]:
     """A list of origins with their schemes."""
-    found = read_words(name)
-    for origin in found:
+    origins = read_words(name)
+    for origin in origins:
         if not origin.startswith(("http://", "https://")):
             raise ImproperlyConfigured(f"{name}={origin!r}: expected http:// or https:// in front")
-    return found
+    return origins
 
 
 def read_prefix(name: str) -> str:
-    """The path that an address begins with, "" or like "/nura"."""
+    """A URL path prefix such as "/nura", or ""."""
     _declare(name, "", "path, such as `/nura`")
     value = _read_variable(name).rstrip("/")
     if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
@@ -151,7 +151,7 @@ def read_folder(name: str, default: Path) -> Path:
     path = Path(_read_variable(name) or default)
     try:
         path = path.expanduser().resolve()
-        nearest = next(place for place in (path, *path.parents) if place.exists())
+        nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     except (OSError, RuntimeError) as error:
         raise ImproperlyConfigured(f"{name}: {path} cannot be reached: {error}") from error
     if not nearest.is_dir():
@@ -205,7 +205,7 @@ def _keep_secret_key(path: Path) -> str:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(50))
         try:
-            os.link(draft, path)  # fails when another process was first: its key holds
+            os.link(draft, path)  # fails if another process was first; then its key is used
         except FileExistsError:
             pass
         finally:

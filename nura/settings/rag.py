@@ -31,8 +31,8 @@ AUTO = "auto"
 def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig:
     """The engine's configuration. Raises `ImproperlyConfigured` naming the variable.
 
-    `secret_key` is what the marks around material in prompts are made from: nobody who writes a
-    document can guess them. `models_socket` is where the models process listens unless the
+    The marks around material in prompts are derived from `secret_key`, so that the author of a
+    document cannot guess them. `models_socket` is where the models process listens unless the
     environment says otherwise.
     """
     size = env.read_integer("NURA_CHUNK_SIZE", 1000, minimum=100, maximum=20_000)
@@ -84,16 +84,18 @@ def _read_memory_rules() -> MemoryRules:
 
 
 def _read_context_tokens() -> int | None:
-    """None: as much as the model takes."""
+    """None: whatever the model can take."""
     if env.read_text("NURA_CONTEXT_TOKENS", AUTO).lower() == AUTO:
         return None
     return env.read_integer("NURA_CONTEXT_TOKENS", USUAL_TOKENS, minimum=1000, maximum=2_000_000)
 
 
 def _read_context_rules() -> ContextRules:
-    usual = ContextRules()
-    system = env.read_decimal("NURA_CONTEXT_SYSTEM_SHARE", usual.system_share, maximum=0.9)
-    documents = env.read_decimal("NURA_CONTEXT_DOCUMENTS_SHARE", usual.documents_share, maximum=0.9)
+    defaults = ContextRules()
+    system = env.read_decimal("NURA_CONTEXT_SYSTEM_SHARE", defaults.system_share, maximum=0.9)
+    documents = env.read_decimal(
+        "NURA_CONTEXT_DOCUMENTS_SHARE", defaults.documents_share, maximum=0.9
+    )
     if system + documents > 1:
         raise ImproperlyConfigured(
             "NURA_CONTEXT_SYSTEM_SHARE and NURA_CONTEXT_DOCUMENTS_SHARE are more than 1 together"
@@ -102,7 +104,9 @@ def _read_context_rules() -> ContextRules:
         tokens=_read_context_tokens(),
         system_share=system,
         documents_share=documents,
-        recent_share=env.read_decimal("NURA_CONTEXT_RECENT_SHARE", usual.recent_share, maximum=1.0),
+        recent_share=env.read_decimal(
+            "NURA_CONTEXT_RECENT_SHARE", defaults.recent_share, maximum=1.0
+        ),
         protected_terms=env.read_words("NURA_PROTECTED_TERMS"),
         explore_calls=env.read_integer("NURA_EXPLORE_CALLS", 8, maximum=100),
         explore_tokens=env.read_integer(
@@ -113,24 +117,24 @@ def _read_context_rules() -> ContextRules:
 
 
 def _read_profile_rules() -> ProfileRules:
-    """The packs are read here, so that a wrong line stops the start."""
+    """The packs are loaded here so that a bad line stops the start."""
     packs = env.read_words("NURA_MEMORY_PACKS", ProfileRules().packs)
     packs = () if packs == ("none",) else packs
     try:
         load_packs(packs)
     except ValueError as error:
         raise ImproperlyConfigured(f"NURA_MEMORY_PACKS: {error}") from error
-    usual = ProfileRules().half_life_days
+    default = ProfileRules().half_life_days
     return ProfileRules(
         packs=packs,
         half_life_days=env.read_decimal(
-            "NURA_MEMORY_HALF_LIFE_DAYS", usual, minimum=0.1, maximum=3650.0
+            "NURA_MEMORY_HALF_LIFE_DAYS", default, minimum=0.1, maximum=3650.0
         ),
     )
 
 
 def _read_style_rules() -> StyleRules | None:
-    """None unless it is asked for; it needs a light model."""
+    """None unless enabled; requires a light model."""
     text, seconds = (
         env.read_text("NURA_STYLE_RULES"),
         env.read_decimal("NURA_STYLE_SECONDS", 20.0, minimum=0.1),
@@ -196,12 +200,12 @@ def _read_timeouts(prefix: str, endpoint: Endpoint) -> Endpoint:
     )
 
 
-def _read_seconds(name: str, usual: float) -> float:
-    return env.read_decimal(name, usual, minimum=0.1)
+def _read_seconds(name: str, default: float) -> float:
+    return env.read_decimal(name, default, minimum=0.1)
 
 
 def _read_user_dictionary() -> str:
-    """Its absolute path. The file is read here, so that a wrong line stops the start."""
+    """Its absolute path. The file is read here so that a bad line stops the start."""
     name = env.read_text("NURA_USER_DICTIONARY")
     if not name:
         return ""
@@ -233,16 +237,16 @@ def _read_reranker_endpoint() -> Endpoint | None:
 
 def build_picture_rules() -> PictureRules:
     """Which pictures of documents are kept. Raises `ImproperlyConfigured` naming the variable."""
-    usual = ALL_PICTURES
+    defaults = ALL_PICTURES
     return PictureRules(
-        most=env.read_integer("NURA_PICTURES_MAX", usual.most, maximum=1000),
-        least_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", usual.least_pixels),
+        most=env.read_integer("NURA_PICTURES_MAX", defaults.most, maximum=1000),
+        least_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", defaults.least_pixels),
         most_ratio=env.read_decimal(
-            "NURA_PICTURES_MAX_ASPECT_RATIO", usual.most_ratio, minimum=1.0
+            "NURA_PICTURES_MAX_ASPECT_RATIO", defaults.most_ratio, minimum=1.0
         ),
-        least_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", usual.least_variance),
+        least_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", defaults.least_variance),
         least_nonwhite=env.read_decimal(
-            "NURA_PICTURES_MIN_NONWHITE", usual.least_nonwhite, maximum=1.0
+            "NURA_PICTURES_MIN_NONWHITE", defaults.least_nonwhite, maximum=1.0
         ),
-        least_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", usual.least_edges),
+        least_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", defaults.least_edges),
     )

@@ -704,13 +704,13 @@ def read_declarations() -> dict[str, env.Declaration]:
 
 def write_markdown() -> str:
     """The text of docs/settings.md."""
-    declared = read_declarations()
+    declarations = read_declarations()
     parts = [HEADER]
     for group in GROUPS:
-        rows = [_write_row(setting, declared[setting.name]) for setting in group.settings]
+        rows = [_write_row(setting, declarations[setting.name]) for setting in group.settings]
         introduction = [f"{group.introduction}\n"] if group.introduction else []
-        heads = "| setting | default | values | meaning |\n|---|---|---|---|"
-        parts += [f"## {group.title}\n", *introduction, "\n".join([heads, *rows]) + "\n"]
+        header = "| setting | default | values | meaning |\n|---|---|---|---|"
+        parts += [f"## {group.title}\n", *introduction, "\n".join([header, *rows]) + "\n"]
     return "\n".join(parts)
 
 
@@ -724,8 +724,8 @@ def write_example() -> str:
     return "\n".join(parts)
 
 
-def _write_row(setting: SettingDescription, declared: env.Declaration) -> str:
-    default = setting.default or (f"`{declared.default}`" if declared.default else "none")
-    values = setting.values or declared.values
+def _write_row(setting: SettingDescription, declaration: env.Declaration) -> str:
+    default = setting.default or (f"`{declaration.default}`" if declaration.default else "none")
+    values = setting.values or declaration.values
     cells = (f"`{setting.name}`", default, values, setting.purpose)
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

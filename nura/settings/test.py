@@ -1,4 +1,4 @@
-"""For the tests: a data folder of their own, nothing of the surroundings, fast password hashes.
+"""For the tests: a data folder of their own, a clean environment, fast password hashes.
 
 pytest-django reads the settings before any `conftest.py`, so the folder is chosen here. The first
 process of a test run makes it; the processes it starts (pytest-xdist) inherit its name.
@@ -29,9 +29,11 @@ for name in list(os.environ):
         and name != FOLDER
     ):
         del os.environ[name]
-os.environ["NURA_DATA_DIR"] = _make_own_folder()  # made by whoever starts the services, not by mypy
+os.environ["NURA_DATA_DIR"] = (
+    _make_own_folder()
+)  # created by whoever starts the services, not by mypy
 os.environ["SECRET_KEY"] = "for-tests-only-" + "0123456789abcdef" * 3
-os.environ["NURA_DOTENV"] = os.devnull  # what a developer keeps there must not decide a test
+os.environ["NURA_DOTENV"] = os.devnull  # a developer's .env must not affect tests
 
 from nura.settings.base import *  # noqa: E402, F403
 

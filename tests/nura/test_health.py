@@ -12,7 +12,7 @@ from rag.config import Endpoint
 @pytest.fixture(autouse=True)
 def _look_each_time(monkeypatch):
     health.reset_checks()
-    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(health, "CACHE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_looking_at_the_database_writes_to_it(client, beats):
 
 def test_one_look_serves_all_who_ask_within_a_second(client, monkeypatch):
     looks = []
-    monkeypatch.setattr(health, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(health, "CACHE_SECONDS", 60.0)
     monkeypatch.setattr(health, "check_all", lambda: looks.append(1) or {"database": True})
     assert {client.get("/readyz").status_code for _ in range(5)} == {200}
     assert len(looks) == 1

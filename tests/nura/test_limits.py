@@ -253,7 +253,7 @@ def test_a_flood_of_refusals_costs_little(web, limit, monkeypatch):
 def test_beyond_those_that_wait_for_their_refusal_there_is_a_bare_one_at_once(
     web, limit, monkeypatch
 ):
-    monkeypatch.setattr(limits, "MAX_HELD", 2)
+    monkeypatch.setattr(limits, "MAX_DELAYED_REFUSALS", 2)
     monkeypatch.setattr(limits, "PACE_SECONDS", 1.0)
     person = make_person("hasty")
     one, calm = program(web, person), program(web, make_person("calm"))
@@ -287,7 +287,7 @@ def test_beyond_those_that_wait_for_their_refusal_there_is_a_bare_one_at_once(
 async def test_beyond_those_that_wait_for_their_refusal_a_socket_is_closed_at_once(
     web, limit, key, monkeypatch
 ):
-    monkeypatch.setattr(limits, "MAX_HELD", 0)
+    monkeypatch.setattr(limits, "MAX_DELAYED_REFUSALS", 0)
     limit(sockets=1)
     protocols = ["nura.v1", f"token.{key}"]
     async with connect(web.ws_url, subprotocols=protocols):

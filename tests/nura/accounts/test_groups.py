@@ -114,7 +114,7 @@ def test_two_groups_have_not_the_same_name_in_the_directory(browser):
 def test_a_directory_moves_people_in_its_own_groups_alone(minsu):
     ours, theirs, also = make("손으로"), make("인사팀", "HR-Team"), make("재무팀", "finance")
     change_memberships(user=minsu, join=[ours, also])
-    sync_directory_groups(user=minsu, names=["hr-team", "unknown"], way="oidc")
+    sync_directory_groups(user=minsu, names=["hr-team", "unknown"], source="oidc")
     assert set(minsu.groups.all()) == {ours, theirs}
 
 
