@@ -249,13 +249,9 @@ class _Counter:
         while asked := self._asked:
             self._asked = []
             try:
-                async with (
-                    asyncio.timeout(PATIENCE_SECONDS),
-                    connections.asynchronous().pipeline(transaction=False) as pipe,
-                ):
-                    for arguments, _answer in asked:
-                        pipe.eval(SCRIPT, *arguments)
-                    told = await pipe.execute()
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    commands = [("EVAL", SCRIPT, *arguments) for arguments, _answer in asked]
+                    told = await connections.execute_all(*commands)
             except (RedisError, OSError) as error:
                 for _arguments, answer in asked:
                     if not answer.done():

@@ -121,12 +121,11 @@ class WorkStream:
         Acknowledges others in the same call. Raises `RedisError`, `OSError`.
         """
         wait = max(1, int(patience * 1000))
-        pipe = connections.asynchronous().pipeline(transaction=False)
-        self._add_acknowledgement(pipe, settled)
-        pipe.xreadgroup(self._group, self._reader, {self.key: ">"}, count=limit, block=wait)
+        reading = ("XREADGROUP", "GROUP", self._group, self._reader, "COUNT", limit, "BLOCK", wait)
+        commands = (*self._build_acknowledgement(settled), (*reading, "STREAMS", self.key, ">"))
         try:
-            async with asyncio.timeout(patience + connections.HANGING_SECONDS), pipe:
-                answer = (await pipe.execute())[-1]
+            async with asyncio.timeout(patience + connections.HANGING_SECONDS):
+                answer = (await connections.execute_all(*commands))[-1]
         except ResponseError as error:
             if "NOGROUP" not in str(error) and "UNBLOCKED" not in str(error):
                 raise  # the group is missing: it was before, or went while we waited
@@ -150,24 +149,20 @@ class WorkStream:
     async def acknowledge(self, messages: Sequence[WorkMessage]) -> None:
         """Acknowledge entries, so that nobody sees them again."""
         if messages:
-            pipe = connections.asynchronous().pipeline(transaction=False)
-            self._add_acknowledgement(pipe, messages)
-            async with asyncio.timeout(connections.HANGING_SECONDS), pipe:
-                await pipe.execute()
+            async with asyncio.timeout(connections.HANGING_SECONDS):
+                await connections.execute_all(*self._build_acknowledgement(messages))
 
-    def _add_acknowledgement(self, pipe: Any, messages: Sequence[WorkMessage]) -> None:
-        if keys := [message.entry_id for message in messages]:
-            pipe.xack(self.key, self._group, *keys)
-            pipe.xdel(self.key, *keys)
+    def _build_acknowledgement(self, messages: Sequence[WorkMessage]) -> list[tuple[str, ...]]:
+        keys = [message.entry_id for message in messages]
+        acknowledging = ("XACK", self.key, self._group, *keys)
+        return [acknowledging, ("XDEL", self.key, *keys)] if keys else []
 
     async def claim_abandoned(self, *, limit: int) -> list[WorkMessage]:
         """Take over entries that another reader took and never acknowledged."""
-        client = connections.asynchronous()
+        claiming = ("XAUTOCLAIM", self.key, self._group, self._reader)
         idle = int(ABANDONED_SECONDS * 1000)
         async with asyncio.timeout(connections.HANGING_SECONDS):
-            answer = await client.xautoclaim(
-                self.key, self._group, self._reader, min_idle_time=idle, count=limit
-            )
+            answer = await connections.execute(*claiming, idle, "0-0", "COUNT", limit)
         return _to_messages(answer[1])
 
     async def count_waiting(self) -> int:
@@ -193,5 +188,10 @@ class WorkStream:
             )
 
 
-def _to_messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[WorkMessage]:
-    return [WorkMessage(entry_id, fields) for entry_id, fields in entries if fields]
+def _to_messages(entries: Sequence[tuple[str, Sequence[str] | None]]) -> list[WorkMessage]:
+    """Entries as Redis sends them, names and values by turns; None for those that are gone."""
+    return [
+        WorkMessage(entry_id, dict(zip(parts[::2], parts[1::2], strict=True)))
+        for entry_id, parts in entries
+        if parts
+    ]

@@ -149,7 +149,7 @@ def _make_lost_error(code: str) -> dict[str, Any]:
 async def _forget(request_id: UUID) -> None:
     """Delete a log that was read: nobody else knows of it."""
     try:
-        await connections.asynchronous().delete(log.make_log_key(request_id))
+        await connections.execute("DEL", log.make_log_key(request_id))
     except RedisError as error:
         logger.info("log_not_deleted", run_id=str(request_id), error=str(error)[:200])
 

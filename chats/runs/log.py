@@ -287,7 +287,7 @@ class StopListener(LoopTask):
         async with connections.asynchronous().pubsub() as channel:
             await channel.subscribe(STOP_CHANNEL)
             for run_id in list(self.waiting):
-                if await connections.asynchronous().exists(stop_flag_key(UUID(run_id))):
+                if await connections.execute("EXISTS", stop_flag_key(UUID(run_id))):
                     self._wake(run_id)
             self.note_success()
             async for message in channel.listen():
@@ -322,7 +322,7 @@ async def watch_for_stop(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     try:
         try:
             async with asyncio.timeout(connections.HANGING_SECONDS):
-                if await connections.asynchronous().exists(stop_flag_key(run_id)):
+                if await connections.execute("EXISTS", stop_flag_key(run_id)):
                     event.set()
         except (RedisError, OSError) as error:  # a time-out is an OSError too
             logger.warning("stop_flag_unreadable", error=str(error)[:200])

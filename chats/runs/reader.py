@@ -135,10 +135,8 @@ class Relay(LoopTask):
         while self._is_late:
             self._is_late = False
             try:
-                async with connections.asynchronous().pipeline(transaction=False) as pipe:
-                    pipe.xadd(self._door, {"": ""}, maxlen=1, approximate=False)
-                    pipe.expire(self._door, KNOCK_SECONDS)
-                    await pipe.execute()
+                knocking = ("XADD", self._door, "MAXLEN", 1, "*", "", "")
+                await connections.execute_all(knocking, ("EXPIRE", self._door, KNOCK_SECONDS))
             except (RedisError, OSError):
                 return  # the reading fails as well, and begins anew with all there are
 

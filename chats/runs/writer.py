@@ -20,6 +20,7 @@ from chats.runs import log
 from chats.runs.log import RunEvent
 from jobs import connections
 from jobs.background import LoopTask
+from jobs.connections import Script
 
 logger = structlog.get_logger()
 
@@ -36,7 +37,7 @@ Where these come sooner, a page is told everything at once, and nothing is sent 
 prepared.
 """
 
-APPEND = """
+APPEND = Script("""
 local at, found = 1, {}
 for number, key in ipairs(KEYS) do
   local known, seconds, count = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
@@ -52,7 +53,7 @@ for number, key in ipairs(KEYS) do
   at = at + 3 + 2 * count
 end
 return found
-"""
+""")
 """Appends to each log that is as long as its writer believes, and tells how long each was.
 
 A log that is shorter lost something, one that is longer was written by somebody else as well; both
@@ -230,7 +231,6 @@ class Flusher(LoopTask):
         self._dirty: dict[RunWriter, None] = {}
         self._something = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._append = connections.asynchronous().register_script(APPEND)
 
     def add(self, writer: RunWriter, *, soon: bool = True) -> None:
         """The writer has something new, which may wait for more unless it is to be told `soon`."""
@@ -278,7 +278,7 @@ class Flusher(LoopTask):
             keys.append(writer.key)
             sealed.append(len(writer.events))
             arguments += _build_arguments(writer)
-        found = await self._append(keys=keys, args=arguments)
+        found = await APPEND.run(keys, arguments)
         unclear = []
         for writer, length, count in zip(writers, found, sealed, strict=True):
             if length == writer.written:

@@ -1,12 +1,14 @@
 """How a URL of Sentinels is read (that they are asked, `tests/product/test_nodes.py` tries), a
 Redis whose machine vanishes, and queries that are kept."""
 
+import asyncio
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ResponseError
 
 from jobs import connections
 from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, released
@@ -28,6 +30,29 @@ async def test_commands_are_packed_as_the_library_packs_them_for_coroutines():
     command = ("CONFIG GET", "이름", b"\0\r\n", "", 3, 1.5)
     by_library = AbstractConnection.pack_command(connection, *command)
     assert b"".join(connection.pack_command(*command)) == b"".join(by_library)
+
+
+async def test_commands_sent_together_are_all_answered_before_the_first_error_is_raised():
+    with pytest.raises(ResponseError, match="wrong number"):
+        await connections.execute_all(("GET",), ("ECHO", "other"))
+    assert await connections.execute_all(("ECHO", "one"), ("ECHO", "two")) == ["one", "two"]
+
+
+async def test_a_script_that_redis_has_forgotten_is_sent_whole():
+    script = connections.Script("return {KEYS[1], ARGV[1]}")
+    for _ in range(2):
+        await connections.execute("SCRIPT", "FLUSH")
+        assert await script.run(["key"], ["argument"]) == ["key", "argument"]
+
+
+async def test_a_connection_that_redis_has_closed_is_opened_anew():
+    known = await connections.execute("CLIENT", "ID")
+    connections.sync().client_kill_filter(_id=known)
+    async with asyncio.timeout(5):
+        idle = connections.asynchronous().connection_pool._available_connections[-1]
+        while not await idle.can_read_destructive():
+            await asyncio.sleep(0.001)
+    assert await connections.execute("CLIENT", "ID") > known
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://one", "redis+sentinel:///main"])
