@@ -95,6 +95,8 @@ _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _RULE = re.compile(r"[\s|:]*-[\s|:\-]*$")
 _SPLIT = re.compile(r"(?<!\\)\|")
 _ENDED = re.compile(r"[.!?。？！…:：;][\"'”’」』)\]]*$")
+_CUT_VERB = re.compile(r"\s*\n\s*(?=다\.)")
+"""Within a paragraph: the margin cut "있다." in two."""
 _ANNOUNCES = re.compile(
     r"[:：]\W*$|다음\s?(?:각\s?(?:호|목)|과\s?같|의|사항|항목)|아래(?:와\s?같|의)|"
     r"\bfollowing\b|\bas follows\b",
@@ -374,7 +376,7 @@ class _UnitReader:
         self.blocks += 1
         raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in part[1:])])
         for start, end in _find_sentences(raw):
-            text = to_visible(raw[start:end])
+            text = to_visible(_CUT_VERB.sub("", raw[start:end]))
             if not _NOTHING.fullmatch(text):
                 mark = first.mark if len(self.units) == at else ""
                 place = (first.body + start, first.body + end, self.blocks, self.heading)
@@ -419,12 +421,20 @@ class _UnitReader:
 
 
 def _split_paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:
-    """Lines joined where the margin broke them, apart where the author did."""
+    """Lines joined where the margin broke them, apart where the author did.
+
+    "다." begins an item behind "나."; else it ends the verb that the line above left open.
+    """
     widths = sorted(len(line.raw.strip()) for line in run)
     full = widths[round(0.8 * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
     held: list[_Line] = []
+    has_letters = False
     for line in run:
-        if held and (line.mark or not _is_continued(held[-1], full)):
+        is_cut = (
+            line.mark == "다." and not has_letters and held and not _ENDED.search(held[-1].said)
+        )
+        has_letters = has_letters or line.mark == "나."
+        if held and not is_cut and (line.mark or not _is_continued(held[-1], full)):
             yield held
             held = []
         held.append(line)
@@ -440,7 +450,7 @@ def _is_continued(line: _Line, full: int) -> bool:
 def _find_sentences(raw: str) -> Iterator[tuple[int, int]]:
     """Where the sentences stand."""
     held: list[str] = []
-    for part in split_sentences(raw):
+    for part in split_sentences(_CUT_VERB.sub("", raw)):
         if held and _OPEN_BRACKET.search(held[-1], len(held[-1]) - MAX_BRACKET_CHARACTERS):
             held[-1] = f"{held[-1]} {part}"
         else:

@@ -44,6 +44,26 @@ def test_an_empty_row_makes_no_names_of_columns_of_the_row_above():
     assert texts(table) == ["식비 — 1만원", "숙박비 — 7만원"]
 
 
+def test_a_verb_that_the_margin_cut_is_quoted_whole():
+    text = (
+        "가동률은 99.5% 이상이며, 점검은 매월 둘째 주 일요일 02시부터 06시 사이에만 할 수 있\n"
+        "다. 신청 2,000건을 처리할 수 있어야 한다."
+    )
+    first, second = quotable(text)
+    assert first.text.endswith("사이에만 할 수 있다.")
+    assert text[first.start : first.end].endswith("있\n다.")
+    assert second.text == "신청 2,000건을 처리할 수 있어야 한다."
+
+
+def test_an_item_with_the_letter_that_also_ends_verbs_stays_an_item():
+    text = (
+        "가. 신청할 수 있는 사람과 그 절차에 관한 사항으로서 시장이 정하는 것\n"
+        "나. 신청을 받은 날부터 처리하기까지 걸리는 기간과 그 연장에 관한 사항\n"
+        "다. 수수료"
+    )
+    assert [unit.mark for unit in quotable(text)] == ["가.", "나.", "다."]
+
+
 def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
     heading, unit = reading.read_units(
         "---\ntitle: 설명서\n---\n\n## 4. 청소\n\n필터를 물로 씻습니다."
