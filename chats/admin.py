@@ -1,4 +1,4 @@
-"""Administration of conversations: how they fare. What was said is shown for a reason only."""
+"""Administration of conversations. Their contents are shown only when a reason is given."""
 
 import json
 from typing import Any
@@ -61,11 +61,11 @@ ADVICE = {
     "engine_unavailable": _("manage.py doctor says which part is missing."),
     "answer_cut": _("To allow longer answers, raise NURA_LLM_MAX_TOKENS."),
 }
-"""What an administrator looks at when answers fail, by the code of an error or a notice."""
+"""What to check when answers fail, by the code of the error or notice."""
 
 
 class ReadOnly:
-    """Rows that the product alone writes."""
+    """Rows that only Nura itself writes."""
 
     def has_add_permission(self, *_arguments: Any) -> bool:
         """Nobody adds."""
@@ -99,7 +99,7 @@ class DeletedFilter(admin.SimpleListFilter):
 
 @admin.register(Chat)
 class ChatAdmin(ReadOnly, ContentsAdmin):
-    """Chats of all users, with those that their users deleted; what was said takes a reason."""
+    """Chats of all users, deleted ones included; reading the contents takes a reason."""
 
     navigation = MenuPlace(Section.QUALITY, "forum", 60)
     list_display = ("id", "owner", "message_count", "is_visible", "updated_at")
@@ -112,7 +112,7 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
     contents_template = "admin/chat_contents.html"
 
     def has_restore_permission(self, request: HttpRequest) -> bool:
-        """Who may change chats may give them back."""
+        """Whoever may change chats may restore them."""
         return request.user.has_perm("chats.change_chat")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Chat]:
@@ -128,7 +128,7 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
 
     @admin.display(description=_("messages"), ordering="count_of_messages")
     def message_count(self, chat: Chat) -> int:
-        """How long the thread is."""
+        """The number of messages."""
         count: int = getattr(chat, "count_of_messages", 0)
         return count
 
@@ -139,7 +139,7 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
 
     @admin.action(description=_("Restore deleted chats"), permissions=("restore",))
     def restore(self, request: HttpRequest, chats: QuerySet[Chat]) -> None:
-        """Give deleted chats back to their users."""
+        """Restore deleted chats."""
         deleted = list(chats.exclude(deleted_at=None))
         count = restore_chats(chat_ids=[chat.pk for chat in deleted])
         for chat in deleted:
@@ -149,13 +149,13 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
 
 
 class ResultFilter(admin.SimpleListFilter):
-    """Answers of which this came, as the first page counts them."""
+    """Answers by result, as the overview counts them."""
 
     title = _("result")
     parameter_name = "result"
 
     def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
-        """What may come of a question."""
+        """The possible results."""
         return list(AnswerResult.choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Message]) -> QuerySet[Message]:
@@ -166,17 +166,17 @@ class ResultFilter(admin.SimpleListFilter):
 
 
 class ModelFilter(admin.SimpleListFilter):
-    """Answers of one of the models that are offered, or that a link names."""
+    """Answers of one of the offered models, or of the one in a link."""
 
     title = _("model")
     parameter_name = "model"
 
     def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
-        """Those that are offered: which ones all messages name takes reading all of them."""
-        return [(one.id, one.name) for one in list_main_models()]
+        """The offered models: finding all that messages name would read every message."""
+        return [(model.id, model.name) for model in list_main_models()]
 
     def has_output(self) -> bool:
-        """Also where a link alone can choose."""
+        """Active even without lookups, as a link may choose a model."""
         return True
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Message]) -> QuerySet[Message]:
@@ -188,7 +188,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 @admin.register(Message)
 class MessageAdmin(ReadOnly, ContentsAdmin):
-    """How messages of all users fared; what they say takes a reason."""
+    """Messages of all users; reading their contents takes a reason."""
 
     navigation = MenuPlace(Section.QUALITY, "chat_bubble", 50)
     list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
@@ -213,7 +213,7 @@ class MessageAdmin(ReadOnly, ContentsAdmin):
 
     @admin.display(description=_("what to check"))
     def advice(self, message: Message) -> str:
-        """The settings behind an answer that failed or was cut."""
+        """The settings to check for an answer that failed or was cut off."""
         codes = (message.error_code, *message.notices)
         return " ".join(str(ADVICE[code]) for code in codes if code in ADVICE) or "-"
 
@@ -224,7 +224,7 @@ class MessageAdmin(ReadOnly, ContentsAdmin):
 
 
 class CaseFilter(admin.SimpleListFilter):
-    """Verdicts whose answer is a question of the evaluation, or is not yet."""
+    """Verdicts by whether the answer has been added as an evaluation case."""
 
     title = _("case")
     parameter_name = "case"
@@ -242,9 +242,9 @@ class CaseFilter(admin.SimpleListFilter):
 
 @admin.register(Feedback)
 class FeedbackAdmin(ReadOnly, ContentsAdmin):
-    """What people found of answers. What they and the answer say takes a reason.
+    """Users' verdicts on answers; reading them and the answers takes a reason.
 
-    An answer that was opened can be made a case for `manage.py evaluate`.
+    An opened answer can be added as a case for `manage.py evaluate`.
     """
 
     navigation = MenuPlace(Section.QUALITY, "thumbs_up_down", 10)
@@ -287,7 +287,7 @@ class FeedbackAdmin(ReadOnly, ContentsAdmin):
 
     @admin.display(description=_("case"), boolean=True)
     def has_case(self, verdict: Feedback) -> bool:
-        """Whether it is a question of the evaluation."""
+        """Whether the answer has been added as an evaluation case."""
         return hasattr(verdict.message, "case")
 
 
@@ -295,22 +295,26 @@ BETWEEN_ALTERNATIVES = " || "
 
 
 def write_facts(facts: list[list[str]]) -> str:
-    """Facts as they are edited: a line each, alternatives between double bars."""
+    """Facts as text: one per line, alternatives separated by double bars."""
     return "\n".join(BETWEEN_ALTERNATIVES.join(fact) for fact in facts)
 
 
 def read_facts(text: str) -> list[list[str]]:
-    """The facts of such lines."""
-    found = []
+    """Parse the text of `write_facts`."""
+    facts = []
     for line in text.splitlines():
-        fact = [one.strip() for one in line.split(BETWEEN_ALTERNATIVES.strip()) if one.strip()]
+        fact = [
+            alternative.strip()
+            for alternative in line.split(BETWEEN_ALTERNATIVES.strip())
+            if alternative.strip()
+        ]
         if fact:
-            found.append(fact)
-    return found
+            facts.append(fact)
+    return facts
 
 
 class OpenFilter(admin.SimpleListFilter):
-    """Runs whose answer is being written, or waits to be."""
+    """Runs by whether they are still open."""
 
     title = _("progress")
     parameter_name = "open"
@@ -328,7 +332,7 @@ class OpenFilter(admin.SimpleListFilter):
 
 @admin.register(Run)
 class RunAdmin(ReadOnly, AuditedAdmin):
-    """Who answers what, and since when."""
+    """Runs, with their state and times."""
 
     navigation = MenuPlace(Section.OPERATIONS, "bolt", 60)
     list_display = ("id", "owner", "state", "attempts", "created_at", "first_word")
@@ -339,19 +343,19 @@ class RunAdmin(ReadOnly, AuditedAdmin):
 
     @admin.display(description=_("first word"), ordering="first_word_ms")
     def first_word(self, run: Run) -> str:
-        """How long its reader waited for it."""
+        """The wait for the first word."""
         if run.first_word_ms is None:
             return "-"
         return _("%(count)s s") % {"count": number_format(round(run.first_word_ms / 1000, 1), 1)}
 
     @admin.display(description=_("status"), ordering="message__status")
     def state(self, run: Run) -> str:
-        """That of the message which it writes."""
+        """The status of the message being written."""
         return run.message.get_status_display()
 
 
 class ToolServerForm(forms.ModelForm[ToolServer]):
-    """A tool server. A key that is there is not shown: the empty field keeps it."""
+    """A tool server. A stored key is not shown; leaving the field empty keeps it."""
 
     api_key = forms.CharField(
         label=_("API key"),
@@ -368,7 +372,7 @@ class ToolServerForm(forms.ModelForm[ToolServer]):
     )
 
     class Meta:
-        """What is no secret."""
+        """The fields that are not secret."""
 
         model = ToolServer
         fields = ("name", "address", "offered", "groups")
@@ -382,11 +386,11 @@ class ToolServerForm(forms.ModelForm[ToolServer]):
         super().__init__(*arguments, **options)
         self.fields["groups"].queryset = Group.objects.order_by("name")  # type: ignore[attr-defined]
         if self.instance.sealed_key:
-            kept = gettext("One is stored. Leave this empty to keep it.")
-            self.fields["api_key"].help_text = kept
+            hint = gettext("One is stored. Leave this empty to keep it.")
+            self.fields["api_key"].help_text = hint
 
     def save(self, commit: bool = True) -> ToolServer:
-        """With the key; another address needs its own, and offers tools that nobody has allowed."""
+        """Save with the key; a new address drops the old key and the allowed tools."""
         key = str(self.cleaned_data["api_key"]).strip()
         if key or "address" in self.changed_data:
             self.instance.set_key(key)
@@ -397,7 +401,7 @@ class ToolServerForm(forms.ModelForm[ToolServer]):
 
 @admin_page("tools", MenuPlace(Section.MODELS, "build", 30, _("Tools")))
 def show_tool_servers(request: HttpRequest) -> HttpResponse:
-    """The servers, with how many of their tools are allowed."""
+    """The tool servers, with the number of allowed tools."""
     servers = ToolServer.objects.prefetch_related("groups")
     return render_page(request, "admin/tools.html", {"servers": servers})
 
@@ -410,7 +414,7 @@ def add_tool_server(request: HttpRequest) -> HttpResponse:
 
 @admin_page("tools/<uuid:pk>", name="tools_server")
 def edit_tool_server(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """What it is and which tools are allowed."""
+    """Edit a server, and choose which of its tools are allowed."""
     return _show_form(
         request, get_object_or_404(ToolServer, pk=pk), gettext("Change a tool server")
     )
@@ -443,7 +447,7 @@ def refresh_tools(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 def _fetch_offered_tools(request: HttpRequest, row: ToolServer) -> None:
     if not database.in_atomic_block:
-        database.close()  # a server may take its time: hold no connection meanwhile
+        database.close()  # the server may be slow: hold no connection meanwhile
     try:
         row.tools = async_to_sync(fetch_tools)(row)
     except ToolServerFailed as error:
@@ -458,13 +462,13 @@ def _fetch_offered_tools(request: HttpRequest, row: ToolServer) -> None:
 @admin_page("tools/<uuid:pk>/allow", name="tools_allow")
 @require_POST
 def allow_tools(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Say which of its tools may be called."""
-    wanted = set(request.POST.getlist("tool"))
+    """Set which of the server's tools may be called."""
+    names = set(request.POST.getlist("tool"))
     with transaction.atomic():
         row = get_object_or_404(ToolServer.objects.select_for_update(), pk=pk)
-        row.tools = [one | {"allowed": one["name"] in wanted} for one in row.tools]
+        row.tools = [tool | {"allowed": tool["name"] in names} for tool in row.tools]
         row.save(update_fields=("tools",))
-        _record_change(request, row, {"allowed": [one["name"] for one in row.allowed_tools]})
+        _record_change(request, row, {"allowed": [tool["name"] for tool in row.allowed_tools]})
     messages.success(request, gettext("Saved."))
     return redirect("admin:tools_server", pk=row.pk)
 
@@ -472,7 +476,7 @@ def allow_tools(request: HttpRequest, pk: UUID) -> HttpResponse:
 @admin_page("tools/<uuid:pk>/delete", name="tools_delete")
 @require_POST
 def delete_tool_server(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Gone with its key; chats that used it go without."""
+    """Delete a server with its key; chats that used it continue without."""
     row = get_object_or_404(ToolServer, pk=pk)
     with transaction.atomic():
         _record_change(request, row, {}, Action.DATA_DELETED)
@@ -487,6 +491,6 @@ def _record_change(
     details: dict[str, Any],
     action: Action = Action.SETTING_CHANGED,
 ) -> None:
-    """Names of fields and tools, never a key."""
-    told = {"name": row.name} | details
-    record_event(action, actor=request.user, target=row, details=told)
+    """Audit a change: names of fields and tools, never a key."""
+    entry = {"name": row.name} | details
+    record_event(action, actor=request.user, target=row, details=entry)

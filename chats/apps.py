@@ -15,7 +15,7 @@ class ChatsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Put the errors of conversations into words, and hear of deleted documents."""
+        """Register the explanations of our errors, and our handler of deleted documents."""
         from chats import errors  # noqa: F401
         from documents.deletions import register_evidence_keeper
 
@@ -23,7 +23,7 @@ class ChatsConfig(AppConfig):
 
 
 def _forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
-    """The service, loaded when it is needed: not every process that starts needs all of it."""
+    """The service, imported on use: not every process needs it."""
     from chats.services.erasure import forget_documents
 
     return forget_documents(document_ids, erase)

@@ -1,4 +1,4 @@
-"""What can be wrong with a request about conversations, in words: see `documents.errors`."""
+"""Errors of conversations, and their explanations: see `documents.errors`."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ class NotFound(NuraError):
 
 
 class ScopeMissing(NuraError):
-    """The API key may not do this; `params["scope"]` is what it lacks."""
+    """The API key lacks the scope `params["scope"]`."""
 
     code = "scope_missing"
 
@@ -34,7 +34,7 @@ class EmptyMessage(NuraError):
 
 
 class WrongRole(NuraError):
-    """An answer was asked for where a question stands, or the other way round."""
+    """The message is a question where an answer is needed, or the other way round."""
 
     code = "wrong_role"
 
@@ -46,29 +46,29 @@ class StillAnswering(NuraError):
 
 
 class SummaryChanged(NuraError):
-    """There is no running summary, or another one than whoever changes it has read."""
+    """There is no running summary, or not the one that the client has read."""
 
     code = "summary_changed"
 
 
 class QuotaMessages(NuraError):
-    """The user has asked as much today as he may; `retry_after` seconds are left of the day."""
+    """The user has reached today's limit of questions; the day ends in `retry_after` seconds."""
 
     code = "quota_messages"
 
 
 class QuotaTokens(NuraError):
-    """The user has used up the tokens of the month, which lasts `retry_after` seconds more."""
+    """The user has used up the month's tokens; the month ends in `retry_after` seconds."""
 
     code = "quota_tokens"
 
 
 class RateLimited(NuraError):
-    """Too much was asked for in too short a time; `retry_after` seconds are to be waited."""
+    """Too many requests in a short time; retry after `retry_after` seconds."""
 
     code = "rate_limited"
     headers: Mapping[str, str] = {}
-    """How much there is of what, and what is left; for the response."""
+    """Rate limit headers for the response."""
 
     @classmethod
     def from_verdict(cls, verdict: LimitVerdict) -> "RateLimited":
@@ -79,27 +79,27 @@ class RateLimited(NuraError):
 
 
 class ExportTooLarge(NuraError):
-    """The chat holds more `characters` than are set on pages at once, the `limit`."""
+    """The chat has more `characters` than a PDF may have (`limit`)."""
 
     code = "export_too_large"
 
 
 class ExportFailed(NuraError):
-    """A chat could not be set on pages, or not in time."""
+    """The PDF of a chat could not be made, or not in time."""
 
     code = "export_failed"
     retryable = True
 
 
 class Unavailable(NuraError):
-    """The run log, or whoever does the work, cannot be reached."""
+    """The run log or a worker cannot be reached."""
 
     code = "unavailable"
     retryable = True
 
 
 class RunLost(NuraError):
-    """Another worker or the sweeper holds the run now; whoever raised this must leave it alone."""
+    """Another worker or the reaper holds the run now; this worker must leave it alone."""
 
     code = "run_lost"
 
@@ -136,7 +136,7 @@ class TooLong(NuraError):
 
 
 class OneAnswerOnly(NuraError):
-    """More than one answer was asked for."""
+    """More than one answer was requested."""
 
     code = "one_answer_only"
 
@@ -145,13 +145,13 @@ class OneAnswerOnly(NuraError):
 
 
 class WrongChatId(NuraError):
-    """The name of a chat that cannot be one."""
+    """An invalid chat id."""
 
     code = "wrong_chat_id"
 
 
 class WrongInput(NuraError):
-    """Something other than texts was to be embedded, or nothing."""
+    """The input to embed is empty or not text."""
 
     code = "wrong_input"
 
@@ -160,7 +160,7 @@ class WrongInput(NuraError):
 
 
 class WrongDimensions(NuraError):
-    """Vectors of another width than the model's were asked for."""
+    """Vectors of a width other than the model's were requested."""
 
     code = "wrong_dimensions"
 
@@ -360,7 +360,7 @@ NOTICES = {
         "The documents could not be searched, so this answer is not based on them."
     ),
 }
-"""What a reader should know of an answer that came about all the same."""
+"""What a reader should know about an answer that succeeded with restrictions."""
 
 
 def explain_notice(code: str) -> str:

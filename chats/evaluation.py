@@ -1,9 +1,8 @@
-"""The questions of a set, asked as their user would, over his own documents.
+"""Answers the questions of an evaluation set as if a user had asked them, over their documents.
 
-They go through the engine as an answers worker runs it, with the user's stores, scope rules and
-conversation; what lies between a run and its reader (queue, lease, run log) is left out. Nothing
-is stored: no chat, no message, no turn, nothing of a quota. The turns of a conversation are kept
-in memory, as the turn store would have kept them.
+They go through the engine as in an answers worker, with the user's stores, scope rules and
+conversation; the queue, leases and run log are left out. Nothing is stored: no chat, message or
+turn, and no quota is used. Turns of a conversation are held in memory, as the turn store would.
 """
 
 import os
@@ -54,8 +53,8 @@ from rag.types import QuestionType, Scope, ScopeReason
 
 logger = structlog.get_logger()
 
-OF_THE_INDEX = ("chunk_", "embedding_", "vision", "user_dictionary")
-"""Beginnings of the names of settings that decide what is stored of documents."""
+INDEX_SETTINGS = ("chunk_", "embedding_", "vision", "user_dictionary")
+"""Prefixes of settings that affect how documents are indexed."""
 _SECRET_NAME = re.compile(r"(?:KEY|PASSWORD|SECRET|TOKEN)$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|\bsk-")
 """A URL with credentials, a key of a provider."""
@@ -71,7 +70,7 @@ class DocumentUnknown(ValueError):
 
 @dataclass(slots=True)
 class Configuration:
-    """A set of settings whose answers are measured, under the name that people are shown."""
+    """A set of settings to evaluate, with its display name."""
 
     name: str
     rag: RagConfig
@@ -104,31 +103,31 @@ class AskableDocuments:
         """The user's documents, oldest first."""
         rows = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
         names: dict[str, tuple[UUID, ...]] = {}
-        for pk, name in (found := list(rows.values_list("pk", "name"))):
+        for pk, name in (pairs := list(rows.values_list("pk", "name"))):
             names[name] = (*names.get(name, ()), pk)
             names[str(pk)] = (pk,)
-        return cls(tuple(pk for pk, _ in found), names)
+        return cls(tuple(pk for pk, _ in pairs), names)
 
     def find_ids(self, line: QuestionLine) -> tuple[UUID, ...]:
         """The documents that a line names. Raises `DocumentUnknown`."""
-        found = {name: self.by_name.get(name, ()) for name in line.documents}
-        for name, ids in found.items():
+        matches = {name: self.by_name.get(name, ()) for name in line.documents}
+        for name, ids in matches.items():
             if len(ids) != 1:
-                why = "there are several; give its id" if ids else "there is no such document"
-                raise DocumentUnknown(f"{line.id}: {name}: {why}")
-        return tuple(ids[0] for ids in found.values())
+                problem = "there are several; give its id" if ids else "there is no such document"
+                raise DocumentUnknown(f"{line.id}: {name}: {problem}")
+        return tuple(ids[0] for ids in matches.values())
 
 
-def make_present_configuration() -> Configuration:
-    """The configuration as it is."""
+def make_current_configuration() -> Configuration:
+    """The current configuration."""
     return Configuration("", spaces.get_space_in_use().config)
 
 
 def make_changed_configuration(changes: Sequence[str]) -> Configuration:
     """The configuration with `NAME=VALUE` in the environment.
 
-    Raises `SettingRefused` where that changes nothing, or what is stored of documents;
-    `ImproperlyConfigured` for a value that cannot be.
+    Raises `SettingRefused` if that changes nothing, or affects the index; `ImproperlyConfigured`
+    for an invalid value.
     """
     pairs = {}
     for change in changes:
@@ -138,25 +137,25 @@ def make_changed_configuration(changes: Sequence[str]) -> Configuration:
         pairs[name] = value
     with _set_environment(pairs):
         changed: RagConfig = settings.BUILD_RAG()
-    different = [
+    changed_names = [
         name
         for name, value in _to_fields(changed).items()
         if value != _to_fields(settings.RAG)[name]
     ]
-    if not different:
+    if not changed_names:
         raise SettingRefused(f"{', '.join(pairs)}: this changes nothing of how answers are made")
-    if stored := [name for name in different if name.startswith(OF_THE_INDEX)]:
+    if index_settings := [name for name in changed_names if name.startswith(INDEX_SETTINGS)]:
         raise SettingRefused(
-            f"{', '.join(stored)}: decides what is stored of documents; "
+            f"{', '.join(index_settings)}: decides what is stored of documents; "
             "index them anew and evaluate again"
         )
-    present = spaces.get_space_in_use().config
-    asked = {name: getattr(changed, name) for name in different}
-    return Configuration(", ".join(map(_show_change, pairs.items())), replace(present, **asked))
+    current = spaces.get_space_in_use().config
+    values = {name: getattr(changed, name) for name in changed_names}
+    return Configuration(", ".join(map(_show_change, pairs.items())), replace(current, **values))
 
 
 def _show_change(change: tuple[str, str]) -> str:
-    """The setting as shown to people, without its value if that is secret."""
+    """The setting for display, without a secret value."""
     name, value = change
     is_secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(value)
     return f"{name}=…" if is_secret else f"{name}={value}"
@@ -168,12 +167,12 @@ def _to_fields(config: RagConfig) -> dict[str, Any]:
 
 @contextmanager
 def _set_environment(pairs: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in pairs}
+    old_values = {name: os.environ.get(name) for name in pairs}
     os.environ.update(pairs)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in old_values.items():
             if value is None:
                 del os.environ[name]
             else:
@@ -183,29 +182,29 @@ def _set_environment(pairs: Mapping[str, str]) -> Iterator[None]:
 async def answer_line(
     configuration: Configuration, line: QuestionLine, askable: AskableDocuments
 ) -> list[AnsweredTurn]:
-    """The turns of a line, one after the other in a conversation of its own."""
-    ticked = Scope(askable.find_ids(line), ScopeReason.EXPLICIT)
-    everything = Scope(askable.ids, ScopeReason.ALL)
+    """The turns of a line, asked one after the other in a new conversation."""
+    selected = Scope(askable.find_ids(line), ScopeReason.EXPLICIT)
+    all_documents = Scope(askable.ids, ScopeReason.ALL)
     profile = _read_profile(line.known, configuration.rag.profile.packs)
-    talk = _EvaluatedConversation(configuration, askable.ids, profile=profile)
-    # who is not remembered says it again
-    before = "" if profile else " ".join(line.known)
+    conversation = _EvaluatedConversation(configuration, askable.ids, profile=profile)
+    # without memory, the question itself says what is known
+    introduction = "" if profile else " ".join(line.known)
     return [
-        await talk.ask(
-            f"{before} {expected.user}" if before and not number else expected.user,
-            ticked if expected.is_ticked else everything,
+        await conversation.ask(
+            f"{introduction} {expected.user}" if introduction and not number else expected.user,
+            selected if expected.is_ticked else all_documents,
         )
         for number, expected in enumerate(line.turns)
     ]
 
 
 def _read_profile(known: Sequence[str], packs: tuple[str, ...]) -> tuple[Slot, ...]:
-    """What is remembered of a user who said this, each in a conversation of its own."""
+    """The memory of a user who said these texts, each in a conversation of its own."""
     slots: dict[str, Slot] = {}
     kinds = load_packs(packs)
     for number, text in enumerate(known):
-        said = extract_statements(text, kinds).statements
-        for slot in apply_statements([*slots.values()], said, kinds, at=timezone.now()):
+        statements = extract_statements(text, kinds).statements
+        for slot in apply_statements([*slots.values()], statements, kinds, at=timezone.now()):
             name = slot.id or f"{number}.{len(slots)}"
             slots[name] = replace(slot, id=name)
     return tuple(slots.values())
@@ -213,7 +212,7 @@ def _read_profile(known: Sequence[str], packs: tuple[str, ...]) -> tuple[Slot, .
 
 @dataclass(slots=True)
 class _EvaluatedConversation:
-    """A conversation that is kept in memory."""
+    """A conversation held in memory."""
 
     configuration: Configuration
     readable: tuple[UUID, ...]
@@ -226,19 +225,19 @@ class _EvaluatedConversation:
     async def ask(self, text: str, scope: Scope) -> AnsweredTurn:
         """Answer from the documents of the scope, and remember the turn."""
         await self._note_last_turn()
-        made = _AnswerRecorder(self.configuration.recorder)
+        recorder = _AnswerRecorder(self.configuration.recorder)
         try:
-            await self._stream_answer(text, scope, made)
+            await self._stream_answer(text, scope, recorder)
         except NuraError as error:
-            made.error = error.code
-        except Exception:  # one answer that cannot be made is a figure of the set, not its end
+            recorder.error = error.code
+        except Exception:  # a failed answer counts in the results; it does not end the set
             logger.exception("evaluated_answer_failed")
-            made.error = NuraError.code
-        answered = made.to_answered_turn()
-        await in_database(self._remember_turn, text, made)
-        return answered
+            recorder.error = NuraError.code
+        answer = recorder.to_answered_turn()
+        await in_database(self._remember_turn, text, recorder)
+        return answer
 
-    async def _stream_answer(self, text: str, scope: Scope, made: "_AnswerRecorder") -> None:
+    async def _stream_answer(self, text: str, scope: Scope, recorder: "_AnswerRecorder") -> None:
         versions = await in_database(self._find_versions)
         question = Question(
             text=clean_content(text),
@@ -253,24 +252,24 @@ class _EvaluatedConversation:
             ),
             profile=self.profile or None,
         )
-        wanted = dict.fromkeys((*scope.document_ids, *versions))
+        document_ids = dict.fromkeys((*scope.document_ids, *versions))
         space = (await in_database(spaces.get_space_in_use)).space
-        store = ReleasingStore(ScopedStore(tuple(wanted), space=space))
+        store = ReleasingStore(ScopedStore(tuple(document_ids), space=space))
         events = self.configuration.engine.answer(question, store, MemoryHistory(self.turns))
         async with aclosing(events):
             async for event in events:
-                made.add_event(event)
+                recorder.add_event(event)
 
     def _find_versions(self) -> dict[UUID, int]:
         """The documents of earlier turns that can still be read, and their versions."""
-        known = {ref.document_id for turn in self.turns for ref in turn.doc_refs}
-        rows = Document.objects.searchable().filter(pk__in=known & {*self.readable})
+        document_ids = {ref.document_id for turn in self.turns for ref in turn.doc_refs}
+        rows = Document.objects.searchable().filter(pk__in=document_ids & {*self.readable})
         return dict(rows.values_list("pk", "version"))
 
-    def _remember_turn(self, text: str, made: "_AnswerRecorder") -> None:
-        outcome = made.to_outcome()
-        stored = turn_store.list_references(outcome)
-        refs = to_references(stored)
+    def _remember_turn(self, text: str, recorder: "_AnswerRecorder") -> None:
+        outcome = recorder.to_outcome()
+        rows = turn_store.list_references(outcome)
+        refs = to_references(rows)
         turn = PastTurn(
             number=len(self.turns) + 1,
             user_text=text,
@@ -279,12 +278,12 @@ class _EvaluatedConversation:
             mode=outcome.mode,
             doc_refs=refs,
             candidates=to_references(outcome.candidates),
-            view=made.finished.view if made.finished else None,
+            view=recorder.finished.view if recorder.finished else None,
         )
         self.turns = (*self.turns, turn)
         documents = tuple(
-            Remembered(UUID(one["document_id"]), one["title"], one["score"])
-            for one in turn_store.list_remembered(stored, outcome)
+            Remembered(UUID(row["document_id"]), row["title"], row["score"])
+            for row in turn_store.list_remembered(rows, outcome)
         )
         if refs:
             self.shown = turn
@@ -293,21 +292,21 @@ class _EvaluatedConversation:
         if not documents and not outcome.forgets:
             documents = self.memory.documents
         kind = outcome.question_type
-        known = QuestionType(kind) if kind in set(QuestionType) else None
-        self.memory = Memory(documents, text, outcome.content, known)
+        last_type = QuestionType(kind) if kind in set(QuestionType) else None
+        self.memory = Memory(documents, text, outcome.content, last_type)
 
     async def _note_last_turn(self) -> None:
-        """Note the last turn, as it is noted before the next question comes."""
+        """Summarise the last turn, as the worker does before the next question."""
         if not self.turns:
             return
-        *before, last = self.turns
-        wanted = list_turns_to_fold(
+        *others, last = self.turns
+        numbers = list_turns_to_fold(
             last.number, self.running, pairs=self.configuration.rag.history_pairs
         )
-        earlier = [turn for turn in before if turn.number in wanted]
-        noted = await self.configuration.engine.note_turn(last, earlier, self.running)
-        self.turns = (*before, replace(last, summary=noted.summary))
-        self.running = noted.running
+        earlier = [turn for turn in others if turn.number in numbers]
+        result = await self.configuration.engine.note_turn(last, earlier, self.running)
+        self.turns = (*others, replace(last, summary=result.summary))
+        self.running = result.running
 
 
 @dataclass(slots=True)
@@ -316,12 +315,12 @@ class _AnswerRecorder:
 
     recorder: Recorder
     text: str = ""
-    found: SourcesFound | None = None
+    retrieved: SourcesFound | None = None
     finished: Finished | None = None
     error: str = ""
     calls_before_first_word: int | None = None
     first_word_ms: float | None = None
-    begun: float = field(default_factory=time.perf_counter)
+    started_at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.recorder.calls.clear()
@@ -337,14 +336,14 @@ class _AnswerRecorder:
             case Replaced():
                 self.text = event.text
             case SourcesFound():
-                self.found = event
+                self.retrieved = event
             case Finished():
                 self.finished = event
 
     def to_answered_turn(self) -> AnsweredTurn:
         """The answer as it is measured."""
         finished, calls = self.finished, tuple(self.recorder.calls)
-        before = self.calls_before_first_word
+        calls_before = self.calls_before_first_word
         trace: Mapping[str, Any] = finished.trace if finished else {}
         prompt = trace.get("prompt", {})
         writer = prompt.get("model")
@@ -354,10 +353,10 @@ class _AnswerRecorder:
             label=(finished.label or "") if finished else "",
             model=None if writer in {OFFLINE_MODEL, FIXED_MODEL} else writer,
             sources=(finished.sources or ()) if finished else (),
-            evidence=self.found.sources if self.found else (),
+            evidence=self.retrieved.sources if self.retrieved else (),
             checks=finished.checks if finished else (),
             calls=calls,
-            calls_before_first_word=len(calls) if before is None else before,
+            calls_before_first_word=len(calls) if calls_before is None else calls_before,
             prompt_characters=prompt,
             first_word_ms=self.first_word_ms,
             total_ms=self._measure_milliseconds(),
@@ -366,7 +365,7 @@ class _AnswerRecorder:
 
     def to_outcome(self) -> Outcome:
         """The answer as the turn store records it."""
-        finished, found = self.finished, self.found
+        finished, retrieved = self.finished, self.retrieved
         if finished is None:
             return Outcome(status=Message.Status.FAILED, content=self.text)
         return Outcome(
@@ -377,64 +376,66 @@ class _AnswerRecorder:
             label=finished.label or "",
             bearing=finished.bearing,
             sources=to_sources_json(finished.sources or ()) or None,
-            passages={one.chunk_id: one.text for one in found.sources} if found else {},
-            method=found.method if found else "",
+            passages={source.chunk_id: source.text for source in retrieved.sources}
+            if retrieved
+            else {},
+            method=retrieved.method if retrieved else "",
             candidates=_to_plain(finished.candidates),
             trace=finished.trace,
         )
 
     def _measure_milliseconds(self) -> float:
-        return round((time.perf_counter() - self.begun) * 1000, 2)
+        return round((time.perf_counter() - self.started_at) * 1000, 2)
 
 
 def _to_plain(items: Iterable[Any]) -> list[dict[str, Any]]:
-    return log.to_plain([asdict(one) for one in items])  # type: ignore[no-any-return]
+    return log.to_plain([asdict(item) for item in items])  # type: ignore[no-any-return]
 
 
 def list_feedback_lines(user: User) -> Iterator[dict[str, Any]]:
-    """A line for each of the user's answers that he found unhelpful, oldest first.
+    """A line for each answer that the user rated unhelpful, oldest first.
 
-    The questions before it come along; the facts are left for people to fill in. An answer whose
-    documents were named and then all unreadable is left out: a set cannot say that.
+    Earlier questions of the branch are included; the facts are left for people to fill in. Answers
+    whose named documents were all unreadable are left out: a set cannot express that.
     """
     rows = Feedback.objects.filter(
         user=user, value=-1, message__in=Message.objects.visible_to(user)
     ).select_related("message")
     for verdict in rows.order_by("updated_at", "pk"):
-        told = {"reason": verdict.reason, "answer": verdict.message.content}
-        line = _make_line(verdict.message, told)
+        annotations = {"reason": verdict.reason, "answer": verdict.message.content}
+        line = _make_line(verdict.message, annotations)
         if line is not None:
             yield line
 
 
 def list_case_lines() -> Iterator[dict[str, Any]]:
-    """A line for each answer that an administrator made a case of, with the facts that he wrote."""
+    """A line for each answer that an administrator made a case, with its facts."""
     for case in EvaluationCase.objects.select_related("message").iterator(chunk_size=100):
         line = _make_line(case.message, {"gold": case.facts, "answerable": case.answerable})
         if line is not None:
             yield line
 
 
-def _make_line(answer: Message, told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The questions up to an answer, and what is `told` of the last one."""
+def _make_line(answer: Message, annotations: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The questions up to an answer, with `annotations` of the last one."""
     turns: list[dict[str, Any]] = [
         {"user": text, "gold": [], "answerable": None} for text in list_questions_before(answer)
     ]
     scope = answer.scope or {}
-    named = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
-    if not turns or (named and not scope["document_ids"]):
+    is_narrowed = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
+    if not turns or (is_narrowed and not scope["document_ids"]):
         return None
-    documents = {"documents": scope["document_ids"]} if named else {}
-    return {"id": str(answer.pk), **documents, "turns": [*turns[:-1], {**turns[-1], **told}]}
+    documents = {"documents": scope["document_ids"]} if is_narrowed else {}
+    return {"id": str(answer.pk), **documents, "turns": [*turns[:-1], {**turns[-1], **annotations}]}
 
 
 def list_questions_before(answer: Message) -> list[str]:
-    """The user's messages on the way to an answer, oldest first."""
-    messages = {one.pk: one for one in Message.objects.filter(chat_id=answer.chat_id)}
-    found: list[str] = []
-    here: Message | None = answer
-    while here is not None:
-        if here.role == Message.Role.USER:
-            found.append(here.content)
-        here = messages.get(here.parent_id) if here.parent_id else None
-    return found[::-1]
+    """The user's messages in the branch up to an answer, oldest first."""
+    messages = {message.pk: message for message in Message.objects.filter(chat_id=answer.chat_id)}
+    questions: list[str] = []
+    current: Message | None = answer
+    while current is not None:
+        if current.role == Message.Role.USER:
+            questions.append(current.content)
+        current = messages.get(current.parent_id) if current.parent_id else None
+    return questions[::-1]

@@ -1,7 +1,7 @@
-"""Figures of how answers fare and what they cost, counted from the rows that are there.
+"""Figures of answers and their cost, counted from the stored rows.
 
-Chats that were deleted for good are counted no longer, and so are questions that were stored
-nowhere: every number stands for rows that can be listed.
+Purged chats and questions that were never stored are not counted: every number stands for rows
+that can be listed.
 """
 
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ MILLION = 1_000_000
 
 
 class AnswerResult(TextChoices):
-    """What came of a question, for whoever looks after the installation."""
+    """The result of a question, for administrators."""
 
     DOCUMENTS = "documents", _("From documents")
     PARTIAL = "partial", _("Partly from documents")
@@ -59,29 +59,29 @@ _LABELS: dict[str, str] = {
     Label.CONVERSATION: AnswerResult.GENERAL,
     Label.TOOLS: AnswerResult.GENERAL,
 }
-"""Of answers that ended well; any other: OTHER."""
+"""Results of completed answers by label; others are OTHER."""
 
 
 def read_result(status: str, label: str) -> str:
-    """What came of an answer with these."""
+    """The result of an answer with this status and label."""
     if status in _FAILED:
         return AnswerResult.FAILED
-    found = _LABELS.get(label) if status == Status.COMPLETED else None
-    return found or AnswerResult.OTHER
+    result = _LABELS.get(label) if status == Status.COMPLETED else None
+    return result or AnswerResult.OTHER
 
 
 def list_answers(result: str) -> QuerySet[Message]:
-    """The answers of which this came."""
-    wanted = Q()
+    """The answers with this result."""
+    conditions = Q()
     for status in Status.values:
-        labels = [one for one in ("", *Label.values) if read_result(status, one) == result]
-        wanted |= Q(status=status, label__in=labels)
-    return Message.objects.filter(ANSWERS & wanted)
+        labels = [label for label in ("", *Label.values) if read_result(status, label) == result]
+        conditions |= Q(status=status, label__in=labels)
+    return Message.objects.filter(ANSWERS & conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class DailyAnswers:
-    """What was asked on a day, and what came of it by `AnswerResult`."""
+    """The number of questions on a day, and of results by `AnswerResult`."""
 
     day: date
     questions: int
@@ -98,13 +98,13 @@ COUNTS_BY_DAY = """
             WHERE created_at >= span.begun AND created_at < span.ended
             GROUP BY role, status, label) AS found
 """
-"""Each day is a piece of the index; by the day of each row, all of them would be sorted."""
+"""Counts each day as an index range; grouping by day would sort all rows."""
 
 
 def count_days(since: datetime) -> list[DailyAnswers]:
     """Questions and results by day up to today, oldest first; days without any are left out.
 
-    `since` is a midnight here.
+    `since` is a local midnight.
     """
     first, today = timezone.localdate(since), timezone.localdate()
     days = [first + timedelta(days=place) for place in range((today - first).days + 2)]
@@ -148,7 +148,7 @@ class FirstWordTimes:
     day: date | None = None
 
 
-_WAITS = {
+_PERCENTILES = {
     "median": Percentile("first_word_ms", share=0.5),
     "p95": Percentile("first_word_ms", share=0.95),
 }
@@ -157,15 +157,18 @@ _WAITS = {
 def measure_first_words(since: datetime) -> FirstWordTimes | None:
     """Times of the whole period; None if no answer began."""
     rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False)
-    found = rows.aggregate(**_WAITS)
-    return None if found["median"] is None else FirstWordTimes(found["median"], found["p95"])
+    times = rows.aggregate(**_PERCENTILES)
+    return None if times["median"] is None else FirstWordTimes(times["median"], times["p95"])
 
 
 def measure_first_words_by_day(since: datetime) -> list[FirstWordTimes]:
     """Times by day, oldest first."""
     rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False).order_by()
     days: Any = (
-        rows.annotate(day=TruncDate("created_at")).values("day").annotate(**_WAITS).order_by("day")
+        rows.annotate(day=TruncDate("created_at"))
+        .values("day")
+        .annotate(**_PERCENTILES)
+        .order_by("day")
     )
     return [FirstWordTimes(row["median"], row["p95"], row["day"]) for row in days]
 
@@ -186,20 +189,18 @@ class TokenUse:
 
 
 class ModelUsage:
-    """Who asked what of which language model since a moment, read from the messages at once."""
+    """Usage of language models since a moment, read from the messages in one query."""
 
     def __init__(self, since: datetime) -> None:
         rows = Message.objects.filter(created_at__gte=since).order_by()
-        grouped = rows.values(
-            owner=F("chat__owner_id"), asked=F("model"), served=KT("usage__model")
-        )
-        found: Any = grouped.annotate(
+        groups = rows.values(owner=F("chat__owner_id"), asked=F("model"), served=KT("usage__model"))
+        totals: Any = groups.annotate(
             questions=Count("role", filter=QUESTIONS),
             answers=Count("role", filter=ANSWERS & Q(usage__isnull=False)),
             read=_sum_tokens("prompt"),
             written=_sum_tokens("completion"),
         )
-        self._rows = list(found)
+        self._rows = list(totals)
         self._prices = read_prices()
 
     def count_askers(self) -> int:
@@ -207,12 +208,12 @@ class ModelUsage:
         return len({row["owner"] for row in self._rows if row["questions"]})
 
     def sum_models(self) -> list[TokenUse]:
-        """What each language model read and wrote, most expensive and busiest first."""
+        """Usage by language model, most expensive and busiest first."""
         sums = self._sum_by_key(lambda row: [(row["asked"], row["served"] or row["asked"])])
-        return sorted(sums, key=lambda one: (-(one.cost or 0), -one.read))
+        return sorted(sums, key=lambda use: (-(use.cost or 0), -use.read))
 
     def sum_groups(self) -> list[TokenUse]:
-        """What the members of each group used; somebody in two groups is counted in both.
+        """Usage by group; a user in two groups is counted in both.
 
         Those in no group have the key None.
         """
@@ -222,34 +223,34 @@ class ModelUsage:
             groups[user_id].append((group_id, name))
         return self._sum_by_key(lambda row: groups.get(row["owner"], [(None, "")]))
 
-    def sum_people(self, most: int) -> list[TokenUse]:
-        """Who used most."""
-        sums = self._sum_by_key(lambda row: [(row["owner"], "")])[:most]
+    def sum_people(self, limit: int) -> list[TokenUse]:
+        """The users who used most, at most `limit`."""
+        sums = self._sum_by_key(lambda row: [(row["owner"], "")])[:limit]
         names = dict(
-            User.objects.filter(pk__in=[one.key for one in sums]).values_list("pk", "username")
+            User.objects.filter(pk__in=[use.key for use in sums]).values_list("pk", "username")
         )
-        return [replace(one, name=names.get(one.key, "")) for one in sums]
+        return [replace(use, name=names.get(use.key, "")) for use in sums]
 
     def _sum_by_key(
         self, find_keys: Callable[[dict[str, Any]], Iterable[tuple[Any, str]]]
     ) -> list[TokenUse]:
-        """Rows with tokens under their keys, most first."""
+        """Usage summed by key, most tokens first."""
         sums: dict[Any, TokenUse] = {}
         for row in self._rows:
             if not row["answers"]:
                 continue
             cost = self._compute_cost(row)
             for key, name in find_keys(row):
-                old = sums.get((key, name)) or TokenUse(key, name)
+                total = sums.get((key, name)) or TokenUse(key, name)
                 sums[key, name] = TokenUse(
                     key=key,
                     name=name,
-                    answers=old.answers + row["answers"],
-                    read=old.read + row["read"],
-                    written=old.written + row["written"],
-                    cost=None if old.cost is None or cost is None else old.cost + cost,
+                    answers=total.answers + row["answers"],
+                    read=total.read + row["read"],
+                    written=total.written + row["written"],
+                    cost=None if total.cost is None or cost is None else total.cost + cost,
                 )
-        return sorted(sums.values(), key=lambda one: -(one.read + one.written))
+        return sorted(sums.values(), key=lambda use: -(use.read + use.written))
 
     def _compute_cost(self, row: dict[str, Any]) -> Decimal | None:
         price = self._prices.get(row["asked"])
@@ -264,11 +265,11 @@ def _sum_tokens(kind: str) -> Sum:
 
 
 Price = tuple[Decimal, Decimal]
-"""Of a million tokens read and written."""
+"""Prices of a million tokens read and written."""
 
 
 def read_prices() -> dict[str, Price]:
-    """By the slug of the model; those without a price are left out."""
+    """Prices by model slug; models without a price are left out."""
     rows = ConnectedModel.objects.exclude(input_price=None, output_price=None)
     return {
         slug: (read or Decimal(0), written or Decimal(0))

@@ -1,4 +1,4 @@
-"""A branch of a chat as the engine knows it: its turns, and the conversation up to a message."""
+"""A branch of a chat in the engine's terms: its turns, and the conversation up to a message."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,7 +40,7 @@ _REFERENCE_LISTS = ("chunk_ids", "passages")
 
 
 def to_past_turn(row: Row) -> PastTurn:
-    """A whole turn."""
+    """A stored turn as the engine's type."""
     return PastTurn(
         number=row.number,
         user_text=row.user_text,
@@ -56,8 +56,8 @@ def to_past_turn(row: Row) -> PastTurn:
 
 
 def to_references(stored: list[dict[str, Any]]) -> tuple[DocRef, ...]:
-    """The documents as an answer showed them, by slot; fields of other versions are left out."""
-    return tuple(_to_reference(one) for one in stored)
+    """The documents an answer showed, by slot; unknown fields of other versions are dropped."""
+    return tuple(_to_reference(row) for row in stored)
 
 
 def to_running_summary(row: Row | None) -> RunningSummary | None:
@@ -68,9 +68,9 @@ def to_running_summary(row: Row | None) -> RunningSummary | None:
 
 
 def _to_reference(stored: Mapping[str, Any]) -> DocRef:
-    known = {name: value for name, value in stored.items() if name in _REFERENCE_FIELDS}
-    lists = {name: tuple(known.get(name, ())) for name in _REFERENCE_LISTS}
-    return DocRef(**known | lists | {"document_id": UUID(stored["document_id"])})
+    values = {name: value for name, value in stored.items() if name in _REFERENCE_FIELDS}
+    lists = {name: tuple(values.get(name, ())) for name in _REFERENCE_LISTS}
+    return DocRef(**values | lists | {"document_id": UUID(stored["document_id"])})
 
 
 def _to_view(stored: Mapping[str, Any] | None) -> View | None:
@@ -113,14 +113,14 @@ class BranchStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The turns up to a message and with it, oldest first; of an unanswered one those before it."""
+    """The turns up to and including a message, oldest first; a question without answer has none."""
 
     chat: Chat
     steps: tuple[BranchStep, ...] = ()
 
     @classmethod
     def to_message(cls, message: Message) -> Self:
-        """The branch of a message, whose chat should be at hand. One query, none for the first."""
+        """The branch of a message with its chat loaded. One query, none for the first message."""
         if message.parent_id is None and message.role == Message.Role.USER:
             return cls(message.chat)
         with connection.cursor() as cursor:
@@ -129,7 +129,7 @@ class Branch:
 
     @classmethod
     def find_newest(cls, chat: Chat) -> Self:
-        """The branch in which something was said last."""
+        """The branch with the newest message."""
         last = Message.objects.filter(chat=chat).order_by("-created_at", "-id").first()
         if last is None:
             return cls(chat)
@@ -148,13 +148,13 @@ class Branch:
 
     @property
     def begins_at(self) -> int:
-        """The number of the first turn since the last new start, be it not asked yet.
+        """The number of the first turn since the last reset, which may not have been asked yet.
 
-        A turn that only asked for the new start is left behind; one that asked more begins it.
+        A turn that only asked for the reset is left behind; one that also asked something is first.
         """
-        cleared = self.chat.memory_cleared_at
+        cleared_at = self.chat.memory_cleared_at
         for step in reversed(self.steps):
-            if cleared is not None and step.ts <= cleared:
+            if cleared_at is not None and step.ts <= cleared_at:
                 return step.number + 1
             if step.forgets:
                 return step.number + (step.question_type == QuestionType.RESET)
@@ -162,10 +162,10 @@ class Branch:
 
     @property
     def summarised(self) -> UUID | None:
-        """The latest turn since the last new start that carries a running summary of it."""
-        begins = self.begins_at
+        """The latest turn since the last reset that carries a running summary."""
+        first = self.begins_at
         return next(
-            (s.turn_id for s in reversed(self.steps) if (s.running_through or 0) >= begins), None
+            (s.turn_id for s in reversed(self.steps) if (s.running_through or 0) >= first), None
         )
 
 
@@ -175,8 +175,8 @@ _LINE = ("pk", "number", "question", "summary", "question_type", "document_ids",
 class BranchHistory:
     """Implements `rag.ports.HistoryStore` over a branch.
 
-    `embedding` names the model whose vectors can be compared; others are left out. Every look
-    gives its connection back: threads of the loop hold none while tokens arrive.
+    `embedding` names the model whose vectors can be compared; others are left out. Every query
+    releases its connection: threads of the loop hold none while tokens arrive.
     """
 
     def __init__(self, branch: Branch, *, embedding: str = "") -> None:
@@ -188,13 +188,13 @@ class BranchHistory:
     def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
         """The newest turns, newest first."""
         numbers = [number for number in self._ids if before is None or number < before]
-        chosen = sorted(numbers, reverse=True)[: max(0, limit)]
-        return released(self._load_lines, [self._ids[number] for number in chosen])
+        newest = sorted(numbers, reverse=True)[: max(0, limit)]
+        return released(self._load_lines, [self._ids[number] for number in newest])
 
     def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
-        chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
-        return released(self._load_turns, chosen)
+        ids = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
+        return released(self._load_turns, ids)
 
     def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
@@ -202,11 +202,11 @@ class BranchHistory:
 
     def _load_lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
         rows = Row.objects.filter(pk__in=ids).order_by("-number")
-        told = rows.annotate(question=Left("user_text", QUESTION_CHARACTERS))
-        return [self._to_line(row) for row in told.values(*_LINE, "vector", "embedding")]
+        annotated = rows.annotate(question=Left("user_text", QUESTION_CHARACTERS))
+        return [self._to_line(row) for row in annotated.values(*_LINE, "vector", "embedding")]
 
     def _to_line(self, row: dict[str, Any]) -> TurnLine:
-        known = row["vector"] is not None and row["embedding"] == self._embedding
+        is_comparable = row["vector"] is not None and row["embedding"] == self._embedding
         return TurnLine(
             number=row["number"],
             question=row["question"],
@@ -214,73 +214,75 @@ class BranchHistory:
             question_type=row["question_type"],
             document_ids=tuple(row["document_ids"]),
             terms=row["terms"],
-            vector=tuple(row["vector"]) if known else None,
+            vector=tuple(row["vector"]) if is_comparable else None,
             ts=row["ts"],
         )
 
     def _load_turns(self, ids: Sequence[UUID]) -> list[PastTurn]:
         rows = Row.objects.without_search_columns().filter(pk__in=ids).order_by("number")
-        shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
-        return [to_past_turn(row) for row in shown]
+        visible = hide_closed_in_turns(list(rows), user_id=self._user_id)
+        return [to_past_turn(row) for row in visible]
 
     def _load_references(self) -> list[tuple[DocRef, ...]]:
         rows = Row.objects.filter(pk__in=self._answered).order_by("number")
-        shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
-        return [to_references(row.doc_refs) for row in shown]
+        visible = hide_closed_in_turns(list(rows), user_id=self._user_id)
+        return [to_references(row.doc_refs) for row in visible]
 
 
 MAX_EARLIER_TURNS = 10
-"""Whole turns beyond the window: what a question may refer to without naming it."""
+"""Full turns beyond the window, which a question may refer to implicitly."""
 
 
 def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
     """The conversation of a branch; `pairs` is the size of the window. Two queries."""
     if not branch.steps:
         return Conversation()
-    last = branch.turn_ids[-(pairs + MAX_EARLIER_TURNS) :]
-    can_read = find_readable_documents(branch)
-    rows = _hide_unreadable(branch, _load_rows(branch, last), can_read)
-    here = rows[last[-1]]
-    shown = rows.get(here.shown_id) if here.shown_id else None
+    turn_ids = branch.turn_ids[-(pairs + MAX_EARLIER_TURNS) :]
+    readable = find_readable_documents(branch)
+    rows = _hide_unreadable(branch, _load_rows(branch, turn_ids), readable)
+    last_turn = rows[turn_ids[-1]]
+    shown = rows.get(last_turn.shown_id) if last_turn.shown_id else None
     return Conversation(
-        turns=tuple(to_past_turn(rows[pk]) for pk in last),
+        turns=tuple(to_past_turn(rows[pk]) for pk in turn_ids),
         total=len(branch.steps),
-        memory=read_memory(here, can_read),
-        shown=to_past_turn(shown) if shown and not is_forgotten(here) else None,
+        memory=read_memory(last_turn, readable),
+        shown=to_past_turn(shown) if shown and not is_forgotten(last_turn) else None,
         summary=to_running_summary(rows.get(branch.summarised) if branch.summarised else None),
-        readable=can_read,
+        readable=readable,
         begins_at=branch.begins_at,
     )
 
 
 def read_conversation(messages: Sequence[Mapping[str, str]]) -> Conversation:
-    """The conversation that came along as `{role, content}`; the last new start in it holds."""
-    known = to_conversation(
-        [HistoryMessage(Speaker(one["role"]), one["content"]) for one in messages]
+    """The conversation from messages of a request, from the last reset in it on."""
+    conversation = to_conversation(
+        [HistoryMessage(Speaker(message["role"]), message["content"]) for message in messages]
     )
-    for turn in reversed(known.turns):
+    for turn in reversed(conversation.turns):
         rest = find_reset(turn.user_text, settings.RAG.memory.reset_words)
         if rest is not None:
-            return replace(known, begins_at=turn.number + (not rest))
-    return known
+            return replace(conversation, begins_at=turn.number + (not rest))
+    return conversation
 
 
 def find_readable_documents(branch: Branch) -> dict[UUID, int]:
     """The documents of all turns that their owner may still read, and their versions."""
-    wanted = branch.document_ids
-    if not wanted:
+    document_ids = branch.document_ids
+    if not document_ids:
         return {}
     documents = Document.objects.visible_to(branch.chat.owner).searchable()
-    return dict(documents.filter(pk__in=wanted).values_list("pk", "version"))
+    return dict(documents.filter(pk__in=document_ids).values_list("pk", "version"))
 
 
-def read_memory(turn: Row, can_read: Mapping[UUID, int]) -> Memory:
-    """What is remembered after a turn, without what cannot be read any more."""
+def read_memory(turn: Row, readable: Mapping[UUID, int]) -> Memory:
+    """The memory after a turn, without documents that are no longer readable."""
     stored = () if is_forgotten(turn) else turn.remembered
-    documents = [Remembered(UUID(one["document_id"]), one["title"], one["score"]) for one in stored]
+    documents = [
+        Remembered(UUID(item["document_id"]), item["title"], item["score"]) for item in stored
+    ]
     kinds = set(QuestionType)
     return Memory(
-        documents=tuple(one for one in documents if one.document_id in can_read),
+        documents=tuple(item for item in documents if item.document_id in readable),
         last_question=turn.user_text,
         last_answer=turn.assistant_text,
         last_question_type=QuestionType(turn.question_type)
@@ -291,7 +293,7 @@ def read_memory(turn: Row, can_read: Mapping[UUID, int]) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class RememberedFile:
-    """A document that a chat is about: its title as answers say it, its name as lists show it."""
+    """A document that a chat is about: its title for answers, its name for lists."""
 
     document_id: UUID
     title: str
@@ -301,7 +303,7 @@ class RememberedFile:
 
 @dataclass(frozen=True, slots=True)
 class ChatMemory:
-    """What a chat remembers, for people and programs; None where nothing was said yet."""
+    """What a chat remembers, for display and the API; None before the first turn."""
 
     documents: tuple[RememberedFile, ...] = ()
     last_question: str | None = None
@@ -312,33 +314,33 @@ class ChatMemory:
     @property
     def document_ids(self) -> tuple[UUID, ...]:
         """The remembered documents, best first."""
-        return tuple(one.document_id for one in self.documents)
+        return tuple(document.document_id for document in self.documents)
 
 
 def describe_memory(branch: Branch) -> ChatMemory:
-    """What is remembered at the end of a branch."""
-    cleared = branch.chat.memory_cleared_at
+    """The memory at the end of a branch."""
+    cleared_at = branch.chat.memory_cleared_at
     if not branch.steps:
-        return ChatMemory(updated_at=cleared)
+        return ChatMemory(updated_at=cleared_at)
     turns = Row.objects.without_search_columns().select_related("chat")
     last = turns.get(pk=branch.turn_ids[-1])
-    kept = read_memory(last, find_readable_documents(branch))
+    memory = read_memory(last, find_readable_documents(branch))
     return ChatMemory(
-        documents=_name_files(kept.documents),
-        last_question=kept.last_question,
-        last_answer=kept.last_answer,
-        last_question_type=kept.last_question_type,
-        updated_at=max(last.created_at, cleared) if cleared else last.created_at,
+        documents=_name_files(memory.documents),
+        last_question=memory.last_question,
+        last_answer=memory.last_answer,
+        last_question_type=memory.last_question_type,
+        updated_at=max(last.created_at, cleared_at) if cleared_at else last.created_at,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ChatContext:
-    """What the next question of a branch is told of it: see `rag.memory`.
+    """The context that the next question of a branch gets: see `rag.memory`.
 
-    `profile` are slots as `/me/memory` shows them, with the title of their kind. `recent` are the
-    turns in its window, `summary` tells of those before; `recalled` are older turns that the latest
-    answer looked up.
+    `profile` are slots as in `/me/memory`, with the title of their kind. `recent` are the turns in
+    the window, `summary` covers those before; `recalled` are older turns that the latest answer
+    looked up.
     """
 
     documents: tuple[RememberedFile, ...] = ()
@@ -349,57 +351,63 @@ class ChatContext:
 
 
 def describe_context(branch: Branch) -> ChatContext:
-    """What is in play at the end of a branch."""
+    """The context at the end of a branch."""
     profile = tuple(describe_used_slots(branch.chat, get_language() or settings.LANGUAGE_CODE))
     if not branch.steps:
         return ChatContext(profile=profile)
     pairs = get_history_pairs(branch.chat)
-    known = load_conversation(branch, pairs=pairs)
-    window = open_window(known, pairs=pairs)
+    conversation = load_conversation(branch, pairs=pairs)
+    window = open_window(conversation, pairs=pairs)
     last = Trace.objects.filter(message__turn=branch.turn_ids[-1]).first()
     history = last.steps.get("history") if last else None
     recalled = set(history.get("selected", ())) if isinstance(history, Mapping) else set()
-    wanted = {
+    is_in_window = {
         step.turn_id: step.number >= window.first
         for step in branch.steps
         if step.number >= window.first or step.number in recalled
     }
-    turns = list(Row.objects.without_search_columns().filter(pk__in=wanted).order_by("number"))
+    turns = list(
+        Row.objects.without_search_columns().filter(pk__in=is_in_window).order_by("number")
+    )
     return ChatContext(
-        documents=_name_files(known.memory.documents),
+        documents=_name_files(conversation.memory.documents),
         profile=profile,
-        recent=tuple(turn for turn in turns if wanted[turn.pk]),
-        summary=known.summary,
+        recent=tuple(turn for turn in turns if is_in_window[turn.pk]),
+        summary=conversation.summary,
         recalled=tuple(turn for turn in turns if turn.number in recalled),
     )
 
 
 def _name_files(documents: Sequence[Remembered]) -> tuple[RememberedFile, ...]:
-    ids = [one.document_id for one in documents]
+    ids = [document.document_id for document in documents]
     names = dict(Document.objects.filter(pk__in=ids).values_list("pk", "name"))
     return tuple(
-        RememberedFile(one.document_id, one.title, names[one.document_id], one.score)
-        for one in documents
-        if one.document_id in names  # one may be deleted at this moment
+        RememberedFile(
+            document.document_id, document.title, names[document.document_id], document.score
+        )
+        for document in documents
+        if document.document_id in names  # one may just have been deleted
     )
 
 
 def _load_rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
-    """The last turns, the one with the running summary, and the one whose documents count."""
-    wanted = [*last, *filter(None, [branch.summarised])]
+    """The last turns, the one with the running summary, and the last one that showed documents."""
+    ids = [*last, *filter(None, [branch.summarised])]
     turns = Row.objects.without_search_columns().select_related("chat")
     head = Row.objects.filter(pk=last[-1]).values("shown")
-    return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}
+    return {row.pk: row for row in turns.filter(pk__in=ids) | turns.filter(pk__in=head)}
 
 
 def _hide_unreadable(
     branch: Branch, rows: dict[UUID, Row], readable: Collection[UUID]
 ) -> dict[UUID, Row]:
-    """The turns without passages of documents that the chat's owner may not read any more."""
-    shown = hide_closed_in_turns([*rows.values()], user_id=branch.chat.owner_id, readable=readable)
-    return {row.pk: row for row in shown}
+    """The turns without passages that the chat's owner may no longer read."""
+    visible = hide_closed_in_turns(
+        [*rows.values()], user_id=branch.chat.owner_id, readable=readable
+    )
+    return {row.pk: row for row in visible}
 
 
 def get_history_pairs(chat: Chat) -> int:
-    """How many past turns a question of the chat may read: its own setting, else the default."""
+    """Number of past turns a question gets: the chat's setting, else the default."""
     return settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs

@@ -338,7 +338,7 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "temporary": chat.temporary,
         "model": chat.model or None,
         "assistant_id": chat.assistant_id and str(chat.assistant_id),
-        "tool_ids": [str(one) for one in chat.tool_ids],
+        "tool_ids": [str(tool_id) for tool_id in chat.tool_ids],
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -396,12 +396,13 @@ def to_models_json(models: Sequence[MainModel]) -> list[dict[str, Any]]:
     """Models that somebody may choose, as the contract shows them; the usual one comes first."""
     return [
         {
-            "id": one.id,
-            "name": one.name,
-            "context_tokens": one.context_tokens or find_known_context_length(one.endpoint.model),
-            "default": place == 0,
+            "id": model.id,
+            "name": model.name,
+            "context_tokens": model.context_tokens
+            or find_known_context_length(model.endpoint.model),
+            "default": index == 0,
         }
-        for place, one in enumerate(models)
+        for index, model in enumerate(models)
     ]
 
 
@@ -475,13 +476,13 @@ def to_sources_json(sources: Iterable[AnswerSource]) -> list[dict[str, Any]]:
 
 
 def _to_source_json(source: AnswerSource) -> dict[str, Any]:
-    told: dict[str, Any] = {name: getattr(source, name) for name in SOURCE_FIELDS}
-    told["document_id"] = str(source.document_id)
-    told["boxes"] = [asdict(box) for box in source.boxes]
-    told["spans"] = [
+    data: dict[str, Any] = {name: getattr(source, name) for name in SOURCE_FIELDS}
+    data["document_id"] = str(source.document_id)
+    data["boxes"] = [asdict(box) for box in source.boxes]
+    data["spans"] = [
         asdict(span) | {"boxes": [asdict(box) for box in span.boxes]} for span in source.spans
     ]
-    return told
+    return data
 
 
 class AskedAssistantSerializer(serializers.Serializer[Any]):
@@ -636,12 +637,12 @@ def to_message_json(
     is_question = message.role == Message.Role.USER
     is_streaming = message.status == Message.Status.STREAMING
     scope, code = message.scope, message.error_code
-    given: Feedback | None = None
+    verdict: Feedback | None = None
     if document_ids is None and is_question:
         links = message.document_links.all()
         document_ids = [link.document_id for link in links if link.document_id]
     elif document_ids is None:
-        given = next(iter(message.feedback.all()), None)
+        verdict = next(iter(message.feedback.all()), None)
     return {
         "id": str(message.pk),
         "chat_id": str(message.chat_id),
@@ -665,10 +666,10 @@ def to_message_json(
         "reasoning": message.reasoning,
         "grounding": _to_json_rows(CheckedSentenceSerializer, message.grounding),
         "citations": _to_json_rows(CitationSerializer, message.citations),
-        "notices": [{"code": one, "detail": explain_notice(one)} for one in message.notices],
-        "document_ids": [str(one) for one in document_ids or ()],
-        "library_ids": [str(one) for one in message.library_ids or ()],
-        "feedback": given and {"value": given.value, "reason": given.reason},
+        "notices": [{"code": item, "detail": explain_notice(item)} for item in message.notices],
+        "document_ids": [str(item) for item in document_ids or ()],
+        "library_ids": [str(item) for item in message.library_ids or ()],
+        "feedback": verdict and {"value": verdict.value, "reason": verdict.reason},
         "run_id": str(message.run.pk) if is_streaming else None,
         "made_at": message.made_at and to_time_json(message.made_at),
         "follow_ups": message.follow_ups or [],
@@ -676,9 +677,9 @@ def to_message_json(
     }
 
 
-def _to_json_rows(shape: type[serializers.Serializer[Any]], rows: Any) -> Any:
+def _to_json_rows(serializer_class: type[serializers.Serializer[Any]], rows: Any) -> Any:
     """Rows as they are stored, which may be of another version; most messages have none."""
-    return shape(rows, many=True).data if rows else rows
+    return serializer_class(rows, many=True).data if rows else rows
 
 
 def to_started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict[str, Any]:
@@ -767,8 +768,8 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     def to_representation(self, instance: Turn) -> dict[str, Any]:
         """Without what its reader may not read any more."""
         (turn,) = hide_closed_in_turns([instance], user_id=instance.chat.owner_id)
-        shown: dict[str, Any] = super().to_representation(turn)
-        return shown
+        data: dict[str, Any] = super().to_representation(turn)
+        return data
 
 
 class RememberedDocumentSerializer(serializers.Serializer[Any]):

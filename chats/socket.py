@@ -281,7 +281,7 @@ def find_readable(
     user_ids: Collection[int],
 ) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
     """The libraries that these users may read, and the documents that were moved just now."""
-    since = timezone.now() - timedelta(seconds=UNTOLD_SECONDS) - access.CLOCKS_APART
+    since = timezone.now() - timedelta(seconds=UNTOLD_SECONDS) - access.MAX_CLOCK_SKEW
     rows = Document.objects.filter(moved_at__gt=since)
     places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
     return list_readable_libraries(user_ids), [
@@ -310,7 +310,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     user: User
     language: str
-    holder: access.Holder
+    holder: access.Principal
     credential: access.Credential
 
     def __init__(self) -> None:

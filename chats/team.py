@@ -43,7 +43,7 @@ from rag.errors import NuraError
 from rag.types import Intent
 
 SHARES_A_PAGE = 50
-FOLLOWED = {"lists_shared": True}
+SHARED_LIST_DATA = {"lists_shared": True}
 """Tells the script of a page that it lists what others share."""
 MAX_NAMES_CHARACTERS = 4_000
 LIFETIMES = (
@@ -75,16 +75,16 @@ class AudienceForm(forms.Form):
     """Whether it makes no sense without anybody."""
 
     def __init__(
-        self, *arguments: Any, user: User, row: Shareable | None = None, **named: Any
+        self, *arguments: Any, user: User, row: Shareable | None = None, **kwargs: Any
     ) -> None:
-        told = audience.describe_audience(row) if row is not None else {}
-        shown = {**told, "users": ", ".join(told.get("users", ()))}
-        named["initial"] = {**shown, **named.get("initial", {})}
-        super().__init__(*arguments, **named)
+        current = audience.describe_audience(row) if row is not None else {}
+        initial = {**current, "users": ", ".join(current.get("users", ()))}
+        kwargs["initial"] = {**initial, **kwargs.get("initial", {})}
+        super().__init__(*arguments, **kwargs)
         self.user = user
         self.audience = Audience()
         names = {group.name for group in audience.list_nameable_groups(user)}
-        choices = [(name, name) for name in sorted(names | set(told.get("groups", ())))]
+        choices = [(name, name) for name in sorted(names | set(current.get("groups", ())))]
         cast("forms.MultipleChoiceField", self.fields["groups"]).choices = choices
         if not choices:
             del self.fields["groups"]
@@ -143,9 +143,9 @@ class PromptForm(AudienceForm):
         ),
     )
 
-    def __init__(self, *arguments: Any, row: Prompt | None = None, **named: Any) -> None:
+    def __init__(self, *arguments: Any, row: Prompt | None = None, **kwargs: Any) -> None:
         initial = {name: getattr(row, name) for name in self.FIELDS} if row else {}
-        super().__init__(*arguments, row=row, initial=initial, **named)
+        super().__init__(*arguments, row=row, initial=initial, **kwargs)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -226,24 +226,24 @@ class AssistantForm(AudienceForm):
     )
 
     def __init__(
-        self, *arguments: Any, user: User, row: Assistant | None = None, **named: Any
+        self, *arguments: Any, user: User, row: Assistant | None = None, **kwargs: Any
     ) -> None:
         initial = {} if row is None else self._to_initial(row)
-        super().__init__(*arguments, user=user, row=row, initial=initial, **named)
-        self.kept = () if row is None else tuple(row.library_ids)
-        self.kept_tools = () if row is None else tuple(row.tool_ids)
+        super().__init__(*arguments, user=user, row=row, initial=initial, **kwargs)
+        self.old_library_ids = () if row is None else tuple(row.library_ids)
+        self.old_tool_ids = () if row is None else tuple(row.tool_ids)
         tools = cast("forms.MultipleChoiceField", self.fields["tools"])
-        tools.choices = [(one["id"], one["name"]) for one in list_servers(user)]
+        tools.choices = [(item["id"], item["name"]) for item in list_servers(user)]
         if not tools.choices:
             del self.fields["tools"]
         libraries = cast("forms.MultipleChoiceField", self.fields["libraries"])
-        found = Library.objects.visible_to(user).values_list("pk", "name")
-        libraries.choices = [(str(pk), name) for pk, name in found]
+        rows = Library.objects.visible_to(user).values_list("pk", "name")
+        libraries.choices = [(str(pk), name) for pk, name in rows]
         if not libraries.choices:
             del self.fields["libraries"]
         models = list_allowed_models(user)
         model = cast("forms.ChoiceField", self.fields["model"])
-        model.choices = [("", _("Default model")), *((one.id, one.name) for one in models)]
+        model.choices = [("", _("Default model")), *((item.id, item.name) for item in models)]
         if len(models) < 2:
             del self.fields["model"]
 
@@ -260,10 +260,12 @@ class AssistantForm(AudienceForm):
     def clean_starters(self) -> list[str]:
         """The lines that are not empty."""
         lines = [line.strip() for line in self.cleaned_data["starters"].splitlines()]
-        found = [line for line in lines if line]
-        if len(found) > MAX_STARTERS or any(len(one) > MAX_STARTER_CHARACTERS for one in found):
+        starters = [line for line in lines if line]
+        if len(starters) > MAX_STARTERS or any(
+            len(starter) > MAX_STARTER_CHARACTERS for starter in starters
+        ):
             raise ValidationError(_("At most six questions of at most 200 characters each."))
-        return found
+        return starters
 
     def clean_picture(self) -> bytes | None:
         """A small square of what was chosen; None: nothing was."""
@@ -276,21 +278,21 @@ class AssistantForm(AudienceForm):
     def values(self) -> dict[str, Any]:
         """Fields of the row; libraries that its owner cannot see any more stay."""
         names = ("name", "symbol", "description", "instructions", "intent", "starters")
-        told = {name: self.cleaned_data[name] for name in names}
-        told["temperature"] = self.cleaned_data["temperature"]
+        changes = {name: self.cleaned_data[name] for name in names}
+        changes["temperature"] = self.cleaned_data["temperature"]
         if "model" in self.fields:
-            told["model"] = self.cleaned_data["model"]
+            changes["model"] = self.cleaned_data["model"]
         if "libraries" in self.fields:
-            shown = {str(pk) for pk, _name in self.fields["libraries"].choices}  # type: ignore[attr-defined]
-            hidden = [pk for pk in self.kept if str(pk) not in shown]
-            told["library_ids"] = [*map(UUID, self.cleaned_data["libraries"]), *hidden]
+            visible = {str(pk) for pk, _name in self.fields["libraries"].choices}  # type: ignore[attr-defined]
+            hidden = [pk for pk in self.old_library_ids if str(pk) not in visible]
+            changes["library_ids"] = [*map(UUID, self.cleaned_data["libraries"]), *hidden]
         if "tools" in self.fields:
-            shown = {str(pk) for pk, _name in self.fields["tools"].choices}  # type: ignore[attr-defined]
-            hidden = [pk for pk in self.kept_tools if str(pk) not in shown]
-            told["tool_ids"] = [*map(UUID, self.cleaned_data["tools"]), *hidden]
+            visible = {str(pk) for pk, _name in self.fields["tools"].choices}  # type: ignore[attr-defined]
+            hidden = [pk for pk in self.old_tool_ids if str(pk) not in visible]
+            changes["tool_ids"] = [*map(UUID, self.cleaned_data["tools"]), *hidden]
         if self.cleaned_data["picture"]:
-            told["picture"] = self.cleaned_data["picture"]
-        return told
+            changes["picture"] = self.cleaned_data["picture"]
+        return changes
 
 
 class FolderForm(AudienceForm):
@@ -306,8 +308,8 @@ class ShareForm(AudienceForm):
     days = forms.ChoiceField(label=gettext_lazy("Shared for"), choices=LIFETIMES, required=False)
     update = forms.BooleanField(label=gettext_lazy("Also show what was said since"), required=False)
 
-    def __init__(self, *arguments: Any, row: ChatShare | None = None, **named: Any) -> None:
-        super().__init__(*arguments, row=row, **named)
+    def __init__(self, *arguments: Any, row: ChatShare | None = None, **kwargs: Any) -> None:
+        super().__init__(*arguments, row=row, **kwargs)
         days = cast("forms.ChoiceField", self.fields["days"])
         if row is None or row.expires_at is None:
             days.choices = LIFETIMES[:-1]
@@ -320,17 +322,17 @@ class ShareForm(AudienceForm):
 @never_cache
 @login_required
 @require_safe
-def shared_list(request: HttpRequest) -> HttpResponse:
+def list_shared_chats(request: HttpRequest) -> HttpResponse:
     """What others show, and what one shows to others."""
     user = cast("User", request.user)
     with_me = ChatShare.objects.shown_to(user).select_related("chat__owner")
-    mine = ChatShare.objects.owned_by(user).select_related("chat")
+    own = ChatShare.objects.owned_by(user).select_related("chat")
     context = {
         "area": "shared",
         "with_me": Paginator(with_me, SHARES_A_PAGE).get_page(request.GET.get("page")),
-        "mine": mine.prefetch_related("users", "groups"),
+        "mine": own.prefetch_related("users", "groups"),
         "now": timezone.now(),
-        "page": FOLLOWED,
+        "page": SHARED_LIST_DATA,
     }
     return render(request, "team/shared_list.html", context)
 
@@ -338,7 +340,7 @@ def shared_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 @require_safe
-def shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
+def show_shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
     """A shared chat to read; its sources as far as the reader may read them."""
     user = cast("User", request.user)
     share = _find_shared(user, share_id)
@@ -355,7 +357,7 @@ def shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def copy_shared(request: HttpRequest, share_id: UUID) -> HttpResponse:
+def copy_shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
     """Go on in a chat of one's own."""
     user = cast("User", request.user)
     chat = sharing.copy_shared_chat(reader=user, share=_find_shared(user, share_id))
@@ -382,7 +384,7 @@ def end_share(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def share_panel(request: HttpRequest, chat_id: UUID) -> HttpResponse:
+def edit_share(request: HttpRequest, chat_id: UUID) -> HttpResponse:
     """The dialog that shows a chat to others; POST does it."""
     user = cast("User", request.user)
     chat = get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
@@ -434,11 +436,16 @@ def _save_share(user: User, chat: Chat, share: ChatShare | None, form: ShareForm
 @never_cache
 @login_required
 @require_safe
-def assistant_list(request: HttpRequest) -> HttpResponse:
+def list_assistants(request: HttpRequest) -> HttpResponse:
     """The assistants that one may ask."""
     user = cast("User", request.user)
     rows = Assistant.objects.visible_to(user).select_related("owner")
-    context = {"area": "assistants", "tab": "assistants", "assistants": rows, "page": FOLLOWED}
+    context = {
+        "area": "assistants",
+        "tab": "assistants",
+        "assistants": rows,
+        "page": SHARED_LIST_DATA,
+    }
     return render(request, "team/assistant_list.html", context)
 
 
@@ -448,8 +455,8 @@ def assistant_list(request: HttpRequest) -> HttpResponse:
 def edit_assistant(request: HttpRequest, assistant_id: UUID | None = None) -> HttpResponse:
     """The form of an own assistant; POST keeps it, or deletes it."""
     user = cast("User", request.user)
-    own = Assistant.objects.owned_by(user)
-    row = get_object_or_404(own, pk=assistant_id) if assistant_id else None
+    rows = Assistant.objects.owned_by(user)
+    row = get_object_or_404(rows, pk=assistant_id) if assistant_id else None
     if row is not None and "delete" in request.POST:
         assistants.delete_prepared(actor=user, row=row)
         messages.success(request, _("Deleted."))
@@ -459,18 +466,18 @@ def edit_assistant(request: HttpRequest, assistant_id: UUID | None = None) -> Ht
         request.POST if is_sent else None, request.FILES if is_sent else None, user=user, row=row
     )
     if is_sent and form.is_valid():
-        saved = assistants.save_assistant(
+        assistant = assistants.save_assistant(
             actor=user, assistant=row, fields=form.values, audience=form.audience
         )
         messages.success(request, _("Saved."))
-        return redirect("chats:assistant", assistant_id=saved.pk)
+        return redirect("chats:assistant", assistant_id=assistant.pk)
     context = {"area": "assistants", "tab": "assistants", "form": form, "assistant": row}
     return render(request, "team/assistant.html", context)
 
 
 @login_required
 @require_safe
-def assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
+def serve_assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
     """The picture of an assistant that one may ask."""
     visible = Assistant.objects.visible_to(cast("User", request.user))
     row = get_object_or_404(visible.exclude(picture=None), pk=assistant_id)
@@ -482,10 +489,10 @@ def assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 @require_safe
-def prompt_list(request: HttpRequest) -> HttpResponse:
+def list_prompts(request: HttpRequest) -> HttpResponse:
     """The prompts that one may use."""
     folders = assistants.group_prompts(cast("User", request.user))
-    context = {"area": "assistants", "tab": "prompts", "folders": folders, "page": FOLLOWED}
+    context = {"area": "assistants", "tab": "prompts", "folders": folders, "page": SHARED_LIST_DATA}
     return render(request, "team/prompt_list.html", context)
 
 

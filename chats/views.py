@@ -68,12 +68,12 @@ class SidebarPart:
     @classmethod
     def load_page(cls, user: "User", name: str, page: str | int = 1) -> Self:
         """The newest first. Raises `NotFound` for a place that is not there for the user."""
-        found = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
-        following = found.next_page_number() if found.has_next() else None
+        chats = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
+        next_page = chats.next_page_number() if chats.has_next() else None
         groups = (
-            _group_by_day(found) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*found])]
+            _group_by_day(chats) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*chats])]
         )
-        return cls(name, groups, following)
+        return cls(name, groups, next_page)
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ class Sidebar:
     has_archived: bool = False
 
     @classmethod
-    def load(cls, user: "User", *, opened: str = "", current: Chat | None = None) -> Self:
-        """The user's chats. `opened` are the short ids of folders, with dots in between.
+    def load(cls, user: "User", *, open_folders: str = "", current: Chat | None = None) -> Self:
+        """The user's chats. `open_folders` are the short ids of folders, with dots in between.
 
         The folder of the `current` chat is open, too.
         """
-        names = {*opened.split("."), _to_short_id(current.category_id if current else None)}
-        shown = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
-        counts = dict(shown.values_list("category").annotate(Count("pk")).order_by())
+        names = {*open_folders.split("."), _to_short_id(current.category_id if current else None)}
+        listed = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
+        counts = dict(listed.values_list("category").annotate(Count("pk")).order_by())
         folders = [
             SidebarFolder(
                 category, counts.get(category.pk, 0), cls._load_if_open(user, category, names)
@@ -110,8 +110,8 @@ class Sidebar:
             for category in Category.objects.owned_by(user)
         ]
         parts = [SidebarPart.load_page(user, PINNED), SidebarPart.load_page(user, RECENT)]
-        archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
-        return cls(parts, folders, has_archived=archived)
+        has_archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
+        return cls(parts, folders, has_archived=has_archived)
 
     @staticmethod
     def _load_if_open(
@@ -178,11 +178,11 @@ MAX_CHATS_USING = 20
 
 def list_chats_using(user: "User", document: Document) -> list[Chat]:
     """The user's chats that are about the document or cite it, with `used_at`, the last first."""
-    citing = Turn.objects.filter(chat=OuterRef("pk"), document_ids__contains=[document.pk])
-    last = Subquery(citing.order_by("-ts").values("ts")[:1])
-    about = Exists(ChatDocument.objects.filter(chat=OuterRef("pk"), document=document))
-    chats = Chat.objects.visible_to(user).annotate(cited_at=last)
-    chats = chats.filter(Q(cited_at__isnull=False) | about)
+    turns = Turn.objects.filter(chat=OuterRef("pk"), document_ids__contains=[document.pk])
+    cited_at = Subquery(turns.order_by("-ts").values("ts")[:1])
+    is_linked = Exists(ChatDocument.objects.filter(chat=OuterRef("pk"), document=document))
+    chats = Chat.objects.visible_to(user).annotate(cited_at=cited_at)
+    chats = chats.filter(Q(cited_at__isnull=False) | is_linked)
     used_at = Coalesce("cited_at", "created_at")
     return list(chats.annotate(used_at=used_at).order_by("-used_at", "id")[:MAX_CHATS_USING])
 
@@ -201,19 +201,19 @@ def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[Doc
     turns = Turn.objects.filter(
         chat__in=Chat.objects.visible_to(user), document_ids__overlap=list(document_ids)
     )
-    used = turns.annotate(used=Func("document_ids", function="unnest", output_field=UUIDField()))
-    counted = used.values("used").annotate(chats=Count("chat", distinct=True), at=Max("ts"))
+    uses = turns.annotate(used=Func("document_ids", function="unnest", output_field=UUIDField()))
+    totals = uses.values("used").annotate(chats=Count("chat", distinct=True), at=Max("ts"))
     return [
-        DocumentUse(one["used"], one["chats"], one["at"])
-        for one in counted.order_by()
-        if one["used"] in document_ids
+        DocumentUse(row["used"], row["chats"], row["at"])
+        for row in totals.order_by()
+        if row["used"] in document_ids
     ]
 
 
 MAX_EXAMPLES = 4
 MAX_EXAMPLE_DOCUMENTS = 8
 """The newest documents, of which those with telling headings are asked about."""
-READ_CHUNKS = 60
+MAX_HEADING_CHUNKS = 60
 """Chunks of a document that are looked through for headings."""
 MAX_NAME_CHARACTERS = 40
 MAX_HEADING_CHARACTERS = 30
@@ -236,60 +236,63 @@ def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list
 
     Without a language model only such as finding a passage answers: what stands under a heading.
     """
-    known = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
-    found = [*(_suggest_writing(known) if has_model else ()), *_suggest_lookups(known)]
-    return found[:MAX_EXAMPLES]
+    newest = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
+    questions = [*(_suggest_writing(newest) if has_model else ()), *_suggest_lookups(newest)]
+    return questions[:MAX_EXAMPLES]
 
 
 def _suggest_writing(documents: list[Document]) -> list[str]:
     """What takes a model: it writes a text of its own."""
-    spoken = [_to_spoken_name(document) for document in documents]
-    found = [_("Summarise the key points of “{name}”").format(name=name) for name in spoken[:1]]
-    if len(spoken) > 1:
-        found.append(_("Compare “{name}” with “{other}”").format(name=spoken[0], other=spoken[1]))
-    return found
+    names = [_to_spoken_name(document) for document in documents]
+    questions = [_("Summarise the key points of “{name}”").format(name=name) for name in names[:1]]
+    if len(names) > 1:
+        questions.append(_("Compare “{name}” with “{other}”").format(name=names[0], other=names[1]))
+    return questions
 
 
 def _suggest_lookups(documents: list[Document]) -> list[str]:
     """A heading of each document, then the next of each; where it has none, dates and amounts."""
     headings = _list_headings(documents)
     others = [document.pk for document in documents if document.pk not in headings]
-    telling = Chunk.objects.filter(document__in=others, index__lt=READ_CHUNKS)
-    dated = set(telling.filter(text__regex=_DATE_OR_AMOUNT).values_list("document", flat=True))
+    chunks = Chunk.objects.filter(document__in=others, index__lt=MAX_HEADING_CHUNKS)
+    with_dates = set(chunks.filter(text__regex=_DATE_OR_AMOUNT).values_list("document", flat=True))
     columns = []
     for document in documents:
         name = _to_spoken_name(document)
-        asked = [
+        questions = [
             _("Find what “{name}” says about “{heading}”").format(name=name, heading=heading)
             for heading in headings.get(document.pk, ())
         ]
-        if document.pk in dated:
-            asked = [_("Find the dates and amounts in “{name}”").format(name=name)]
-        columns.append(asked)
+        if document.pk in with_dates:
+            questions = [_("Find the dates and amounts in “{name}”").format(name=name)]
+        columns.append(questions)
     return [question for question in chain(*zip_longest(*columns)) if question]
 
 
 def _list_headings(documents: list[Document]) -> dict[UUID, list[str]]:
     """The headings of each document, each once, in order, without their numbers."""
     rows = (
-        Chunk.objects.filter(document__in=documents, index__lt=READ_CHUNKS)
+        Chunk.objects.filter(document__in=documents, index__lt=MAX_HEADING_CHUNKS)
         .exclude(section="")
         .order_by("document_id", "index")
         .values_list("document_id", "section")
     )
     titles = {
-        one.pk: {_to_spoken_name(one), metadata.to_title(one.name, one.metadata)}
-        for one in documents
+        document.pk: {
+            _to_spoken_name(document),
+            metadata.to_title(document.name, document.metadata),
+        }
+        for document in documents
     }
-    found: dict[UUID, dict[str, None]] = {}
+    by_document: dict[UUID, dict[str, None]] = {}
     for document_id, section in rows:
         heading = _NUMBER.sub("", section.rpartition(" > ")[2]).strip(" ()[]【】")
-        says_something = heading not in titles[document_id] and _HEADING.fullmatch(heading)
+        is_telling = heading not in titles[document_id] and _HEADING.fullmatch(heading)
         if _FORMAL_HEADING.fullmatch(heading):
             continue
-        if says_something and len(heading) <= MAX_HEADING_CHARACTERS:
-            found.setdefault(document_id, {})[heading] = None
-    return {document_id: list(headings) for document_id, headings in found.items()}
+        if is_telling and len(heading) <= MAX_HEADING_CHARACTERS:
+            by_document.setdefault(document_id, {})[heading] = None
+    return {document_id: list(headings) for document_id, headings in by_document.items()}
 
 
 def _to_spoken_name(document: Document) -> str:
@@ -306,11 +309,11 @@ FOLDERS_COOKIE = "folders"
 @require_GET
 @never_cache
 @login_required
-def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse:
+def show_chat(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse:
     """A chat, or the first screen of a new one."""
     user = cast("User", request.user)
-    own = Chat.objects.visible_to(user)
-    chat = get_object_or_404(own, pk=chat_id) if chat_id else None
+    chats = Chat.objects.visible_to(user)
+    chat = get_object_or_404(chats, pk=chat_id) if chat_id else None
     documents = Document.objects.visible_to(user)
     searchable = documents.searchable()
     models = list_allowed_models(user)
@@ -318,7 +321,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     assistant = _find_assistant(user, request, chat)
     context = {
         "chat": chat,
-        "sidebar": Sidebar.load(user, opened=_list_opened(request), current=chat),
+        "sidebar": Sidebar.load(user, open_folders=_read_open_folders(request), current=chat),
         "processing": 0 if chat else documents.processing().count(),
         "has_model": has_model,
         "examples": []
@@ -331,7 +334,9 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
             "selected": [] if chat else _list_selected(user, request, searchable),
             "has_model": has_model,
             "models": to_models_json(models),
-            "libraries": [_to_library_data(one) for one in Library.objects.visible_to(user)],
+            "libraries": [
+                _to_library_data(library) for library in Library.objects.visible_to(user)
+            ],
             "tools": list_servers(user) if models else [],
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
@@ -346,25 +351,25 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
 @require_GET
 @never_cache
 @login_required
-def turn_page(request: HttpRequest, chat_id: UUID) -> HttpResponse:
+def show_turns(request: HttpRequest, chat_id: UUID) -> HttpResponse:
     """The turns of a chat's newest branch, the latest first; those that hold what is looked for."""
     user = cast("User", request.user)
     chat = get_object_or_404(Chat.objects.visible_to(user).select_related("owner"), pk=chat_id)
     query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_FIND_CHARACTERS]
     rows = Turn.objects.without_search_columns().filter(pk__in=Branch.find_newest(chat).turn_ids)
-    found = Paginator(find_turns(rows, query), TURNS_A_PAGE).get_page(request.GET.get("page"))
-    turns = describe_turns(found, query)
-    context = {"chat": chat, "query": query, "pages": found, "turns": turns}
+    page = Paginator(find_turns(rows, query), TURNS_A_PAGE).get_page(request.GET.get("page"))
+    turns = describe_turns(page, query)
+    context = {"chat": chat, "query": query, "pages": page, "turns": turns}
     if request.headers.get("HX-Request"):
         return render(request, "panels/turn_list.html", context)
-    context["sidebar"] = Sidebar.load(user, opened=_list_opened(request), current=chat)
+    context["sidebar"] = Sidebar.load(user, open_folders=_read_open_folders(request), current=chat)
     return render(request, "turns.html", context)
 
 
 @require_GET
 @never_cache
 @login_required
-def sidebar_panel(request: HttpRequest) -> HttpResponse:
+def show_sidebar(request: HttpRequest) -> HttpResponse:
     """The chats of the sidebar, or a page of those at one of its places."""
     user = cast("User", request.user)
     part = request.GET.get("part", "")
@@ -379,7 +384,9 @@ def sidebar_panel(request: HttpRequest) -> HttpResponse:
     context["sidebar"] = (
         Sidebar.load_archive(user)
         if is_archive
-        else Sidebar.load(user, opened=_list_opened(request), current=_find_chat(user, request))
+        else Sidebar.load(
+            user, open_folders=_read_open_folders(request), current=_find_chat(user, request)
+        )
     )
     return render(request, "panels/sidebar_chats.html", context)
 
@@ -387,7 +394,7 @@ def sidebar_panel(request: HttpRequest) -> HttpResponse:
 @require_GET
 @never_cache
 @login_required
-def document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
+def show_document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
     """The chats that have used a document, the last first: on the document's page."""
     user = cast("User", request.user)
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
@@ -398,15 +405,15 @@ def document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
 @require_GET
 @never_cache
 @login_required
-def document_uses(request: HttpRequest) -> HttpResponse:
+def show_document_uses(request: HttpRequest) -> HttpResponse:
     """When answers last used documents of the list, for its rows: `?documents=id,id`."""
     user = cast("User", request.user)
-    visible = Document.objects.visible_to(user).filter(pk__in=_list_named(request))
+    visible = Document.objects.visible_to(user).filter(pk__in=_parse_ids(request))
     uses = list_document_uses(user, set(visible.values_list("pk", flat=True)))
     return render(request, "panels/document_uses.html", {"uses": uses})
 
 
-def _list_opened(request: HttpRequest) -> str:
+def _read_open_folders(request: HttpRequest) -> str:
     return request.COOKIES.get(FOLDERS_COOKIE, "")
 
 
@@ -421,8 +428,8 @@ def _find_chat(user: User, request: HttpRequest) -> Chat | None:
 
 def _find_administration_url(user: User) -> str:
     """Where an administrator reads what became of an answer; empty for everybody else."""
-    allowed = user.is_staff and user.has_perm("chats.view_message")
-    return reverse("admin:chats_message_changelist") if allowed else ""
+    is_allowed = user.is_staff and user.has_perm("chats.view_message")
+    return reverse("admin:chats_message_changelist") if is_allowed else ""
 
 
 def _find_assistant(user: User, request: HttpRequest, chat: Chat | None) -> Assistant | None:
@@ -442,19 +449,19 @@ def _to_chat_data(chat: Chat, user: User) -> dict[str, Any]:
     """The chat with what it is about: of that, what is closed to its owner is gone."""
     documents = Document.objects.visible_to(user).filter(chat_links__chat=chat)
     libraries = Library.objects.visible_to(user).filter(pk__in=chat.library_ids or ())
-    about = [
-        *(_to_library_data(one) for one in libraries),
-        *(_to_document_data(one) for one in documents.order_by("chat_links__pk")),
+    items = [
+        *(_to_library_data(item) for item in libraries),
+        *(_to_document_data(item) for item in documents.order_by("chat_links__pk")),
     ]
-    bound = chat.document_links.count() + len(chat.library_ids or ())
+    count = chat.document_links.count() + len(chat.library_ids or ())
     return {
         "id": str(chat.pk),
         "title": chat.title,
         "unread": chat.unread,
         "model": chat.model,
-        "tool_ids": [str(one) for one in chat.tool_ids],
-        "documents": about,
-        "documents_gone": bound - len(about),
+        "tool_ids": [str(item) for item in chat.tool_ids],
+        "documents": items,
+        "documents_gone": count - len(items),
     }
 
 
@@ -472,14 +479,14 @@ def _to_document_data(document: Document) -> dict[str, Any]:
     }
 
 
-def _list_selected(user: User, request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
+def _list_selected(user: User, request: HttpRequest, searchable: Any) -> list[dict[str, Any]]:
     """What the address names (`/?documents=ID,ID&libraries=ID`), as far as it can be searched."""
-    named = completed.filter(pk__in=_list_named(request))
-    libraries = Library.objects.visible_to(user).filter(pk__in=_list_named(request, "libraries"))
-    return [*map(_to_library_data, libraries), *map(_to_document_data, named)]
+    documents = searchable.filter(pk__in=_parse_ids(request))
+    libraries = Library.objects.visible_to(user).filter(pk__in=_parse_ids(request, "libraries"))
+    return [*map(_to_library_data, libraries), *map(_to_document_data, documents)]
 
 
-def _list_named(request: HttpRequest, name: str = "documents") -> list[UUID]:
+def _parse_ids(request: HttpRequest, name: str = "documents") -> list[UUID]:
     ids = []
     for text in request.GET.get(name, "").split(",")[:SELECTED_DOCUMENTS]:
         try:

@@ -154,7 +154,7 @@ class RequestGate:
     async def _find_account(self, credential: Credential, address: str) -> int | None:
         """The account of a credential, cached for a while; None if it is not valid."""
         with fairness.work_for(f"address:{address}"):
-            (holder,) = await in_database(access.find_holders, [credential])
+            (holder,) = await in_database(access.find_principals, [credential])
         if holder is None:
             self._accounts.pop(credential, None)
             return None

@@ -89,11 +89,11 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def bulk(self, request: Request) -> Response:
         """Change or delete several chats: all of them or, where one is not there, none."""
         changes = parse_body(ChatsRequest, request)
-        chosen = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
+        target = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
         if changes.pop("deleted"):
-            services.delete_chats(**chosen, actor=get_user(request))
+            services.delete_chats(**target, actor=get_user(request))
         else:
-            services.change_chats(**chosen, changes=changes)
+            services.change_chats(**target, changes=changes)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=MessageSerializer(many=True))
@@ -163,9 +163,11 @@ def _save_category(category: Category) -> dict[str, Any]:
     return CategorySerializer(category).data
 
 
-def parse_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def parse_body(
+    serializer_class: type[serializers.Serializer[Any]], request: Request
+) -> dict[str, Any]:
     """The valid fields of a request's body. Raises `serializers.ValidationError`."""
-    serializer = shape(data=request.data)
+    serializer = serializer_class(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)
 
@@ -264,9 +266,9 @@ class ContextView(APIView):
         serializer = ContextChange(data=request.data)
         serializer.is_valid(raise_exception=True)
         chat, message = _find_place(request, chat_id)
-        wanted = serializer.validated_data
+        data = serializer.validated_data
         branches.edit_running_summary(
-            chat=chat, message=message, text=wanted["running_summary"], through=wanted["through"]
+            chat=chat, message=message, text=data["running_summary"], through=data["through"]
         )
         return Response(_describe_context(_find_branch(request, chat_id)))
 
@@ -343,8 +345,8 @@ def _list_turns(request: Request, chat_id: UUID) -> TurnQuerySet:
 
 def _find_turn(request: Request, chat_id: UUID, number: int) -> Turn:
     steps = _find_branch(request, chat_id).steps
-    named = next((step.turn_id for step in steps if step.number == number), None)
+    turn_id = next((step.turn_id for step in steps if step.number == number), None)
     turn: Turn = get_object_or_404(
-        Turn.objects.visible_to(get_user(request)).without_search_columns(), pk=named
+        Turn.objects.visible_to(get_user(request)).without_search_columns(), pk=turn_id
     )
     return turn

@@ -110,8 +110,8 @@ class ProfileView(ListAPIView[ProfileSlot]):
     def get_queryset(self) -> QuerySet[ProfileSlot]:
         """His own, those of a status."""
         rows = services.list_slots(get_user(self.request))
-        wanted = self.request.query_params.get("status", "")
-        return rows.filter(status=wanted) if wanted in STATUSES else rows
+        state = self.request.query_params.get("status", "")
+        return rows.filter(status=state) if state in STATUSES else rows
 
     @extend_schema(parameters=[OpenApiParameter("status", str, enum=STATUSES)], responses=SlotPage)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -129,9 +129,9 @@ class ProfileView(ListAPIView[ProfileSlot]):
     @extend_schema(request=MemorySwitch, responses=MemorySwitch)
     def patch(self, request: Request) -> Response:
         """Switch memory on or off for all chats; what is known stays."""
-        wanted = parse_body(MemorySwitch, request)
-        services.switch_memory(owner=get_user(request), enabled=wanted["enabled"])
-        return Response(wanted)
+        data = parse_body(MemorySwitch, request)
+        services.switch_memory(owner=get_user(request), enabled=data["enabled"])
+        return Response(data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
@@ -147,8 +147,8 @@ class ProfileSlotView(APIView):
     def patch(self, request: Request, slot_id: UUID) -> Response:
         """Change it by hand; of a proposal: accept it so."""
         slot = get_own_slot(request, slot_id)
-        changed = services.edit_slot(slot=slot, changes=parse_body(SlotChange, request))
-        return Response(SlotSerializer(changed).data)
+        new_slot = services.edit_slot(slot=slot, changes=parse_body(SlotChange, request))
+        return Response(SlotSerializer(new_slot).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, slot_id: UUID) -> Response:
@@ -164,12 +164,12 @@ class ProfileConfirmView(APIView):
     def post(self, request: Request, slot_id: UUID) -> Response:
         """Apply the proposal or drop it; the slot that holds now, 204 where none does."""
         slot = get_own_slot(request, slot_id)
-        held = services.confirm_slot(
+        result = services.confirm_slot(
             slot=slot, accept=parse_body(ConfirmRequest, request)["accept"]
         )
-        if held is None:
+        if result is None:
             return Response(status=status.HTTP_204_NO_CONTENT)
-        return Response(SlotSerializer(held).data)
+        return Response(SlotSerializer(result).data)
 
 
 class ProfileExportView(APIView):
@@ -178,13 +178,13 @@ class ProfileExportView(APIView):
     @extend_schema(responses={(200, "application/json"): OpenApiTypes.BINARY})
     def get(self, request: Request) -> JsonResponse:
         """JSON with every slot and its history."""
-        told = {
+        data = {
             "format": "nura-memory",
             "version": 1,
             "exported_at": timezone.now(),
             "slots": services.describe_profile(get_user(request)),
         }
-        response = JsonResponse(told, json_dumps_params={"ensure_ascii": False, "indent": 1})
+        response = JsonResponse(data, json_dumps_params={"ensure_ascii": False, "indent": 1})
         response["Content-Disposition"] = 'attachment; filename="nura-memory.json"'
         return response
 

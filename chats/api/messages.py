@@ -161,11 +161,11 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         """What the answer rests on, each passage whole, as shown: it outlives its document."""
         message = hide_closed(self.get_object())
         texts = turn_store.read_whole_passages(message)
-        shown = [
+        passages = [
             {**source, "text": "" if source.get("unreadable") else _get_whole_text(source, texts)}
             for source in message.sources or ()
         ]
-        return Response(WholeSourceSerializer(shown, many=True).data)
+        return Response(WholeSourceSerializer(passages, many=True).data)
 
     @extend_schema(request=FeedbackRequest, responses={204: None})
     @action(detail=True, methods=["post"])
@@ -267,9 +267,9 @@ class SpeechView(APIView):
         message = hide_closed(message)
         if not connection.in_atomic_block:
             connection.close()  # speech may take minutes: hold no connection meanwhile
-        wanted = serializer.validated_data
+        data = serializer.validated_data
         sound = speech.synthesise_speech(
-            message.content, voice=wanted["voice"], form=wanted["format"]
+            message.content, voice=data["voice"], sound_format=data["format"]
         )
         return HttpResponse(sound.data, content_type=sound.content_type)
 
@@ -284,8 +284,8 @@ class SearchView(APIView):
         """Passages for a query, with the plan, the gate's verdict and the time of each step."""
         serializer = SearchRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        found = search.request_search(user=get_user(request), **dict(serializer.validated_data))
-        return Response(found)
+        results = search.request_search(user=get_user(request), **dict(serializer.validated_data))
+        return Response(results)
 
 
 class FindView(APIView):
@@ -294,9 +294,9 @@ class FindView(APIView):
     @extend_schema(parameters=[FindQuery], responses=FindResult)
     def get(self, request: Request) -> Response:
         """Where words stand: titles and messages of chats, names and texts of documents."""
-        asked = FindQuery(data=request.query_params)
-        asked.is_valid(raise_exception=True)
-        query = asked.validated_data["q"]
+        serializer = FindQuery(data=request.query_params)
+        serializer.is_valid(raise_exception=True)
+        query = serializer.validated_data["q"]
         return Response(find_everything(user=get_user(request), query=query))
 
 
@@ -333,14 +333,14 @@ class RunEventsView(APIView):
             Run.objects.visible_to(get_user(request)).select_related("message"),
             pk=run_id,
         )
-        sent = reader.stream_server_events(run.message.chat_id, run_id, _read_last_seq(request))
-        events = access.stream_while_held(get_credential(request), sent)
-        packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
+        frames = reader.stream_server_events(run.message.chat_id, run_id, _read_last_seq(request))
+        events = access.stream_while_held(get_credential(request), frames)
+        compresses = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
-            reader.compress_stream(events) if packs else events,
+            reader.compress_stream(events) if compresses else events,
             content_type="text/event-stream; charset=utf-8",
         )
-        if packs:
+        if compresses:
             response["Content-Encoding"] = "gzip"
         patch_vary_headers(response, ("Accept-Encoding",))
         response["Cache-Control"] = "no-cache, no-transform"

@@ -64,15 +64,15 @@ def pop_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
 
     Raises `serializers.ValidationError` for names that nobody has.
     """
-    given = {name: fields.pop(name) for name in ("everybody", "users", "groups") if name in fields}
-    if not given:
+    names = {name: fields.pop(name) for name in ("everybody", "users", "groups") if name in fields}
+    if not names:
         return None
     try:
         return audience.find_audience(
             user=get_user(request),
-            everybody=given.get("everybody", False),
-            usernames=given.get("users", ()),
-            group_names=given.get("groups", ()),
+            everybody=names.get("everybody", False),
+            usernames=names.get("users", ()),
+            group_names=names.get("groups", ()),
         )
     except ValidationError as error:
         raise serializers.ValidationError(error.message_dict) from error
@@ -168,8 +168,8 @@ class SharedMessageSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, message: sharing.SharedMessage) -> dict[str, Any]:
         """As the reader may see it."""
-        told = message.to_json()
-        return {**told, "created_at": to_time_json(told["created_at"])}
+        data = message.to_json()
+        return {**data, "created_at": to_time_json(data["created_at"])}
 
 
 class SharedChatWithMessages(SharedChatSerializer):
@@ -272,8 +272,8 @@ class SharedViewSet(
     def fork(self, request: Request, pk: UUID) -> Response:
         """A chat of your own that goes on where this one ends."""
         chat = sharing.copy_shared_chat(reader=get_user(request), share=self.get_object())
-        made = Chat.objects.prefetch_related("document_links").get(pk=chat.pk)
-        return Response(ChatSerializer(made).data, status=status.HTTP_201_CREATED)
+        copy = Chat.objects.prefetch_related("document_links").get(pk=chat.pk)
+        return Response(ChatSerializer(copy).data, status=status.HTTP_201_CREATED)
 
 
 MAX_IMPORTED = 500
@@ -400,9 +400,9 @@ class AssistantRequest(AudienceRequest):
 
 
 def _describe_assistants(rows: list[Assistant], context: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = services.describe_assistants(rows, get_user(context["request"]))
+    described = services.describe_assistants(rows, get_user(context["request"]))
     times = ("created_at", "updated_at")
-    return [told | {name: to_time_json(told[name]) for name in times} for told in found]
+    return [item | {name: to_time_json(item[name]) for name in times} for item in described]
 
 
 class AssistantListSerializer(serializers.ListSerializer[Any]):
@@ -461,8 +461,8 @@ class PreparedViewSet(
         """Those that may be used; to change, one's own."""
         user, rows = get_user(self.request), self.queryset.all()
         is_change = self.action in {"partial_update", "destroy"}
-        found = rows.owned_by(user) if is_change else rows.visible_to(user)
-        return found.select_related("owner").prefetch_related("users", "groups")
+        allowed = rows.owned_by(user) if is_change else rows.visible_to(user)
+        return allowed.select_related("owner").prefetch_related("users", "groups")
 
 
 class PromptViewSet(PreparedViewSet):
@@ -476,8 +476,8 @@ class PromptViewSet(PreparedViewSet):
         """Keep a prompt."""
         fields, audience = _parse_body(PromptRequest, request)
         prompt = services.save_prompt(actor=get_user(request), fields=fields, audience=audience)
-        made = self.get_serializer(self.get_queryset().get(pk=prompt.pk))
-        return Response(made.data, status=status.HTTP_201_CREATED)
+        serializer = self.get_serializer(self.get_queryset().get(pk=prompt.pk))
+        return Response(serializer.data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=PromptRequest, responses=PromptSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
@@ -507,8 +507,10 @@ class PromptViewSet(PreparedViewSet):
         """Keep the prompts of a file; those that are there already stay once."""
         serializer = PromptsFile(data=request.data)
         serializer.is_valid(raise_exception=True)
-        found = serializer.validated_data["prompts"]
-        return Response({"count": services.import_prompts(owner=get_user(request), prompts=found)})
+        prompts = serializer.validated_data["prompts"]
+        return Response(
+            {"count": services.import_prompts(owner=get_user(request), prompts=prompts)}
+        )
 
 
 class FolderViewSet(PreparedViewSet):
@@ -573,10 +575,10 @@ class AssistantViewSet(PreparedViewSet):
 
 
 def _parse_body(
-    shape: type[AudienceRequest], request: Request, *, partial: bool = False
+    serializer_class: type[AudienceRequest], request: Request, *, partial: bool = False
 ) -> tuple[dict[str, Any], Any]:
     """The fields of a body, and to whom it is to be shown; None: that stays."""
-    serializer = shape(data=request.data, partial=partial)
+    serializer = serializer_class(data=request.data, partial=partial)
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
     audience = pop_audience(request, fields)

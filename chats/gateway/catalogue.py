@@ -57,16 +57,16 @@ class AskableModel:
 
 def find_model(user: User, name: str) -> AskableModel:
     """The user's model of that name. Raises `ModelNotFound`, `ModelNotAllowed`."""
-    name, sign, language_model = name.partition(AT)
-    found = _find_scope(user, name)
-    if not sign:
-        return found
+    name, separator, language_model = name.partition(AT)
+    model = _find_scope(user, name)
+    if not separator:
+        return model
     if not language_model:
         raise ModelNotFound
-    chosen = find_allowed_model(user, language_model)
-    told = f"{found.name} ({chosen.name})" if chosen else found.name
+    main = find_allowed_model(user, language_model)
+    display_name = f"{model.name} ({main.name})" if main else model.name
     return replace(
-        found, id=f"{name}{AT}{language_model}", name=told, language_model=language_model
+        model, id=f"{name}{AT}{language_model}", name=display_name, language_model=language_model
     )
 
 
@@ -97,15 +97,15 @@ def list_models(user: User) -> dict[str, Any]:
 
     These are libraries, categories with documents, both by name, and the newest documents.
     """
-    ready = _list_searchable(user)
-    used = Category.objects.owned_by(user).filter(
-        chats__deleted_at=None, chats__document_links__document__in=ready
+    searchable = _list_searchable(user)
+    used_categories = Category.objects.owned_by(user).filter(
+        chats__deleted_at=None, chats__document_links__document__in=searchable
     )
     shared = Library.objects.visible_to(user).values_list("pk", "name", "created_at")
-    categories = ((one.pk, one.name, user.date_joined) for one in used.distinct())
-    listed = Assistant.objects.visible_to(user)[:MAX_LISTED_ASSISTANTS]
-    assistants = listed.values_list("pk", "name", "created_at")
-    rows = ready.order_by("-created_at", "id").values_list("pk", "name", "created_at")
+    categories = ((one.pk, one.name, user.date_joined) for one in used_categories.distinct())
+    visible = Assistant.objects.visible_to(user)[:MAX_LISTED_ASSISTANTS]
+    assistants = visible.values_list("pk", "name", "created_at")
+    rows = searchable.order_by("-created_at", "id").values_list("pk", "name", "created_at")
     documents = list(rows[: MAX_LISTED_DOCUMENTS + 1])
     first = _describe(EVERYTHING, "Nura", user.date_joined)
     language_models = list_allowed_models(user)
@@ -132,15 +132,15 @@ def _describe_all(rows: Iterable[tuple[UUID, str, datetime]]) -> list[dict[str, 
 
 
 def _describe(key: str, name: str, created: datetime) -> dict[str, Any]:
-    told = {"id": key, "object": "model", "created": int(created.timestamp())}
-    return told | {"owned_by": "nura", "name": name}
+    fields = {"id": key, "object": "model", "created": int(created.timestamp())}
+    return fields | {"owned_by": "nura", "name": name}
 
 
 def _read_key(name: str) -> UUID | None:
     """The id in `nura/<id>`, written as ids are written; None for any other name."""
-    rest = name.removeprefix(PREFIX)
+    text = name.removeprefix(PREFIX)
     try:
-        key = UUID(rest)
+        key = UUID(text)
     except ValueError:
         return None
     return key if name == f"{PREFIX}{key}" else None

@@ -33,7 +33,7 @@ from chats.gateway.schemas import (
     AskedQuestion,
     ChatKey,
     CompletionRequest,
-    Failed,
+    ErrorReply,
     Reply,
     read_chat_key,
     read_question,
@@ -59,7 +59,7 @@ ROLES = {"user": Speaker.USER, "assistant": Speaker.ASSISTANT} | dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class PendingAnswer:
     """An answer on its way; `chat_id` is None where it is stored nowhere."""
 
     run_id: UUID
@@ -68,13 +68,13 @@ class Opened:
 
     def stream_events(self) -> AsyncGenerator[RunEvent | None, None]:
         """Stream the events up to the last one; None: nothing happened for a while."""
-        way = dispatch.follow_request if self.chat_id is None else reader.follow_run
-        return way(self.run_id)
+        follow = dispatch.follow_request if self.chat_id is None else reader.follow_run
+        return follow(self.run_id)
 
 
 def begin_answer(
     user: User, headers: Mapping[str, str], body: CompletionRequest, *, asked_with: str = ""
-) -> Opened:
+) -> PendingAnswer:
     """Begin the answer to a request; `asked_with` is the digest of its key.
 
     Raises `ModelNotFound`, `ModelNotAllowed`, `NoQuestion`, `TooLong`, `OneAnswerOnly`,
@@ -85,29 +85,29 @@ def begin_answer(
         raise OneAnswerOnly
     model = catalogue.find_model(user, body.model)
     if job := headers.get(JOB, ""):
-        return Opened(_begin_job(user, job, body), model.id)
-    said = read_question(body.messages)
+        return PendingAnswer(_begin_job(user, job, body), model.id)
+    asked = read_question(body.messages)
     key = read_chat_key(headers, body.metadata)
     if key is None:
-        return Opened(_begin_unstored(user, model, said, body), model.id)
-    return _begin_in_chat(user, model, said, body, key, asked_with)
+        return PendingAnswer(_begin_unstored(user, model, asked, body), model.id)
+    return _begin_in_chat(user, model, asked, body, key, asked_with)
 
 
 def _begin_in_chat(  # noqa: PLR0913, PLR0917 - what `begin_answer` knows
     user: User,
     model: AskableModel,
-    said: AskedQuestion,
+    asked: AskedQuestion,
     body: CompletionRequest,
     key: ChatKey,
     asked_with: str,
-) -> Opened:
-    named = model.reason is ScopeReason.EXPLICIT and model.library_id is None
+) -> PendingAnswer:
+    has_documents = model.reason is ScopeReason.EXPLICIT and model.library_id is None
     turn = ask_in_chat(
         user=user,
         key=key.value,
-        content=said.question,
-        place=Place(said.last_answer, said.last_question, key.whole),
-        document_ids=model.scope.document_ids if named else (),
+        content=asked.question,
+        place=ChatPosition(asked.last_answer, asked.last_question, key.whole),
+        document_ids=model.scope.document_ids if has_documents else (),
         library_ids=[model.library_id] if model.library_id else (),
         language=get_language() or "ko",
         sampling=body.sampling,
@@ -116,17 +116,17 @@ def _begin_in_chat(  # noqa: PLR0913, PLR0917 - what `begin_answer` knows
         model=model.language_model,
         assistant=model.assistant,
     )
-    return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
+    return PendingAnswer(turn.run.pk, model.id, turn.user_message.chat_id)
 
 
 def _begin_unstored(
-    user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest
+    user: User, model: AskableModel, asked: AskedQuestion, body: CompletionRequest
 ) -> UUID:
     return send_question(
         user,
-        said.question,
+        asked.question,
         model.scope,
-        history=said.history,
+        history=asked.history,
         sampling=_fit_sampling(model, body),
         model=model.language_model
         or (choose_model(model.assistant, user) if model.assistant else ""),
@@ -159,7 +159,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
     request = {
         "user_id": user.pk,
         "question": question,
-        "history": [{"role": one.role, "content": one.content} for one in history],
+        "history": [{"role": message.role, "content": message.content} for message in history],
         "document_ids": [str(pk) for pk in scope.document_ids],
         "reason": scope.reason,
         "sampling": asdict(sampling),
@@ -173,19 +173,19 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
 
 def _begin_job(user: User, job: str, body: CompletionRequest) -> UUID:
     check_tokens(user.pk)
-    told = [
+    messages = [
         {"role": ROLES[message.role], "content": message.text}
         for message in body.messages
         if message.role in ROLES and message.text
     ]
     return dispatch.send_request(
         "job",
-        {"user_id": user.pk, "job": job, "messages": told, "sampling": asdict(body.sampling)},
+        {"user_id": user.pk, "job": job, "messages": messages, "sampling": asdict(body.sampling)},
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChatPosition:
     """Where a question stands, as its program tells it.
 
     `answer` is the text of the answer before it, None without one, and `question` that of the
@@ -204,7 +204,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     user: User,
     key: str,
     content: str,
-    place: Place,
+    place: ChatPosition,
     document_ids: Collection[UUID],
     library_ids: Collection[UUID] = (),
     language: str,
@@ -223,11 +223,11 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     chat, is_new = find_or_create_chat(user=user, key=key, title=make_title(text))
     parent_id = None if is_new else _find_parent(chat, place)
     libraries = find_libraries(user=user, library_ids=library_ids)
-    asked = None if is_new else _find_asked_before(chat, parent_id, text, documents, libraries)
+    earlier = None if is_new else _find_asked_before(chat, parent_id, text, documents, libraries)
     return open_answer(
         chat=chat,
-        question=asked or make_question(chat, parent_id, text, libraries),
-        documents=None if asked else documents,
+        question=earlier or make_question(chat, parent_id, text, libraries),
+        documents=None if earlier else documents,
         language=language,
         sampling=sampling,
         asked_with=asked_with,
@@ -246,13 +246,13 @@ def find_or_create_chat(*, user: User, key: str, title: str) -> tuple[Chat, bool
     if chat := touch_chat(user, own_id, external_id=key):
         return chat, False
     Chat.objects.filter(owner=user, external_id=key).exclude(deleted_at=None).update(external_id="")
-    made, is_new = Chat.objects.get_or_create(
+    created, is_new = Chat.objects.get_or_create(
         owner=user, external_id=key, defaults={"title": title}
     )
     if is_new:
-        made.has_documents = False
-        return made, True
-    chat = touch_chat(user, made.pk)  # somebody else made it meanwhile
+        created.has_documents = False
+        return created, True
+    chat = touch_chat(user, created.pk)  # somebody else made it meanwhile
     if chat is None:
         raise NotFound
     return chat, False
@@ -265,7 +265,7 @@ def _to_uuid(text: str) -> UUID | None:
         return None
 
 
-def _find_parent(chat: Chat, place: Place) -> UUID | None:
+def _find_parent(chat: Chat, place: ChatPosition) -> UUID | None:
     """The message that the question follows; None at the beginning of a chat."""
     if place.answer is None and place.whole:
         return None
@@ -273,16 +273,16 @@ def _find_parent(chat: Chat, place: Place) -> UUID | None:
     return _find_answer(messages, place) or messages.values_list("pk", flat=True).first()
 
 
-def _find_answer(messages: models.QuerySet[Message], place: Place) -> UUID | None:
+def _find_answer(messages: models.QuerySet[Message], place: ChatPosition) -> UUID | None:
     """The newest answer with the text that was sent, to the same question where there is one."""
     if place.answer is None:
         return None
     answers = messages.filter(role=Message.Role.ASSISTANT).annotate(
         bare=_build_trimmed("content"), asked=_build_trimmed("parent__content")
     )
-    same = answers.filter(bare=place.answer.strip()).values_list("pk", flat=True)
-    asked = unicodedata.normalize("NFC", place.question).strip()
-    return same.filter(asked=asked).first() or same.first()
+    matching = answers.filter(bare=place.answer.strip()).values_list("pk", flat=True)
+    question = unicodedata.normalize("NFC", place.question).strip()
+    return matching.filter(asked=question).first() or matching.first()
 
 
 def _build_trimmed(field: str) -> Func:
@@ -298,16 +298,16 @@ def _find_asked_before(
     library_ids: list[UUID],
 ) -> Message | None:
     """The same question at the same place about the same documents and libraries."""
-    same = Message.objects.filter(
+    candidates = Message.objects.filter(
         chat=chat,
         parent_id=parent_id,
         role=Message.Role.USER,
         content=text,
         library_ids=library_ids or None,
     ).order_by("-created_at", "-id")
-    wanted = {document.pk for document in documents}
-    for question in same.prefetch_related("document_links"):
-        if {link.document_id for link in question.document_links.all()} == wanted:
+    document_ids = {document.pk for document in documents}
+    for question in candidates.prefetch_related("document_links"):
+        if {link.document_id for link in question.document_links.all()} == document_ids:
             return question
     return None
 
@@ -322,7 +322,7 @@ WORDS = log.FLOWING | log.TERMINAL | {log.REPLACE}
 """Events from which on a client has something to read."""
 
 
-async def wait_for_last_event(opened: Opened, credential: Credential) -> RunEvent:
+async def wait_for_last_event(opened: PendingAnswer, credential: Credential) -> RunEvent:
     """Wait for the end; the run is stopped when this is cancelled.
 
     Raises `AuthenticationFailed` when the credential ends before.
@@ -339,7 +339,7 @@ async def wait_for_last_event(opened: Opened, credential: Credential) -> RunEven
 class Stream:
     """The server-sent events of one answer, up to its end or that of the credential."""
 
-    def __init__(self, opened: Opened, credential: Credential, *, usage: bool) -> None:
+    def __init__(self, opened: PendingAnswer, credential: Credential, *, usage: bool) -> None:
         self._opened = opened
         self._reply = Reply(opened)
         self._usage = usage
@@ -350,7 +350,7 @@ class Stream:
         """What of the answer was streamed, as JSON."""
         self._spoke = time.monotonic()
 
-    async def wait_for_first_words(self) -> Failed | None:
+    async def wait_for_first_words(self) -> ErrorReply | None:
         """Wait for the first words, at most until a heartbeat is due; the error if one came first.
 
         Raises `AuthenticationFailed` when the credential ends before.
@@ -369,7 +369,7 @@ class Stream:
         if first is None or first.type != log.ERROR:
             return None
         await self._events.aclose()
-        return Failed.from_event_data(first.data)
+        return ErrorReply.from_event_data(first.data)
 
     async def stream_frames(self) -> AsyncGenerator[bytes, None]:
         """Stream the frames from first to last; what is ready at once goes in one piece."""
@@ -428,7 +428,7 @@ class Stream:
 
     def _list_end_frames(self, event: RunEvent) -> Iterator[bytes]:
         if event.type == log.ERROR:
-            yield self._make_frame(Failed.from_event_data(event.data).body)
+            yield self._make_frame(ErrorReply.from_event_data(event.data).body)
         else:
             message = event.data.get("message", {})
             yield self._make_frame(self._reply.to_last_chunk(message, self._read_streamed()))
@@ -442,7 +442,7 @@ class Stream:
 
 
 async def _stream_events_of(
-    opened: Opened, credential: Credential
+    opened: PendingAnswer, credential: Credential
 ) -> AsyncGenerator[RunEvent | None, None]:
     """All events; fewer, and the run stopped, when the credential ends before the last.
 
@@ -454,7 +454,7 @@ async def _stream_events_of(
     async with aclosing(held):
         async for event in held:
             if event is not None and event.type == log.STOPPED:
-                (holder,) = await in_database(access.find_holders, [credential])
+                (holder,) = await in_database(access.find_principals, [credential])
                 if holder is None:
                     return
             yield event

@@ -22,13 +22,13 @@ from rest_framework.exceptions import APIException
 from chats.access import Credential
 from chats.errors import RateLimited, ScopeMissing
 from chats.gateway import completions
-from chats.gateway.completions import Opened
+from chats.gateway.completions import PendingAnswer
 from chats.models import KeyScope
 from chats.models.key import list_scopes
 from chats.runs import log
 from chats.services import search as searching
 from chats.services.chats import find_documents
-from chats.services.search import find_asked_scope
+from chats.services.search import find_question_scope
 from documents.connected.choice import find_allowed_model
 from documents.errors import PageNotFound, explain_code
 from documents.models import Document, Library
@@ -41,7 +41,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 KEY = "nura.key"
 """In the scope of a request: the key that it showed."""
@@ -131,7 +131,7 @@ async def search(
     """Find the passages that bear on a question, at most 20, in all documents or in some."""
     user = _require(ctx, KeyScope.READ)
     await _count_request(ctx, "search")
-    found = await _translate_errors(
+    results = await _translate_errors(
         in_database(
             searching.request_search,
             user=user,
@@ -148,13 +148,13 @@ async def search(
     )
     return [
         ToolPassage(
-            document_id=one["document_id"],
-            document=one["document_name"],
-            page=one["page"],
-            section=one["section"],
-            text=one["text"],
+            document_id=hit["document_id"],
+            document=hit["document_name"],
+            page=hit["page"],
+            section=hit["section"],
+            text=hit["text"],
         )
-        for one in found["hits"]
+        for hit in results["hits"]
     ]
 
 
@@ -183,7 +183,7 @@ async def ask(
     run_id = await _translate_errors(
         in_database(_send_question, user, question, document_ids, library_ids, model)
     )
-    opened = Opened(run_id, "nura")
+    opened = PendingAnswer(run_id, "nura")
     event = await _translate_errors(
         completions.wait_for_last_event(opened, Credential(token=key.digest))
     )
@@ -192,13 +192,13 @@ async def ask(
     message = event.data["message"]
     sources = [
         ToolPassage(
-            document_id=one["document_id"],
-            document=one["document_name"],
-            page=one["page"],
-            section=one.get("section", ""),
-            text=one.get("content_preview", ""),
+            document_id=source["document_id"],
+            document=source["document_name"],
+            page=source["page"],
+            section=source.get("section", ""),
+            text=source.get("content_preview", ""),
         )
-        for one in message.get("sources") or ()
+        for source in message.get("sources") or ()
     ]
     return GivenAnswer(answer=message["content"], label=message.get("label") or "", sources=sources)
 
@@ -208,10 +208,15 @@ async def ask(
 
 def _list_documents(user: User, name: str) -> list[ListedDocument]:
     rows = Document.objects.visible_to(user).searchable().order_by("-created_at", "id")
-    found = rows.filter(name__icontains=name.replace("\0", ""))[:MAX_LISTED]
+    documents = rows.filter(name__icontains=name.replace("\0", ""))[:MAX_LISTED]
     return [
-        ListedDocument(id=one.pk, name=one.name, pages=one.page_count, added=one.created_at.date())
-        for one in found
+        ListedDocument(
+            id=document.pk,
+            name=document.name,
+            pages=document.page_count,
+            added=document.created_at.date(),
+        )
+        for document in documents
     ]
 
 
@@ -226,16 +231,16 @@ def _read_page(user: User, document_id: UUID, page: int) -> ReadPage:
     for text, start, stop in chunks.values_list("text", "start", "end"):
         parts.append(text[max(0, end - start) :])  # chunks overlap
         end = max(end, stop)
-    whole = "".join(parts)
-    if not whole and not (document.page_count and 1 <= page <= document.page_count):
+    page_text = "".join(parts)
+    if not page_text and not (document.page_count and 1 <= page <= document.page_count):
         raise PageNotFound(page=page)
     return ReadPage(
         document_id=document.pk,
         document=document.name,
         page=page,
         pages=document.page_count,
-        text=whole[:MAX_PAGE_CHARACTERS],
-        cut=len(whole) > MAX_PAGE_CHARACTERS,
+        text=page_text[:MAX_PAGE_CHARACTERS],
+        cut=len(page_text) > MAX_PAGE_CHARACTERS,
     )
 
 
@@ -243,13 +248,13 @@ def _list_libraries(user: User) -> list[ListedLibrary]:
     rows = Library.objects.visible_to(user).annotate_for(user)
     return [
         ListedLibrary(
-            id=one.pk,
-            name=one.name,
-            description=one.description,
-            documents=one.document_count,
-            role=str(one.role),
+            id=library.pk,
+            name=library.name,
+            description=library.description,
+            documents=library.document_count,
+            role=str(library.role),
         )
-        for one in rows
+        for library in rows
     ]
 
 
@@ -261,7 +266,7 @@ def _send_question(
     model: str,
 ) -> UUID:
     find_allowed_model(user, model)  # before a question is counted
-    scope = find_asked_scope(user=user, document_ids=document_ids, library_ids=library_ids)
+    scope = find_question_scope(user=user, document_ids=document_ids, library_ids=library_ids)
     return completions.send_question(user, question, scope, model=model)
 
 
@@ -289,7 +294,7 @@ async def _count_request(ctx: Context, rule: str) -> None:
         raise _to_tool_error(RateLimited.from_verdict(verdict))
 
 
-async def _translate_errors(work: Awaitable[Given]) -> Given:
+async def _translate_errors(work: Awaitable[T]) -> T:
     """Await the work; raise its errors as `ToolError`, which the program is shown."""
     try:
         return await work

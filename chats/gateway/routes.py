@@ -14,8 +14,8 @@ from rest_framework.exceptions import MethodNotAllowed
 from chats.access import Credential
 from chats.errors import RateLimited
 from chats.gateway import catalogue, completions, vectors
-from chats.gateway.completions import Opened
-from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
+from chats.gateway.completions import PendingAnswer
+from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, ErrorReply, Reply
 from chats.runs import dispatch, log
 from jobs import limiter
 from jobs.connections import in_database
@@ -26,20 +26,20 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @router.get("/models")
-async def models(request: HttpRequest) -> HttpResponseBase:
+async def list_models(request: HttpRequest) -> HttpResponseBase:
     """What the key's owner may ask."""
     return _to_json_response(await in_database(catalogue.list_models, _get_asker(request)))
 
 
 @router.get("/models/{path:model}")
-async def model(request: HttpRequest, model: str) -> HttpResponseBase:
+async def show_model(request: HttpRequest, model: str) -> HttpResponseBase:
     """One model."""
     found = await in_database(catalogue.find_model, _get_asker(request), model)
     return _to_json_response(catalogue.describe_model(found))
 
 
 @router.post("/chat/completions")
-async def chat_completions(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
+async def create_completion(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
     """Answer the last message of the user, whole or as a stream."""
     credential = _get_credential(request)
     begin = partial(completions.begin_answer, asked_with=credential.token)
@@ -58,7 +58,7 @@ async def chat_completions(request: HttpRequest, body: CompletionRequest) -> Htt
 
 
 @router.post("/embeddings")
-async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpResponseBase:
+async def create_embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpResponseBase:
     """The vectors of texts."""
     texts = vectors.read_texts(body)
     owner = f"user:{_get_asker(request).pk}"
@@ -70,9 +70,11 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
     if verdict is not None and not verdict.allowed:
         raise RateLimited.from_verdict(verdict)
     run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
-    event = await completions.wait_for_last_event(Opened(run_id, name), _get_credential(request))
+    event = await completions.wait_for_last_event(
+        PendingAnswer(run_id, name), _get_credential(request)
+    )
     if event.type == log.ERROR:
-        return _to_error_response(Failed.from_event_data(event.data))
+        return _to_error_response(ErrorReply.from_event_data(event.data))
     response = _to_json_response(vectors.to_reply(body, name, event.data))
     for header, value in (verdict.headers if verdict else {}).items():
         response[header] = value
@@ -94,17 +96,17 @@ for address in ("/models", "/chat/completions", "/embeddings"):
     router.add_api_operation(address, METHODS, refuse_method, include_in_schema=False)
 
 
-async def _answer_whole(opened: Opened, credential: Credential) -> HttpResponseBase:
+async def _answer_whole(opened: PendingAnswer, credential: Credential) -> HttpResponseBase:
     event = await completions.wait_for_last_event(opened, credential)
     if event.type == log.ERROR:
-        return _to_error_response(Failed.from_event_data(event.data))
+        return _to_error_response(ErrorReply.from_event_data(event.data))
     return _to_json_response(Reply(opened).to_completion(event.data.get("message", {})))
 
 
 async def _answer_as_stream(
-    opened: Opened, credential: Credential, body: CompletionRequest
+    opened: PendingAnswer, credential: Credential, body: CompletionRequest
 ) -> HttpResponseBase:
-    stream = completions.Stream(opened, credential, usage=body.told_usage)
+    stream = completions.Stream(opened, credential, usage=body.includes_usage)
     if failed := await stream.wait_for_first_words():
         return _to_error_response(failed)
     response = StreamingHttpResponse(
@@ -115,7 +117,7 @@ async def _answer_as_stream(
     return response
 
 
-def _stop_opened(opening: "asyncio.Future[Opened]") -> None:
+def _stop_opened(opening: "asyncio.Future[PendingAnswer]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         completions.stop_soon(opening.result().run_id)
 
@@ -135,7 +137,7 @@ def _get_key(request: HttpRequest) -> AuthToken:
     return request.auth  # type: ignore[attr-defined]
 
 
-def _to_error_response(failed: Failed) -> HttpResponseBase:
+def _to_error_response(failed: ErrorReply) -> HttpResponseBase:
     return _to_json_response(failed.body, failed.status)
 
 

@@ -18,8 +18,7 @@ from rag.events import ANSWER_CUT
 from rag.types import HistoryMessage, Speaker
 
 if TYPE_CHECKING:
-    from chats.gateway.completions import Opened
-
+    from chats.gateway.completions import PendingAnswer
 
 MAX_MESSAGES = 1_000
 MAX_STOPS = 4
@@ -77,7 +76,7 @@ class CompletionRequest(BaseModel):
     @property
     def sampling(self) -> Sampling:
         """The requested sampling."""
-        limits = [one for one in (self.max_tokens, self.max_completion_tokens) if one]
+        limits = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit]
         return Sampling(
             temperature=self.temperature,
             max_tokens=min(limits, default=None),
@@ -86,7 +85,7 @@ class CompletionRequest(BaseModel):
         )
 
     @property
-    def told_usage(self) -> bool:
+    def includes_usage(self) -> bool:
         """Whether a stream ends with what the answer used."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
@@ -112,15 +111,15 @@ def to_error_body(
     status: int, code: str, message: str, param: str | None = None
 ) -> dict[str, dict[str, Any]]:
     """An error as OpenAI's clients read it."""
-    usual = "invalid_request_error" if status < 500 else "server_error"
-    kind = ERROR_TYPES.get(status, usual)
+    default = "invalid_request_error" if status < 500 else "server_error"
+    kind = ERROR_TYPES.get(status, default)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
     """The first field that pydantic refused, as OpenAI writes it, and what is wrong with it."""
-    _source, _body, *place = errors[0]["loc"]
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    _source, _body, *path = errors[0]["loc"]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     param = "".join(steps).removeprefix(".")
     return param or None, f"{param}: {errors[0]['msg']}".removeprefix(": ")
 
@@ -157,16 +156,19 @@ class AskedQuestion:
 
 def read_question(messages: Sequence[ChatMessage]) -> AskedQuestion:
     """The last message of the user and all before it. Raises `NoQuestion`, `TooLong`."""
-    said = [HistoryMessage(Speaker(m.role), m.text) for m in messages if m.role in SPEAKERS]
-    said = [message for message in said if message.content.strip()]
-    asked = next((i for i in reversed(range(len(said))) if said[i].role == Speaker.USER), None)
-    if asked is None:
+    conversation = [HistoryMessage(Speaker(m.role), m.text) for m in messages if m.role in SPEAKERS]
+    conversation = [message for message in conversation if message.content.strip()]
+    index = next(
+        (i for i in reversed(range(len(conversation))) if conversation[i].role == Speaker.USER),
+        None,
+    )
+    if index is None:
         raise NoQuestion
-    question = said[asked].content
+    question = conversation[index].content
     if len(question) > MAX_CONTENT_CHARACTERS:
         raise TooLong(param="messages")
-    before = said[max(0, asked - MAX_HISTORY_MESSAGES) : asked]
-    return AskedQuestion(question, tuple(HistoryMessage(m.role, _shorten(m)) for m in before))
+    history = conversation[max(0, index - MAX_HISTORY_MESSAGES) : index]
+    return AskedQuestion(question, tuple(HistoryMessage(m.role, _shorten(m)) for m in history))
 
 
 def _shorten(message: HistoryMessage) -> str:
@@ -199,10 +201,10 @@ def read_chat_key(headers: Mapping[str, str], metadata: Any) -> ChatKey | None:
     for name in (CHAT_HEADER, *WHOLE_CONVERSATION_HEADERS):
         if value := _to_chat_name(headers.get(name, ""), name):
             return ChatKey(value, whole=name in WHOLE_CONVERSATION_HEADERS)
-    told = metadata.get("chat_id") if isinstance(metadata, dict) else None
-    if told is not None and not isinstance(told, str):
+    chat_id = metadata.get("chat_id") if isinstance(metadata, dict) else None
+    if chat_id is not None and not isinstance(chat_id, str):
         raise WrongChatId(param="metadata.chat_id")
-    value = _to_chat_name(told or "", "metadata.chat_id")
+    value = _to_chat_name(chat_id or "", "metadata.chat_id")
     return ChatKey(value, whole=False) if value else None
 
 
@@ -216,14 +218,14 @@ def _to_chat_name(raw: str, param: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ErrorReply:
     """An answer that ended with an error."""
 
     status: int
     body: dict[str, Any]
 
     @classmethod
-    def from_event_data(cls, data: Mapping[str, Any]) -> "Failed":
+    def from_event_data(cls, data: Mapping[str, Any]) -> "ErrorReply":
         """From the data of the last event."""
         status = find_status(data["code"])
         return cls(status, to_error_body(status, data["code"], data["detail"]))
@@ -233,15 +235,15 @@ class Failed:
 class Reply:
     """The shapes of one answer, with what is the same in all of them."""
 
-    opened: "Opened"
+    opened: "PendingAnswer"
     created: int = field(default_factory=lambda: int(time.time()))
 
     def to_completion(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The whole answer."""
-        said = {"role": "assistant", "content": message.get("content", "")}
-        if thought := message.get("reasoning"):
-            said["reasoning_content"] = thought
-        choice = {"index": 0, "message": said, "logprobs": None}
+        reply = {"role": "assistant", "content": message.get("content", "")}
+        if reasoning := message.get("reasoning"):
+            reply["reasoning_content"] = reasoning
+        choice = {"index": 0, "message": reply, "logprobs": None}
         choice["finish_reason"] = find_finish_reason(message)
         return {
             **self._make_head("chat.completion"),
@@ -279,18 +281,18 @@ class Reply:
 
     def _make_own_fields(self, message: Mapping[str, Any]) -> dict[str, Any]:
         chat_id = self.opened.chat_id
-        stored = {} if chat_id is None else {"chat_id": str(chat_id)}
-        return {"sources": message.get("sources"), **stored}
+        ids = {} if chat_id is None else {"chat_id": str(chat_id)}
+        return {"sources": message.get("sources"), **ids}
 
 
 def find_finish_reason(message: Mapping[str, Any]) -> str:
     """Why the answer ended: "length" at its limit of tokens, else "stop"."""
-    codes = {one["code"] for one in message.get("notices") or ()}
+    codes = {notice["code"] for notice in message.get("notices") or ()}
     return "length" if ANSWER_CUT in codes else "stop"
 
 
 def count_tokens(message: Mapping[str, Any]) -> dict[str, int]:
     """Tokens; none where no model was asked."""
-    told = message.get("usage") or {}
-    read, written = told.get("prompt_tokens", 0), told.get("completion_tokens", 0)
+    usage = message.get("usage") or {}
+    read, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

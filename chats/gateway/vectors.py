@@ -18,7 +18,7 @@ from jobs.fairness import FairPlaces, get_owner
 from rag.context.tokens import get_counter
 from rag.factory import get_embedding_model_name, get_engine
 
-TEXTS = 256
+MAX_TEXTS = 256
 PLACES, PLACES_OF_ONE = 4, 2
 """Requests that one answers process embeds at once, and those of one owner among them."""
 
@@ -30,8 +30,8 @@ async def embed_request(
     request: dict[str, Any], _say: Callable[[str, Any], None]
 ) -> dict[str, Any]:
     """In the worker: one vector per text, and the tokens read. Raises `EmbedderFailed`."""
-    used = await in_database(spaces.get_space_in_use)
-    embedder = get_engine(used.config).embedder
+    current = await in_database(spaces.get_space_in_use)
+    embedder = get_engine(current.config).embedder
     owner = get_owner()
     async with _get_places().hold(owner):
         # threads of their own: those of the loop are for questions and searches
@@ -55,11 +55,11 @@ def _embed_texts(embedder: Any, texts: Sequence[str], owner: str) -> dict[str, A
 
 def read_texts(body: EmbeddingsRequest) -> list[str]:
     """The texts of a request. Raises `WrongInput`, `TooLong`."""
-    given = [body.input] if isinstance(body.input, str) else body.input
-    if not isinstance(given, list) or not 0 < len(given) <= TEXTS:
+    inputs = [body.input] if isinstance(body.input, str) else body.input
+    if not isinstance(inputs, list) or not 0 < len(inputs) <= MAX_TEXTS:
         raise WrongInput
-    texts = [drop_unstorable(one) for one in given if isinstance(one, str)]
-    if len(texts) != len(given) or not all(text.strip() for text in texts):
+    texts = [drop_unstorable(one) for one in inputs if isinstance(one, str)]
+    if len(texts) != len(inputs) or not all(text.strip() for text in texts):
         raise WrongInput
     if any(len(text) > MAX_CONTENT_CHARACTERS for text in texts):
         raise TooLong(param="input")
@@ -86,8 +86,8 @@ def to_reply(body: EmbeddingsRequest, model: str, result: dict[str, Any]) -> dic
         raise WrongDimensions
     as_text = body.encoding_format == "base64"
     data = [
-        {"object": "embedding", "index": i, "embedding": _to_base64(one) if as_text else one}
-        for i, one in enumerate(result["vectors"])
+        {"object": "embedding", "index": i, "embedding": _to_base64(vector) if as_text else vector}
+        for i, vector in enumerate(result["vectors"])
     ]
     usage = {"prompt_tokens": result["tokens"], "total_tokens": result["tokens"]}
     return {"object": "list", "data": data, "model": model, "usage": usage}

@@ -108,8 +108,8 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         """Chats whose title or messages hold `text`."""
         from chats.models.message import Message
 
-        said = Message.objects.filter(chat=OuterRef("pk")).matching(text)
-        return self.filter(to_text_filter("title", text) | Exists(said))
+        messages = Message.objects.filter(chat=OuterRef("pk")).matching(text)
+        return self.filter(to_text_filter("title", text) | Exists(messages))
 
 
 class Chat(models.Model):

@@ -35,8 +35,8 @@ class TurnQuerySet(models.QuerySet["Turn"]):
 
     def matching(self, text: str) -> Self:
         """Turns whose question, answer or summary holds `text`."""
-        said = Q(user_text__icontains=text) | Q(assistant_text__icontains=text)
-        return self.filter(said | Q(summary__icontains=text))
+        in_texts = Q(user_text__icontains=text) | Q(assistant_text__icontains=text)
+        return self.filter(in_texts | Q(summary__icontains=text))
 
     def without_search_columns(self) -> Self:
         """Defer the columns that only searches read."""

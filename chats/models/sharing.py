@@ -43,8 +43,8 @@ class Shareable(models.Model):
 def to_audience_filter(user: "User", model: type[models.Model]) -> Q:
     """Rows of a `Shareable` shown to this user by name, through a group, or to everybody."""
     rows: models.QuerySet[Any] = model._default_manager.all()  # noqa: SLF001 - the documented one
-    named = rows.filter(Q(users=user) | Q(groups__in=user.groups.all()))
-    return Q(for_everybody=True) | Q(pk__in=named.values("pk"))
+    shared = rows.filter(Q(users=user) | Q(groups__in=user.groups.all()))
+    return Q(for_everybody=True) | Q(pk__in=shared.values("pk"))
 
 
 class ChatShareQuerySet(models.QuerySet["ChatShare"]):
@@ -165,8 +165,8 @@ class PromptQuerySet(PreparedQuerySet["Prompt"]):
 
     def with_folder_shares(self) -> Self:
         """With `is_in_shared_folder`: whether anybody else has the folder."""
-        somebody = Q(for_everybody=True) | Q(users__isnull=False) | Q(groups__isnull=False)
-        folders = FolderShare.objects.filter(somebody, **Prompt.IN_FOLDER)
+        is_shared = Q(for_everybody=True) | Q(users__isnull=False) | Q(groups__isnull=False)
+        folders = FolderShare.objects.filter(is_shared, **Prompt.IN_FOLDER)
         return self.annotate(is_in_shared_folder=Exists(folders))
 
 

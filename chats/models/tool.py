@@ -29,8 +29,8 @@ class ToolServerQuerySet(models.QuerySet["ToolServer"]):
 
     def allowed_to(self, user: "User") -> Self:
         """Those that the user's chats may use."""
-        own = user.groups.values("pk")
-        return self.filter(Q(groups=None) | Q(groups__in=own), offered=True).distinct()
+        groups = user.groups.values("pk")
+        return self.filter(Q(groups=None) | Q(groups__in=groups), offered=True).distinct()
 
 
 class ToolServer(models.Model):
@@ -84,4 +84,4 @@ class ToolServer(models.Model):
     @property
     def allowed_tools(self) -> list[dict[str, Any]]:
         """Those that may be called."""
-        return [one for one in self.tools if one.get("allowed")]
+        return [tool for tool in self.tools if tool.get("allowed")]

@@ -430,7 +430,7 @@ async def _consult_tools(
             model,
             language=run.language,
             confirmed=wished["confirmed"] if run.attempts == 1 else (),
-            tell=tell,
+            on_use=tell,
         )
     except NuraError as error:
         logger.warning("tools_failed", code=error.code)

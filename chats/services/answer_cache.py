@@ -122,9 +122,9 @@ def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey 
             "topic": question.topic,
             "language": choose_reply_language(text),
             "others": {
-                one.name: repr(getattr(question, one.name))
-                for one in fields(question)
-                if one.name not in _OTHERS
+                item.name: repr(getattr(question, item.name))
+                for item in fields(question)
+                if item.name not in _OTHERS
             },
             "day": date.today().isoformat() if is_dependent_on_today(text) else "",  # noqa: DTZ011 - as the prompt has it
         }
@@ -156,20 +156,20 @@ def _describe_settings(config: RagConfig) -> Mapping[str, Any]:
     def drop_secrets(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {name: drop_secrets(one) for name, one in value.items() if name not in _SECRET}
+        return {name: drop_secrets(item) for name, item in value.items() if name not in _SECRET}
 
-    described: dict[str, Any] = drop_secrets(asdict(config))
-    return described
+    description: dict[str, Any] = drop_secrets(asdict(config))
+    return description
 
 
 @functools.cache
 def _digest_engine() -> str:
     """A digest of the engine: its prompts, replies, rules and code."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     root = Path(rag.__file__).parent
     for path in sorted(one for kind in ("py", "txt", "toml") for one in root.rglob(f"*.{kind}")):
-        found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
@@ -189,12 +189,12 @@ def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
 
 def find_answer(key: CacheKey, *, owner: User) -> KeptAnswer | None:
     """The answer that was kept for this question, or for one that is nearly the same."""
-    same = _list_fresh(key).filter(question_key=key.question).first()
-    found = same or _find_near(key)
-    _count_result("miss" if found is None else "same" if same else "near")
-    if found is None:
+    exact = _list_fresh(key).filter(question_key=key.question).first()
+    entry = exact or _find_near(key)
+    _count_result("miss" if entry is None else "same" if exact else "near")
+    if entry is None:
         return None
-    return _to_kept(found, key, is_own=found.message.chat.owner_id == owner.pk)
+    return _to_kept(entry, key, is_own=entry.message.chat.owner_id == owner.pk)
 
 
 def _list_fresh(key: CacheKey) -> QuerySet[CachedAnswer]:
@@ -208,22 +208,22 @@ def _find_near(key: CacheKey) -> CachedAnswer | None:
         return None
     distance = CosineDistance("vector", key.vector)
     rows = _list_fresh(key).filter(embedding=key.embedding, vector__isnull=False)
-    near = rows.annotate(distance=distance).filter(distance__lte=1 - MIN_SIMILARITY)
-    for one in near.order_by("distance")[:MAX_COMPARED]:
-        if is_same_question(one.question, key.text):
-            return one
+    nearest = rows.annotate(distance=distance).filter(distance__lte=1 - MIN_SIMILARITY)
+    for row in nearest.order_by("distance")[:MAX_COMPARED]:
+        if is_same_question(row.question, key.text):
+            return row
     return None
 
 
-def _to_kept(found: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
-    answer = found.message
-    near = found.question_key != key.question
-    told = {"entry": found.pk, "made_at": found.made_at.isoformat(), "near": near}
+def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
+    answer = entry.message
+    is_near = entry.question_key != key.question
+    details = {"entry": entry.pk, "made_at": entry.made_at.isoformat(), "near": is_near}
     trace: dict[str, Any] = {}
-    if is_own or not near:  # other words are somebody else's
+    if is_own or not is_near:  # other words are somebody else's
         steps = Trace.objects.filter(message=answer).values_list("steps", flat=True).first() or {}
         trace = {name: value for name, value in steps.items() if name != "timings_ms"}
-        told |= {"question": found.question} if near else {}
+        details |= {"question": entry.question} if is_near else {}
     passages = read_whole_passages(answer)
     outcome = Outcome(
         status=Message.Status.COMPLETED,
@@ -236,10 +236,10 @@ def _to_kept(found: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
         method=str(trace.get("plan", {}).get("strategy", "")),
         grounding=answer.grounding,
         citations=answer.citations,
-        trace=trace | {"cache": told},
-        made_at=found.made_at,
+        trace=trace | {"cache": details},
+        made_at=entry.made_at,
     )
-    return KeptAnswer(outcome, found.made_at, near)
+    return KeptAnswer(outcome, entry.made_at, is_near)
 
 
 # Keeping
@@ -260,7 +260,7 @@ def store_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
             "message": answer,
             "question": key.text,
             "document_ids": sorted(
-                {UUID(str(one["document_id"])) for one in outcome.sources or ()}
+                {UUID(str(source["document_id"])) for source in outcome.sources or ()}
             ),
             "vector": key.vector,
             "embedding": key.embedding,
@@ -278,7 +278,7 @@ def _is_worth_keeping(outcome: Outcome) -> bool:
         and outcome.label in KEPT_LABELS
         and bool(outcome.sources)
         and not outcome.notices
-        and not any(one.get("deleted") for one in outcome.sources or ())
+        and not any(source.get("deleted") for source in outcome.sources or ())
     )
 
 
@@ -299,8 +299,8 @@ def forget_answer(message: Message) -> None:
 def list_expired_answers() -> QuerySet[CachedAnswer]:
     """Answers that are given to nobody any more, and the oldest of too many."""
     since = timezone.now() - timedelta(hours=settings.ANSWER_CACHE_HOURS)
-    beyond = CachedAnswer.objects.order_by("-made_at").values_list("made_at", flat=True)
-    oldest = beyond[MAX_ANSWERS : MAX_ANSWERS + 1].first()
+    times = CachedAnswer.objects.order_by("-made_at").values_list("made_at", flat=True)
+    oldest = times[MAX_ANSWERS : MAX_ANSWERS + 1].first()
     return CachedAnswer.objects.filter(made_at__lte=max(since, oldest or since))
 
 
@@ -316,5 +316,5 @@ def _count_result(result: str) -> None:
 
 def read_counts() -> dict[str, int]:
     """How many questions were looked up with which result, since Redis was last emptied."""
-    counted = connections.sync().hgetall(COUNTS)
-    return {result: int(counted.get(result, 0)) for result in RESULTS}
+    counts = connections.sync().hgetall(COUNTS)
+    return {result: int(counts.get(result, 0)) for result in RESULTS}

@@ -60,10 +60,10 @@ def list_documents(assistant: Assistant, user: User) -> models.QuerySet[Document
 def choose_model(assistant: Assistant, user: User) -> str:
     """The id of the assistant's language model where the user may choose it, else empty."""
     try:
-        chosen = find_allowed_model(user, assistant.model) if assistant.model else None
+        model = find_allowed_model(user, assistant.model) if assistant.model else None
     except ModelNotAllowed:
         return ""
-    return chosen.id if chosen else ""
+    return model.id if model else ""
 
 
 def to_persona(assistant: Assistant) -> Persona:
@@ -89,26 +89,28 @@ def save_assistant(
     use, `ModelNotAllowed`.
     """
     row = assistant or Assistant(owner=actor)
-    if wanted := fields.get("library_ids"):
-        _check_libraries(actor, wanted, kept=row.library_ids)
-    if wanted := fields.get("tool_ids"):
-        find_servers(actor, list(set(wanted) - set(row.tool_ids)))
+    if ids := fields.get("library_ids"):
+        _check_libraries(actor, ids, known_ids=row.library_ids)
+    if ids := fields.get("tool_ids"):
+        find_servers(actor, list(set(ids) - set(row.tool_ids)))
     if fields.get("model"):
         find_allowed_model(actor, fields["model"])
     return _save_prepared(row, actor=actor, fields=fields, audience=audience)
 
 
-def _check_libraries(actor: User, wanted: Collection[UUID], kept: Collection[UUID]) -> None:
-    new = set(wanted) - set(kept)
-    if Library.objects.visible_to(actor).filter(pk__in=new).count() != len(new):
+def _check_libraries(
+    actor: User, library_ids: Collection[UUID], known_ids: Collection[UUID]
+) -> None:
+    new_ids = set(library_ids) - set(known_ids)
+    if Library.objects.visible_to(actor).filter(pk__in=new_ids).count() != len(new_ids):
         raise NotFound
 
 
 def list_folders(user: User) -> list[str]:
     """The folders of the user's own, by name: with prompts, or shown to others."""
-    used = Prompt.objects.owned_by(user).exclude(folder="").values_list("folder")
+    folders = Prompt.objects.owned_by(user).exclude(folder="").values_list("folder")
     return sorted(
-        name for (name,) in used.union(FolderShare.objects.owned_by(user).values_list("name"))
+        name for (name,) in folders.union(FolderShare.objects.owned_by(user).values_list("name"))
     )
 
 
@@ -198,18 +200,20 @@ def group_prompts(user: User) -> list[PromptFolder]:
     Folders of his own that he shows are there even without prompts.
     """
     visible = Prompt.objects.visible_to(user).select_related("owner")
-    shown = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
-    shared = {share.name for share in shown if share.is_shared}
-    found: dict[tuple[str, int], list[Prompt]] = {(name, user.pk): [] for name in shared}
+    own_shares = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
+    shared = {share.name for share in own_shares if share.is_shared}
+    by_folder: dict[tuple[str, int], list[Prompt]] = {(name, user.pk): [] for name in shared}
     owners = {user.pk: user}
     for prompt in visible:
         owners[prompt.owner_id] = prompt.owner
-        found.setdefault((prompt.folder, prompt.owner_id), []).append(prompt)
+        by_folder.setdefault((prompt.folder, prompt.owner_id), []).append(prompt)
     folders = [
         PromptFolder(name, owners[pk], rows, is_shared=pk == user.pk and name in shared)
-        for (name, pk), rows in found.items()
+        for (name, pk), rows in by_folder.items()
     ]
-    return sorted(folders, key=lambda one: (one.name, one.owner != user, one.owner.get_username()))
+    return sorted(
+        folders, key=lambda folder: (folder.name, folder.owner != user, folder.owner.get_username())
+    )
 
 
 # As others see them
@@ -282,12 +286,12 @@ def export_folders(user: User) -> list[dict[str, Any]]:
 @transaction.atomic
 def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> int:
     """Store the prompts that the owner does not have yet; how many."""
-    known = set(Prompt.objects.owned_by(owner).values_list("title", "text"))
-    new = {(one["title"], one["text"]): one.get("folder", "") for one in prompts}
+    existing = set(Prompt.objects.owned_by(owner).values_list("title", "text"))
+    by_content = {(prompt["title"], prompt["text"]): prompt.get("folder", "") for prompt in prompts}
     rows = [
         Prompt(owner=owner, title=title, folder=folder, text=text)
-        for (title, text), folder in new.items()
-        if (title, text) not in known
+        for (title, text), folder in by_content.items()
+        if (title, text) not in existing
     ]
     Prompt.objects.bulk_create(rows)
     folders = {row.folder for row in rows}
@@ -306,23 +310,23 @@ def make_picture(data: bytes) -> bytes:
     """
     from PIL import Image, ImageOps
 
-    refused = ValidationError(
+    refusal = ValidationError(
         _("Choose a PNG, JPEG or WebP picture of at most 4 MB and 4 megapixels.")
     )
     if len(data) > MAX_PICTURE_BYTES:
-        raise refused
+        raise refusal
     try:
         with Image.open(io.BytesIO(data), formats=PICTURE_FORMATS) as picture:
             if picture.width * picture.height > MAX_PICTURE_PIXELS:
-                raise refused
+                raise refusal
             if not picture.info.get("progressive"):  # of which all is held before it is smaller
                 picture.draft("RGB", (2 * PICTURE_SIDE, 2 * PICTURE_SIDE))
             if picture.width * picture.height > MAX_DECODED_PIXELS:
-                raise refused
+                raise refusal
             square = ImageOps.fit(picture.convert("RGBA"), (PICTURE_SIDE, PICTURE_SIDE))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise refused from error
-    drawn = Image.frombytes("RGBA", square.size, square.tobytes())
+        raise refusal from error
+    clean = Image.frombytes("RGBA", square.size, square.tobytes())
     out = io.BytesIO()
-    drawn.save(out, "PNG", optimize=True)
+    clean.save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -41,18 +41,18 @@ def find_audience(
 ) -> Audience:
     """Those who are named. Raises `ValidationError` with the names that nobody has."""
     names = {name.strip() for name in usernames if name.strip()} - {user.get_username()}
-    found = list(User.objects.filter(username__in=names, is_active=True).order_by("username"))
-    wanted = {name.strip() for name in group_names if name.strip()}
-    groups = [group for group in list_nameable_groups(user) if group.name in wanted]
+    people = list(User.objects.filter(username__in=names, is_active=True).order_by("username"))
+    wanted_groups = {name.strip() for name in group_names if name.strip()}
+    groups = [group for group in list_nameable_groups(user) if group.name in wanted_groups]
     problems = {}
-    if missing := sorted(names - {one.username for one in found}):
+    if missing := sorted(names - {person.username for person in people}):
         problems["users"] = _("There is no user called %(names)s.") % {"names": ", ".join(missing)}
-    if missing := sorted(wanted - {group.name for group in groups}):
-        told = _("You are in no group called %(names)s.") % {"names": ", ".join(missing)}
-        problems["groups"] = told
+    if missing := sorted(wanted_groups - {group.name for group in groups}):
+        problem = _("You are in no group called %(names)s.") % {"names": ", ".join(missing)}
+        problems["groups"] = problem
     if problems:
         raise ValidationError(problems)
-    return Audience(everybody, tuple(found), tuple(groups))
+    return Audience(everybody, tuple(people), tuple(groups))
 
 
 def set_audience(row: Shareable, audience: Audience, *, actor: User) -> None:
@@ -66,8 +66,8 @@ def set_audience(row: Shareable, audience: Audience, *, actor: User) -> None:
     row.groups.set(audience.groups)
     details = {
         "everybody": audience.everybody,
-        "users": [one.pk for one in audience.users],
-        "groups": [one.pk for one in audience.groups],
+        "users": [member.pk for member in audience.users],
+        "groups": [member.pk for member in audience.groups],
     }
     record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
     announce_rights_change()
@@ -78,6 +78,6 @@ def describe_audience(row: Shareable) -> dict[str, Any]:
     """To whom a row is shown, as the API says it."""
     return {
         "everybody": row.for_everybody,
-        "users": sorted(one.get_username() for one in row.users.all()),
+        "users": sorted(person.get_username() for person in row.users.all()),
         "groups": sorted(group.name for group in row.groups.all()),
     }

@@ -54,37 +54,37 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
 
     Raises `StillAnswering`.
     """
-    held = _lock_chat(message.chat_id)
-    given = Message.objects.filter(pk=message.pk).first()
-    if given is None:
+    chat = _lock_chat(message.chat_id)
+    target = Message.objects.filter(pk=message.pk).first()
+    if target is None:
         raise NotFound
-    if given.role == Message.Role.USER or given.parent_id is None:
-        gone = [*Message.objects.filter(parent=given, role=Message.Role.ASSISTANT), given]
-        above = given.parent_id
+    if target.role == Message.Role.USER or target.parent_id is None:
+        removed = [*Message.objects.filter(parent=target, role=Message.Role.ASSISTANT), target]
+        parent_id = target.parent_id
     else:
-        others = Message.objects.filter(parent_id=given.parent_id).exclude(pk=given.pk)
-        question = Message.objects.get(pk=given.parent_id)
-        gone, above = [given], question.parent_id
+        others = Message.objects.filter(parent_id=target.parent_id).exclude(pk=target.pk)
+        question = Message.objects.get(pk=target.parent_id)
+        removed, parent_id = [target], question.parent_id
         if not others.exists():
-            gone.append(question)
-    refuse_unfinished(gone)
-    runs = list(Run.objects.filter(message__in=gone).values_list("pk", flat=True))
+            removed.append(question)
+    refuse_unfinished(removed)
+    runs = list(Run.objects.filter(message__in=removed).values_list("pk", flat=True))
     for turn in (
-        Turn.objects.without_search_columns().select_related("chat").filter(message__in=gone)
+        Turn.objects.without_search_columns().select_related("chat").filter(message__in=removed)
     ):
         turn_store.unlink_turn(turn)
-    keys = [one.pk for one in gone]
-    Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=above)
-    if above is not None:
-        ChatShare.objects.filter(last_message__in=keys).update(last_message=above)
+    keys = [row.pk for row in removed]
+    Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=parent_id)
+    if parent_id is not None:
+        ChatShare.objects.filter(last_message__in=keys).update(last_message=parent_id)
     Message.objects.filter(pk__in=keys).delete()
     if actor is not None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
     deletions.record_deletions(
-        DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True
+        DeletionKind.MESSAGE, keys, owner_id=chat.owner_id, days=0, done=True
     )
     transaction.on_commit(lambda: log.delete_logs(runs), robust=True)
-    transaction.on_commit(partial(send_chat_change, held.pk))
+    transaction.on_commit(partial(send_chat_change, chat.pk))
 
 
 @transaction.atomic
@@ -96,7 +96,7 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     if message.role != Message.Role.USER:
         raise WrongRole
     text = clean_content(content)
-    held = _lock_chat(message.chat_id)
+    chat = _lock_chat(message.chat_id)
     answers = list(Message.objects.filter(parent=message))
     refuse_unfinished(answers)
     Message.objects.filter(pk=message.pk).update(content=text)
@@ -106,7 +106,7 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     ):
         turn_store.reword_question(turn, text)
         transaction.on_commit(partial(dispatch_summary, turn.pk))
-    transaction.on_commit(partial(send_chat_change, held.pk))
+    transaction.on_commit(partial(send_chat_change, chat.pk))
     message.content = text
     return message
 
@@ -120,19 +120,19 @@ def edit_running_summary(
     `message` is of the branch, None for the newest; `through` is the last turn that the text which
     was read tells of. Raises `SummaryChanged`.
     """
-    held = _lock_chat(chat.pk)
+    locked = _lock_chat(chat.pk)
     turn = None
     while turn is None:  # a worker may fold more turns until the row is held
-        branch = _find_branch(held, message)
+        branch = _find_branch(locked, message)
         if branch.summarised is None:
             raise SummaryChanged
         row = Turn.objects.without_search_columns().select_for_update().get(pk=branch.summarised)
-        if _find_branch(held, message).summarised == row.pk:
+        if _find_branch(locked, message).summarised == row.pk:
             turn = row
     if through is not None and turn.running_through != through:
         raise SummaryChanged
     Turn.objects.filter(pk=turn.pk).update(running_summary=text, running_model=OWN_WORDS)
-    transaction.on_commit(partial(send_chat_change, held.pk))
+    transaction.on_commit(partial(send_chat_change, locked.pk))
 
 
 def _find_branch(chat: Chat, message: Message | None) -> Branch:
@@ -150,8 +150,8 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
 
     Raises `NotFound`, `StillAnswering`.
     """
-    held = _lock_chat(chat.pk)
-    last = Message.objects.filter(pk=message_id, chat=held).first()
+    original = _lock_chat(chat.pk)
+    last = Message.objects.filter(pk=message_id, chat=original).first()
     if last is None:
         raise NotFound
     if last.role == Message.Role.USER:
@@ -159,51 +159,58 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
         last = answers.order_by("-created_at", "-id").first() or last
     branch = list_branch(last.pk)
     refuse_unfinished(branch)
-    title = _("Branch · %(title)s") % {"title": held.title}
+    title = _("Branch · %(title)s") % {"title": original.title}
     fork = Chat(
         owner=user,
         title=title[:TITLE_CHARACTERS],
-        category_id=held.category_id,
-        history_pairs=held.history_pairs,
-        memory_cleared_at=held.memory_cleared_at,
-        library_ids=held.library_ids,
+        category_id=original.category_id,
+        history_pairs=original.history_pairs,
+        memory_cleared_at=original.memory_cleared_at,
+        library_ids=original.library_ids,
     )
-    last.chat = held
+    last.chat = original
     turn_ids = Branch.to_message(last).turn_ids
     fork.save(force_insert=True)
-    new = {one.pk: uuid.uuid4() for one in branch}
-    _copy_rows(ChatDocument.objects.filter(chat=held), chat=fork)
-    keys = list(new)
-    named = list(MessageDocument.objects.filter(message__in=keys))
+    new_ids = {copied.pk: uuid.uuid4() for copied in branch}
+    _copy_rows(ChatDocument.objects.filter(chat=original), chat=fork)
+    keys = list(new_ids)
+    links = list(MessageDocument.objects.filter(message__in=keys))
     traces = list(Trace.objects.filter(message__in=keys))
-    for one in branch:
-        one.pk, one.parent_id, one.chat = new[one.pk], _map_key(one.parent_id, new), fork
+    for copied in branch:
+        copied.pk, copied.parent_id, copied.chat = (
+            new_ids[copied.pk],
+            _map_key(copied.parent_id, new_ids),
+            fork,
+        )
     Message.objects.bulk_create(branch)
-    for link in named:
-        link.message_id = new[link.message_id]
+    for link in links:
+        link.message_id = new_ids[link.message_id]
     for trace in traces:
-        trace.message_id = new[trace.message_id]
-    _copy_rows(named)
+        trace.message_id = new_ids[trace.message_id]
+    _copy_rows(links)
     _copy_rows(traces)
-    _copy_turns(turn_ids, fork, new)
+    _copy_turns(turn_ids, fork, new_ids)
     return fork
 
 
 def _copy_turns(turn_ids: Collection[UUID], fork: Chat, messages: dict[UUID, UUID]) -> None:
     turns = list(Turn.objects.filter(pk__in=turn_ids).order_by("number"))
-    new = {one.pk: uuid.uuid4() for one in turns}
+    new_ids = {row.pk: uuid.uuid4() for row in turns}
     for turn in turns:
-        turn.pk, turn.chat = new[turn.pk], fork
+        turn.pk, turn.chat = new_ids[turn.pk], fork
         turn.message_id = messages[turn.message_id]
-        turn.parent_id, turn.shown_id = _map_key(turn.parent_id, new), _map_key(turn.shown_id, new)
+        turn.parent_id, turn.shown_id = (
+            _map_key(turn.parent_id, new_ids),
+            _map_key(turn.shown_id, new_ids),
+        )
         turn.claim, turn.lease_until = None, None
         if turn.summarised_at is None:
             transaction.on_commit(partial(dispatch_summary, turn.pk))
     Turn.objects.bulk_create(turns)
 
 
-def _map_key(key: UUID | None, new: dict[UUID, UUID]) -> UUID | None:
-    return new.get(key) if key else None
+def _map_key(key: UUID | None, new_ids: dict[UUID, UUID]) -> UUID | None:
+    return new_ids.get(key) if key else None
 
 
 def _copy_rows(rows: Iterable[Row], **changes: object) -> None:
@@ -220,13 +227,13 @@ def _copy_rows(rows: Iterable[Row], **changes: object) -> None:
 
 def _lock_chat(chat_id: UUID) -> Chat:
     """The chat with its row held: its turns are written one by one. Raises `NotFound`."""
-    held = Chat.objects.select_for_update().filter(pk=chat_id, deleted_at=None).first()
-    if held is None:
+    chat = Chat.objects.select_for_update().filter(pk=chat_id, deleted_at=None).first()
+    if chat is None:
         raise NotFound
-    return held
+    return chat
 
 
 def refuse_unfinished(messages: Iterable[Message]) -> None:
     """Raise `StillAnswering` where one of these is being written."""
-    if any(one.status == Message.Status.STREAMING for one in messages):
+    if any(message.status == Message.Status.STREAMING for message in messages):
         raise StillAnswering

@@ -34,13 +34,13 @@ from jobs.connections import ANY_KEY, KeptQuery, released
 
 logger = structlog.get_logger()
 
-_post = ThreadPoolExecutor(1, thread_name_prefix="notices")
+_notice_executor = ThreadPoolExecutor(1, thread_name_prefix="notices")
 """Nobody waits for a notice, a question least of all."""
 
 
 def send_chat_change(chat_id: UUID) -> None:
     """Send the chat's current state to its owner's pages; `deleted` says that it is gone."""
-    _post.submit(_log_failure, released, _load_and_send, chat_id)
+    _notice_executor.submit(_log_failure, released, _load_and_send, chat_id)
 
 
 def send_answer_start(chat: Chat) -> None:
@@ -59,7 +59,7 @@ def _send_loaded_chat(chat: Chat) -> None:
     if getattr(chat, "has_documents", True):
         send_chat_change(chat.pk)
     else:
-        _post.submit(_log_failure, _send_chat, chat, to_chat_json(chat, links=()))
+        _notice_executor.submit(_log_failure, _send_chat, chat, to_chat_json(chat, links=()))
 
 
 def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
@@ -69,14 +69,14 @@ def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
         logger.exception("chat_notice_lost")
 
 
-_shown = KeptQuery(
+_chat_query = KeptQuery(
     lambda key: Chat.objects.filter(pk=key).with_answering().prefetch_related("document_links"),
     ANY_KEY,
 )
 
 
 def _load_and_send(chat_id: UUID) -> None:
-    for chat in _shown.fetch(chat_id):
+    for chat in _chat_query.fetch(chat_id):
         _send_chat(chat, to_chat_json(chat))
 
 
@@ -127,9 +127,9 @@ def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -
     It is found by its own id, else by what a program calls it, and `has_documents` says whether it
     is about some. The caller's transaction holds the row. One statement.
     """
-    given = [timezone.now(), user.pk, chat_id, external_id or None]
-    found = list(Chat.objects.raw(TOUCH, given))
-    chat = next((one for one in found if one.pk == chat_id), found[0] if found else None)
+    parameters = [timezone.now(), user.pk, chat_id, external_id or None]
+    rows = list(Chat.objects.raw(TOUCH, parameters))
+    chat = next((row for row in rows if row.pk == chat_id), rows[0] if rows else None)
     if chat is not None:
         chat.owner = user
     return chat
@@ -228,37 +228,37 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
     Changes of one chat are made one after the other. Raises `NotFound`, `LibraryNotFound`,
     `ModelNotAllowed`.
     """
-    held = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
-    if held is None:
+    locked = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
+    if locked is None:
         raise NotFound
     fields: list[str] = [name for name in PLAIN_FIELDS if name in changes]
     for name in fields:
-        setattr(held, name, changes[name])
+        setattr(locked, name, changes[name])
     if "category_id" in changes:
         category_id: UUID | None = changes["category_id"]  # type: ignore[assignment]
-        held.category = find_category(owner=held.owner, category_id=category_id)
+        locked.category = find_category(owner=locked.owner, category_id=category_id)
         fields.append("category")
     if "tool_ids" in changes:
         tools: Collection[UUID] = changes["tool_ids"]  # type: ignore[assignment]
-        set_tools(held, tools)
+        set_tools(locked, tools)
     if "model" in changes:
-        set_model(held, str(changes["model"] or ""))
+        set_model(locked, str(changes["model"] or ""))
     if "assistant_id" in changes:
-        set_assistant(held, changes["assistant_id"])  # type: ignore[arg-type]
+        set_assistant(locked, changes["assistant_id"])  # type: ignore[arg-type]
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
-        documents = find_documents(owner=held.owner, document_ids=ids)
-        ChatDocument.objects.filter(chat=held).exclude(document__in=documents).delete()
-        link_documents(chat=held, documents=documents)
+        documents = find_documents(owner=locked.owner, document_ids=ids)
+        ChatDocument.objects.filter(chat=locked).exclude(document__in=documents).delete()
+        link_documents(chat=locked, documents=documents)
     if "library_ids" in changes:
         library_ids: Collection[UUID] = changes["library_ids"]  # type: ignore[assignment]
-        chosen = find_libraries(user=held.owner, library_ids=library_ids)
-        held.library_ids = chosen or None
+        libraries = find_libraries(user=locked.owner, library_ids=library_ids)
+        locked.library_ids = libraries or None
         fields.append("library_ids")
     # not updated_at: a chat moves up in the list when something is said in it
-    held.save(update_fields=fields)
-    transaction.on_commit(lambda: send_chat_change(held.pk))
-    return held
+    locked.save(update_fields=fields)
+    transaction.on_commit(lambda: send_chat_change(locked.pk))
+    return locked
 
 
 @transaction.atomic
@@ -295,13 +295,13 @@ def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None 
 
 def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
     """The owner's chats with these ids, held; their pages hear of it on commit."""
-    wanted = set(chat_ids)
-    held = Chat.objects.visible_to(owner).filter(pk__in=wanted).select_for_update().order_by("pk")
-    if len(held) != len(wanted):
+    ids = set(chat_ids)
+    locked = Chat.objects.visible_to(owner).filter(pk__in=ids).select_for_update().order_by("pk")
+    if len(locked) != len(ids):
         raise NotFound
-    for chat_id in wanted:
+    for chat_id in ids:
         transaction.on_commit(partial(send_chat_change, chat_id))
-    return Chat.objects.filter(pk__in=wanted)
+    return Chat.objects.filter(pk__in=ids)
 
 
 def delete_chat(*, chat: Chat, actor: User | None = None) -> None:
@@ -321,16 +321,16 @@ def delete_idle_chats() -> int:
 
 def find_idle_chats() -> ChatQuerySet:
     """Temporary chats whose time is over."""
-    before = timezone.now() - TEMPORARY
-    return Chat.objects.filter(temporary=True, deleted_at=None, updated_at__lt=before)
+    cutoff = timezone.now() - TEMPORARY
+    return Chat.objects.filter(temporary=True, deleted_at=None, updated_at__lt=cutoff)
 
 
 @transaction.atomic
 def restore_chats(*, chat_ids: Collection[UUID]) -> int:
     """Give deleted chats back to their owners; how many."""
-    hidden = Chat.objects.filter(pk__in=chat_ids).exclude(deleted_at=None)
-    keys = list(hidden.values_list("pk", flat=True))
-    count = hidden.update(deleted_at=None)
+    deleted = Chat.objects.filter(pk__in=chat_ids).exclude(deleted_at=None)
+    keys = list(deleted.values_list("pk", flat=True))
+    count = deleted.update(deleted_at=None)
     deletions.withdraw_deletions(DeletionKind.CHAT, keys)
     return count
 
@@ -356,11 +356,11 @@ def find_documents(*, owner: User, document_ids: Collection[UUID]) -> list[Docum
 
     Raises `NotFound` when one is not there for this user.
     """
-    wanted = dict.fromkeys(document_ids)
-    found = Document.objects.visible_to(owner).in_bulk(list(wanted)) if wanted else {}
-    if len(found) != len(wanted):
+    ids = dict.fromkeys(document_ids)
+    documents = Document.objects.visible_to(owner).in_bulk(list(ids)) if ids else {}
+    if len(documents) != len(ids):
         raise NotFound
-    return [found[pk] for pk in wanted]
+    return [documents[pk] for pk in ids]
 
 
 def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:
@@ -376,13 +376,13 @@ def count_question(owner_id: int) -> None:
     """
     limits = quotas.find_limits(owner_id)
     _check_tokens(owner_id, limits)
-    most = limits[QuotaMeasure.QUESTIONS].hard
-    counted: dict[str, Any] = {"owner": owner_id, "day": quotas.get_today()}
+    limit = limits[QuotaMeasure.QUESTIONS].hard
+    parameters: dict[str, Any] = {"owner": owner_id, "day": quotas.get_today()}
     with connection.cursor() as cursor:
-        cursor.execute(COUNT, counted | {"most": UNLIMITED if most is None else most})
+        cursor.execute(COUNT, parameters | {"most": UNLIMITED if limit is None else limit})
         if not cursor.rowcount:
-            left = _count_seconds_until(quotas.get_next_day())
-            raise QuotaMessages(limit=most, retry_after=left)
+            seconds_left = _count_seconds_until(quotas.get_next_day())
+            raise QuotaMessages(limit=limit, retry_after=seconds_left)
 
 
 def check_tokens(owner_id: int) -> None:
@@ -392,13 +392,13 @@ def check_tokens(owner_id: int) -> None:
 
 def _check_tokens(owner_id: int, limits: QuotaLimits) -> None:
     """An answer that is under way may pass the limit; the next question does not begin."""
-    most = limits[QuotaMeasure.TOKENS].hard
-    if most is not None and count_tokens_this_month(owner_id) >= most:
-        again = quotas.get_next_month()
+    limit = limits[QuotaMeasure.TOKENS].hard
+    if limit is not None and count_tokens_this_month(owner_id) >= limit:
+        next_month = quotas.get_next_month()
         raise QuotaTokens(
-            limit=most,
-            until=timezone.localdate(again, timezone.get_default_timezone()).isoformat(),
-            retry_after=_count_seconds_until(again),
+            limit=limit,
+            until=timezone.localdate(next_month, timezone.get_default_timezone()).isoformat(),
+            retry_after=_count_seconds_until(next_month),
         )
 
 

@@ -55,36 +55,36 @@ def mark_deleted_documents(outcome: Outcome) -> Outcome:
 
     The caller's transaction holds those that are there: they are deleted before it or after it.
     """
-    named = {
-        UUID(str(one["document_id"])) for one in (*(outcome.sources or ()), *outcome.candidates)
+    document_ids = {
+        UUID(str(row["document_id"])) for row in (*(outcome.sources or ()), *outcome.candidates)
     }
-    if not named:
+    if not document_ids:
         return outcome
-    found = Document.objects.raw(HOLD, [sorted(named)])
-    gone = named - {one.pk for one in found}
-    if not gone:
+    locked = Document.objects.raw(HOLD, [sorted(document_ids)])
+    deleted = document_ids - {row.pk for row in locked}
+    if not deleted:
         return outcome
-    erased = deletions.find_erased(gone)
+    erased = deletions.find_erased(deleted)
     texts = [text for key, text in outcome.passages.items() if _get_document_id(key) in erased]
-    cut = _QuoteFinder(
+    quotes = _QuoteFinder(
         [*texts, *_list_texts(outcome.sources, erased), *_list_texts(outcome.candidates, erased)]
     )
-    copies = erased and is_copy(outcome.label, outcome.mode)
+    is_whole_copy = erased and is_copy(outcome.label, outcome.mode)
     return replace(
         outcome,
-        sources=_mark_rows(outcome.sources, gone, erased),
-        candidates=_mark_rows(outcome.candidates, gone, erased) or [],
+        sources=_mark_rows(outcome.sources, deleted, erased),
+        candidates=_mark_rows(outcome.candidates, deleted, erased) or [],
         passages={
             key: text
             for key, text in outcome.passages.items()
             if _get_document_id(key) not in erased
         },
         content=_make_erased_notice(outcome.sources, settings.LANGUAGE_CODE)
-        if copies
+        if is_whole_copy
         else outcome.content,
-        grounding=None if copies else outcome.grounding,
+        grounding=None if is_whole_copy else outcome.grounding,
         reasoning="" if erased else outcome.reasoning,
-        trace=cut.strip_json(dict(outcome.trace), erased) if erased else outcome.trace,
+        trace=quotes.strip_json(dict(outcome.trace), erased) if erased else outcome.trace,
     )
 
 
@@ -98,8 +98,8 @@ def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
     chats for one.
     """
     ids = set(document_ids)
-    noted = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in ids])
-    owners = list(noted.values_list("owner_id", "deleted_at"))
+    records = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in ids])
+    owners = list(records.values_list("owner_id", "deleted_at"))
     chats = _find_chats_to_change(ids, {owner for owner, _at in owners}, erase=erase)
     for chat_id in chats[:MAX_CHATS_AT_ONCE]:
         _forget_in_chat(chat_id, ids, erase=erase)
@@ -114,19 +114,19 @@ def _delete_owner_logs(owners: Collection[tuple[int | None, datetime]]) -> bool:
     What they said of a document stands in their logs, and they end with it marked.
     """
     for owner_id, at in owners:
-        then = Run.objects.filter(owner_id=owner_id, created_at__lte=at)
-        if then.filter(ended_at=None).exists():
+        runs = Run.objects.filter(owner_id=owner_id, created_at__lte=at)
+        if runs.filter(ended_at=None).exists():
             return False
-        _delete_logs(list(then.filter(ended_at__gte=at).values_list("pk", flat=True)))
+        _delete_logs(list(runs.filter(ended_at__gte=at).values_list("pk", flat=True)))
     return True
 
 
 def _find_chats_to_change(ids: set[UUID], owners: set[int | None], *, erase: bool) -> list[UUID]:
     """Chats with answers in which these documents still have to be marked or erased."""
     mark = "erased" if erase else "deleted"
-    shown = Turn.objects.filter(document_ids__overlap=list(ids))
+    turns = Turn.objects.filter(document_ids__overlap=list(ids))
     chats = set(
-        shown.filter(_build_unmarked_filter(ids, "doc_refs", mark)).values_list(
+        turns.filter(_build_unmarked_filter(ids, "doc_refs", mark)).values_list(
             "chat_id", flat=True
         )
     )
@@ -135,29 +135,29 @@ def _find_chats_to_change(ids: set[UUID], owners: set[int | None], *, erase: boo
         offered = Turn.objects.filter(
             _build_unmarked_filter(ids, "candidates", mark), chat__owner_id__in=owners
         )
-        seen = Trace.objects.filter(_build_trace_filter(ids), message__chat__owner_id__in=owners)
+        traces = Trace.objects.filter(_build_trace_filter(ids), message__chat__owner_id__in=owners)
         chats |= set(offered.values_list("chat_id", flat=True))
-        chats |= set(seen.values_list("message__chat_id", flat=True))
+        chats |= set(traces.values_list("message__chat_id", flat=True))
     return sorted(chats)
 
 
 def _build_unmarked_filter(ids: set[UUID], field: str, mark: str) -> Q:
     """Rows whose references in `field` name one of these documents without the mark."""
-    wanted = Q()
+    condition = Q()
     for pk in ids:
-        named = {"document_id": str(pk)}
-        has = Q(**{f"{field}__contains": [named]})
-        wanted |= has & ~Q(**{f"{field}__contains": [named | {mark: True}]})
-    return wanted
+        reference = {"document_id": str(pk)}
+        is_named = Q(**{f"{field}__contains": [reference]})
+        condition |= is_named & ~Q(**{f"{field}__contains": [reference | {mark: True}]})
+    return condition
 
 
 def _build_trace_filter(ids: set[UUID]) -> Q:
     """Traces that name chunks of these documents and were not stripped."""
-    wanted = Q()
+    condition = Q()
     for pk in ids:
         stripped = Q(steps__contains={"erased": [str(pk)]})
-        wanted |= Q(steps__icontains=f"{pk}_") & ~stripped
-    return wanted
+        condition |= Q(steps__icontains=f"{pk}_") & ~stripped
+    return condition
 
 
 def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
@@ -191,36 +191,36 @@ def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
 
 def _forget_in_turn(turn: Turn, ids: set[UUID], erased: set[UUID]) -> None:
     answer = turn.message
-    of_answer: dict[str, Any] = {"sources": _mark_rows(answer.sources, ids, erased)}
-    of_turn: dict[str, Any] = {
+    answer_changes: dict[str, Any] = {"sources": _mark_rows(answer.sources, ids, erased)}
+    turn_changes: dict[str, Any] = {
         "doc_refs": _mark_rows(turn.doc_refs, ids, erased),
         "candidates": _mark_rows(turn.candidates, ids, erased),
     }
     if erased:
-        of_answer["reasoning"] = ""
+        answer_changes["reasoning"] = ""
     if erased and turn.doc_refs and is_copy(answer.label, answer.mode):
         language = answer.run.language if hasattr(answer, "run") else settings.LANGUAGE_CODE
-        said = _make_erased_notice(answer.sources, language)
-        of_answer |= {"content": said, "grounding": None}
-        of_turn |= {"assistant_text": said, **turn_store.make_unsummarised_fields()}
+        notice = _make_erased_notice(answer.sources, language)
+        answer_changes |= {"content": notice, "grounding": None}
+        turn_changes |= {"assistant_text": notice, **turn_store.make_unsummarised_fields()}
         turn_store.forget_running_summaries(turn)
-    Message.objects.filter(pk=answer.pk).update(**of_answer)
-    Turn.objects.filter(pk=turn.pk).update(**of_turn)
+    Message.objects.filter(pk=answer.pk).update(**answer_changes)
+    Turn.objects.filter(pk=turn.pk).update(**turn_changes)
 
 
 def _cut_quotes(turns: Iterable[Turn], quotes: "_QuoteFinder") -> None:
     """Take quotations out of summaries, and out of answers that only quote earlier ones."""
     for turn in turns:
-        kept = Turn.objects.filter(pk=turn.pk)
-        summary, running = kept.values_list("summary", "running_summary").get()
-        cut = quotes.remove_quotes(summary), quotes.remove_quotes(running)
-        if cut != (summary, running):
-            kept.update(summary=cut[0], running_summary=cut[1])
+        rows = Turn.objects.filter(pk=turn.pk)
+        summary, running = rows.values_list("summary", "running_summary").get()
+        shortened = quotes.remove_quotes(summary), quotes.remove_quotes(running)
+        if shortened != (summary, running):
+            rows.update(summary=shortened[0], running_summary=shortened[1])
         answer = turn.message
         if answer.label == Message.Label.CONVERSATION:
             content = quotes.remove_quotes(answer.content)
             if content != answer.content:
-                kept.update(assistant_text=content, **turn_store.make_unsummarised_fields())
+                rows.update(assistant_text=content, **turn_store.make_unsummarised_fields())
                 Message.objects.filter(pk=answer.pk).update(content=content, grounding=None)
 
 
@@ -248,9 +248,9 @@ def find_closed(
 
     Those that were deleted are marked as such, and are none of them.
     """
-    named = {UUID(str(one["document_id"])) for part in rows for one in part or ()}
-    unsure = named.difference(readable)
-    return find_unreadable_documents(user_id, unsure) if unsure else set()
+    document_ids = {UUID(str(row["document_id"])) for group in rows for row in group or ()}
+    unknown = document_ids.difference(readable)
+    return find_unreadable_documents(user_id, unknown) if unknown else set()
 
 
 def hide_closed_in_turns(
@@ -267,11 +267,11 @@ def hide_closed_in_turns(
 def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
     if not _has_reference(turn.doc_refs, closed):
         return turn
-    shown = copy(turn)
-    shown.doc_refs = _hide_rows(turn.doc_refs, closed)
+    visible = copy(turn)
+    visible.doc_refs = _hide_rows(turn.doc_refs, closed)
     if is_copy(turn.label, turn.mode):
-        shown.assistant_text = shown.summary = _make_closed_notice(turn.doc_refs)
-    return shown
+        visible.assistant_text = visible.summary = _make_closed_notice(turn.doc_refs)
+    return visible
 
 
 def load_closed_documents(messages: Sequence[Message], *, user_id: int) -> None:
@@ -294,25 +294,27 @@ def hide_closed(message: Message) -> Message:
     closed = message.closed_documents or set()
     if not _has_reference(message.sources, closed):
         return message
-    shown = copy(message)
-    shown.sources = _hide_rows(message.sources, closed)
-    shown.reasoning = ""
+    visible = copy(message)
+    visible.sources = _hide_rows(message.sources, closed)
+    visible.reasoning = ""
     if is_copy(message.label, message.mode):
-        shown.content, shown.grounding = _make_closed_notice(message.sources), None
-    return shown
+        visible.content, visible.grounding = _make_closed_notice(message.sources), None
+    return visible
 
 
 def hide_closed_in_trace(steps: dict[str, Any], *, user_id: int) -> dict[str, Any]:
     """The steps without texts of documents that the user may not read any more."""
-    named = {UUID(match) for match in _CHUNK_ID.findall(json.dumps(steps, ensure_ascii=False))}
-    closed = find_unreadable_documents(user_id, named) if named else set()
+    document_ids = {
+        UUID(match) for match in _CHUNK_ID.findall(json.dumps(steps, ensure_ascii=False))
+    }
+    closed = find_unreadable_documents(user_id, document_ids) if document_ids else set()
     stripped: dict[str, Any] = _strip_closed(steps, closed) if closed else steps
     return stripped
 
 
 def _strip_closed(value: Any, closed: set[UUID]) -> Any:
     if isinstance(value, list):
-        return [_strip_closed(one, closed) for one in value]
+        return [_strip_closed(item, closed) for item in value]
     if not isinstance(value, Mapping):
         return value
     chunk_id = value.get("chunk_id")
@@ -321,9 +323,9 @@ def _strip_closed(value: Any, closed: set[UUID]) -> Any:
     )
     return {
         name: ""
-        if is_closed and isinstance(one, str) and name != "chunk_id" and name not in NAMES
-        else _strip_closed(one, closed)
-        for name, one in value.items()
+        if is_closed and isinstance(item, str) and name != "chunk_id" and name not in NAMES
+        else _strip_closed(item, closed)
+        for name, item in value.items()
     }
 
 
@@ -332,10 +334,10 @@ _CHUNK_ID = re.compile(r'"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_\d+"')
 
 def _hide_rows(rows: Sequence[Mapping[str, Any]], closed: set[UUID]) -> list[dict[str, Any]]:
     return [
-        _remove_texts(one) | {"unreadable": True}
-        if UUID(str(one["document_id"])) in closed
-        else dict(one)
-        for one in rows
+        _remove_texts(row) | {"unreadable": True}
+        if UUID(str(row["document_id"])) in closed
+        else dict(row)
+        for row in rows
     ]
 
 
@@ -344,16 +346,16 @@ def _remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_closed_notice(sources: Sequence[Mapping[str, Any]]) -> str:
-    slots = dict.fromkeys(one["slot"] for one in sources if one.get("cited", True))
-    said = _("This answer quoted a document that you can no longer read.")
-    return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
+    slots = dict.fromkeys(source["slot"] for source in sources if source.get("cited", True))
+    sentence = _("This answer quoted a document that you can no longer read.")
+    return " ".join([sentence, "".join(f"[{slot}]" for slot in slots)]).strip()
 
 
 # Shapes
 
 
 def _has_reference(rows: Iterable[Mapping[str, Any]], ids: set[UUID]) -> bool:
-    return any(UUID(str(one["document_id"])) in ids for one in rows)
+    return any(UUID(str(row["document_id"])) in ids for row in rows)
 
 
 def _mark_rows(
@@ -362,16 +364,16 @@ def _mark_rows(
     """Sources or references with `deleted` where they name one of `gone`; erased without text."""
     if rows is None:
         return None
-    scrubbed = []
-    for one in rows:
-        document_id = UUID(str(one["document_id"]))
-        told = dict(one)
+    marked = []
+    for row in rows:
+        document_id = UUID(str(row["document_id"]))
+        new_row = dict(row)
         if document_id in gone:
-            told["deleted"] = True
+            new_row["deleted"] = True
         if document_id in erased:
-            told = _remove_texts(told) | {"erased": True}
-        scrubbed.append(told)
-    return scrubbed
+            new_row = _remove_texts(new_row) | {"erased": True}
+        marked.append(new_row)
+    return marked
 
 
 TEXTS: Mapping[str, Callable[[], Any]] = {
@@ -390,13 +392,13 @@ NAMES = frozenset({"document_name", "title", "source"})
 
 def _list_texts(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[str]:
     """All texts of these documents in sources or references."""
-    found: list[str] = []
-    for one in rows or ():
-        if UUID(str(one["document_id"])) in ids:
-            found += [str(one.get("content_preview", "")), str(one.get("snippet", ""))]
-            found += one.get("passages", ())
-            found += [str(span.get("text", "")) for span in one.get("spans", ())]
-    return [text for text in found if text]
+    texts: list[str] = []
+    for row in rows or ():
+        if UUID(str(row["document_id"])) in ids:
+            texts += [str(row.get("content_preview", "")), str(row.get("snippet", ""))]
+            texts += row.get("passages", ())
+            texts += [str(span.get("text", "")) for span in row.get("spans", ())]
+    return [text for text in texts if text]
 
 
 def _get_document_id(chunk_id: str) -> UUID:
@@ -410,28 +412,28 @@ def is_copy(label: str, mode: str) -> bool:
 
 def _make_erased_notice(sources: Sequence[Mapping[str, Any]] | None, language: str) -> str:
     """The text that replaces such an answer; its citation markers stay."""
-    slots = dict.fromkeys(one["slot"] for one in sources or () if one.get("cited"))
+    slots = dict.fromkeys(source["slot"] for source in sources or () if source.get("cited"))
     with override(language):
-        said = _("This answer quoted a document that has been deleted.")
-    return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
+        sentence = _("This answer quoted a document that has been deleted.")
+    return " ".join([sentence, "".join(f"[{slot}]" for slot in slots)]).strip()
 
 
 class _QuoteFinder:
     """Finds sentences that are quoted word for word from the given texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        known = list(dict.fromkeys(texts))
-        self._texts = [letters for text in known if (letters := to_letters(text))]
-        parts = {to_letters(one) for text in known for one in split_sentences(text)}
-        self._sentences = [one for one in parts if len(one) >= MIN_QUOTED_LETTERS]
+        distinct = list(dict.fromkeys(texts))
+        self._texts = [letters for text in distinct if (letters := to_letters(text))]
+        parts = {to_letters(sentence) for text in distinct for sentence in split_sentences(text)}
+        self._sentences = [sentence for sentence in parts if len(sentence) >= MIN_QUOTED_LETTERS]
 
     def is_quoted(self, text: str) -> bool:
         """Whether the letters of `text` stand in one of the texts, or a sentence of them in it."""
         letters = to_letters(text)
         if len(letters) < MIN_QUOTED_LETTERS:
             return False
-        return any(letters in one for one in self._texts) or any(
-            one in letters for one in self._sentences
+        return any(letters in known for known in self._texts) or any(
+            known in letters for known in self._sentences
         )
 
     def remove_quotes(self, text: str) -> str:
@@ -443,9 +445,9 @@ class _QuoteFinder:
 
     def _cut_line(self, line: str) -> str | None:
         sentences = split_sentences(line)
-        kept = [one for one in sentences if not self.is_quoted(one)]
-        if len(kept) < len(sentences):
-            line = " ".join(kept)
+        remaining = [sentence for sentence in sentences if not self.is_quoted(sentence)]
+        if len(remaining) < len(sentences):
+            line = " ".join(remaining)
             return None if not line or self.is_quoted(line) else line
         return None if self.is_quoted(line) else line
 
@@ -454,17 +456,17 @@ class _QuoteFinder:
         if isinstance(value, str):
             return "" if self.is_quoted(value) else value
         if isinstance(value, list):
-            return [self.strip_json(one, erased) for one in value]
+            return [self.strip_json(item, erased) for item in value]
         if not isinstance(value, dict):
             return value
-        told = {
-            name: one if name in NAMES else self.strip_json(one, erased)
-            for name, one in value.items()
+        stripped = {
+            name: item if name in NAMES else self.strip_json(item, erased)
+            for name, item in value.items()
         }
         chunk_id = value.get("chunk_id")
         if isinstance(chunk_id, str) and "_" in chunk_id and _get_document_id(chunk_id) in erased:
-            told["section"] = ""
-        return told
+            stripped["section"] = ""
+        return stripped
 
 
 # Chats
@@ -472,9 +474,9 @@ class _QuoteFinder:
 
 def list_purgeable_chats(days: int) -> list[UUID]:
     """Chats that were deleted at least so many days ago, oldest first; temporary ones at once."""
-    before = timezone.now() - timedelta(days=days)
-    due = Q(deleted_at__lte=before) | Q(deleted_at__isnull=False, temporary=True)
-    rows = Chat.objects.filter(due).order_by("deleted_at", "pk")
+    cutoff = timezone.now() - timedelta(days=days)
+    condition = Q(deleted_at__lte=cutoff) | Q(deleted_at__isnull=False, temporary=True)
+    rows = Chat.objects.filter(condition).order_by("deleted_at", "pk")
     return list(rows.values_list("pk", flat=True))
 
 
@@ -487,12 +489,12 @@ def purge_chat(chat_id: UUID) -> bool:
             .order_by("pk")
             .select_for_update(of=("self",))
         )
-        held = Chat.objects.select_for_update().filter(pk=chat_id).exclude(deleted_at=None).first()
-        if held is None:
+        chat = Chat.objects.select_for_update().filter(pk=chat_id).exclude(deleted_at=None).first()
+        if chat is None:
             return True
-        unended = [run.pk for run in runs if run.ended_at is None]
-        if unended:
-            for run_id in unended:
+        open_ids = [run.pk for run in runs if run.ended_at is None]
+        if open_ids:
+            for run_id in open_ids:
                 log.request_stop(run_id)
             return False
         keys = [run.pk for run in runs]

@@ -47,12 +47,12 @@ MAX_NAME_CHARACTERS = 80
 
 def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
     """The chat and its turns in the shapes of the interface."""
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "chat": ChatSerializer(chat).data,
         "exported_at": timezone.now(),
         "turns": TurnSerializer(turns, many=True).data,
     }
-    return log.to_json(told)
+    return log.to_json(data)
 
 
 def export_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
@@ -69,9 +69,9 @@ def make_file_name(chat: Chat, ending: str) -> str:
 
 
 def _to_markdown_turn(turn: Turn) -> str:
-    asked = "\n".join(f"> {line}".rstrip() for line in turn.user_text.splitlines())
+    question = "\n".join(f"> {line}".rstrip() for line in turn.user_text.splitlines())
     when = localtime(turn.ts).strftime(TIME_FORMAT)
-    parts = [f"## {turn.number} · {when}", asked, turn.assistant_text]
+    parts = [f"## {turn.number} · {when}", question, turn.assistant_text]
     if turn.doc_refs:
         parts.append("\n".join([f"{_('Sources')}:", "", *map(_to_markdown_source, turn.doc_refs)]))
     return "\n\n".join(part for part in parts if part)
@@ -113,7 +113,7 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
     if characters > MAX_PRINTED_CHARACTERS:
         raise ExportTooLarge(characters=characters, limit=MAX_PRINTED_CHARACTERS)
     turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
-    told = {
+    data = {
         "title": _to_printable(to_one_line(chat.title)),
         "language": (get_language() or "ko").partition("-")[0],
         "exported": _("Exported on %(when)s") % {"when": localtime(now()).strftime(TIME_FORMAT)},
@@ -123,19 +123,19 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
     if not _SLOT.acquire(timeout=MAX_WAIT_SECONDS):
         raise ExportFailed
     try:
-        return _print_in_child(json.dumps(told))
+        return _print_in_child(json.dumps(data))
     finally:
         _SLOT.release()
 
 
-def _print_in_child(told: str) -> bytes:
+def _print_in_child(data: str) -> bytes:
     """The pages, from a child process."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "chats.printing"],
             cwd="/",
             env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
-            input=told.encode(),
+            input=data.encode(),
             capture_output=True,
             timeout=PRINT_SECONDS,
             check=True,
@@ -145,7 +145,7 @@ def _print_in_child(told: str) -> bytes:
             "chat_not_printed", error=str(error)[:200], stderr=repr((error.stderr or b"")[-2000:])
         )
         raise ExportFailed from error
-    return done.stdout
+    return process.stdout
 
 
 def _to_printed_turn(turn: Turn) -> dict[str, Any]:
@@ -239,15 +239,15 @@ def insert_breaks(text: str) -> str:
     return _UNBROKEN.sub(lambda word: word[0] + "\u200b", text)
 
 
-OUR_CHATS = "nura:"
+NURA_CHAT_PREFIX = "nura:"
 """How the keys of chats begin that were exported by Nura, this installation perhaps."""
 TITLE_CHARACTERS = 200
 TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignMessage:
-    """A message of a `ForeignChat`; `key` names it there, `parent` the one that it follows.
+class ImportedMessage:
+    """A message of a `ImportedChat`; `key` names it there, `parent` the one that it follows.
 
     A question follows nothing or an answer, an answer a question.
     """
@@ -260,28 +260,28 @@ class ForeignMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignChat:
+class ImportedChat:
     """A chat from elsewhere; its `key` names it. Messages stand after their parent."""
 
     key: str
     title: str
-    begun_at: datetime
-    messages: Sequence[ForeignMessage]
+    created_at: datetime
+    messages: Sequence[ImportedMessage]
 
 
 @transaction.atomic
-def import_chat(*, owner: User, foreign: ForeignChat) -> int:
+def import_chat(*, owner: User, imported: ImportedChat) -> int:
     """Store what is not there yet of a chat, all of it or nothing; how many messages."""
-    if _is_own_chat(owner, foreign.key):
+    if _is_own_chat(owner, imported.key):
         return 0
-    chat = Chat.objects.select_for_update().filter(owner=owner, external_id=foreign.key).first()
+    chat = Chat.objects.select_for_update().filter(owner=owner, external_id=imported.key).first()
     if chat is not None and chat.deleted_at is not None:
         Chat.objects.filter(pk=chat.pk).update(external_id="")  # it is wanted anew
         chat = None
     if chat is None:
-        chat = Chat.objects.create(owner=owner, title=_to_title(foreign), external_id=foreign.key)
-        Chat.objects.filter(pk=chat.pk).update(created_at=foreign.begun_at)
-    count, latest = _add_messages(chat, foreign)
+        chat = Chat.objects.create(owner=owner, title=_to_title(imported), external_id=imported.key)
+        Chat.objects.filter(pk=chat.pk).update(created_at=imported.created_at)
+    count, latest = _add_messages(chat, imported)
     if count:
         Chat.objects.filter(pk=chat.pk).update(updated_at=latest)
     return count
@@ -289,41 +289,48 @@ def import_chat(*, owner: User, foreign: ForeignChat) -> int:
 
 def _is_own_chat(owner: User, key: str) -> bool:
     """Whether the chat is one of the owner's that was exported here."""
-    if not key.startswith(OUR_CHATS):
+    if not key.startswith(NURA_CHAT_PREFIX):
         return False
-    return Chat.objects.visible_to(owner).filter(pk=UUID(key.removeprefix(OUR_CHATS))).exists()
+    return (
+        Chat.objects.visible_to(owner).filter(pk=UUID(key.removeprefix(NURA_CHAT_PREFIX))).exists()
+    )
 
 
-def _add_messages(chat: Chat, foreign: ForeignChat) -> tuple[int, datetime]:
+def _add_messages(chat: Chat, imported: ImportedChat) -> tuple[int, datetime]:
     """Store the messages that are missing; how many, and when the latest was said."""
-    keys = {one.key: uuid5(chat.pk, one.key) for one in foreign.messages}
-    known = Message.objects.filter(chat=chat).in_bulk(list(keys.values()))
+    keys = {item.key: uuid5(chat.pk, item.key) for item in imported.messages}
+    existing = Message.objects.filter(chat=chat).in_bulk(list(keys.values()))
     turns = {
         turn.message_id: turn for turn in Turn.objects.without_search_columns().filter(chat=chat)
     }
-    gone = set(
+    deleted_ids = set(
         Deletion.objects.filter(
             kind=DeletionKind.MESSAGE, key__in=[str(key) for key in keys.values()]
         ).values_list("key", flat=True)
     )
-    placed: dict[str | None, Message | None] = {None: None}
-    now, new, latest = timezone.now(), 0, foreign.begun_at
-    for one in foreign.messages:
-        above = placed[one.parent]
-        pk = keys[one.key]
-        if pk in known or str(pk) in gone:
-            placed[one.key] = known.get(pk, above)
+    by_key: dict[str | None, Message | None] = {None: None}
+    now, count, latest = timezone.now(), 0, imported.created_at
+    for item in imported.messages:
+        parent = by_key[item.parent]
+        pk = keys[item.key]
+        if pk in existing or str(pk) in deleted_ids:
+            by_key[item.key] = existing.get(pk, parent)
             continue
-        earliest = above.created_at + TICK if above else foreign.begun_at
-        created_at = max(min(one.created_at or earliest, now), earliest)
+        earliest = parent.created_at + TICK if parent else imported.created_at
+        created_at = max(min(item.created_at or earliest, now), earliest)
         message = Message.objects.create(
-            pk=pk, chat=chat, parent=above, role=one.role, content=one.text, created_at=created_at
+            pk=pk,
+            chat=chat,
+            parent=parent,
+            role=item.role,
+            content=item.text,
+            created_at=created_at,
         )
-        placed[one.key] = message
-        if one.role == Message.Role.ASSISTANT:
+        by_key[item.key] = message
+        if item.role == Message.Role.ASSISTANT:
             turns[pk] = _add_turn(message, turns)
-        new, latest = new + 1, max(latest, created_at)
-    return new, latest
+        count, latest = count + 1, max(latest, created_at)
+    return count, latest
 
 
 def _add_turn(answer: Message, turns: dict[UUID, Turn]) -> Turn:
@@ -332,12 +339,12 @@ def _add_turn(answer: Message, turns: dict[UUID, Turn]) -> Turn:
     It gets no summary: thousands of them would keep the language model busy for a day.
     """
     question = answer.parent
-    before = turns.get(question.parent_id) if question and question.parent_id else None
+    previous = turns.get(question.parent_id) if question and question.parent_id else None
     return Turn.objects.create(
         chat_id=answer.chat_id,
         message=answer,
-        parent=before,
-        number=before.number + 1 if before else 1,
+        parent=previous,
+        number=previous.number + 1 if previous else 1,
         ts=answer.created_at,
         user_text=question.content if question else "",
         assistant_text=answer.content,
@@ -346,7 +353,7 @@ def _add_turn(answer: Message, turns: dict[UUID, Turn]) -> Turn:
     )
 
 
-def _to_title(foreign: ForeignChat) -> str:
-    return " ".join(foreign.title.split())[:TITLE_CHARACTERS] or make_title(
-        foreign.messages[0].text
+def _to_title(imported: ImportedChat) -> str:
+    return " ".join(imported.title.split())[:TITLE_CHARACTERS] or make_title(
+        imported.messages[0].text
     )

@@ -1,7 +1,7 @@
-"""What is remembered of a user: read out of his turns, confirmed, changed and forgotten by him.
+"""A user's profile memory: extracted from turns, and confirmed, edited and forgotten by the user.
 
-The engine says what a turn tells and what that does to what is known (`rag.memory`). Here it is
-stored, each turn once, under the lock of its user.
+The engine extracts statements from a turn and decides how they change the memory (`rag.memory`).
+This module stores the result, once per turn, under the user's lock.
 """
 
 import re
@@ -45,23 +45,23 @@ from rag.tokenize.text import to_letters
 logger = structlog.get_logger()
 
 MAX_SLOTS = 1000
-"""Of one user; what is told after that is not kept."""
+"""Slots per user; statements beyond that are not stored."""
 REDACTED = "…"
-"""Stands in the turn store for a sentence that was forgotten."""
+"""Replaces a forgotten sentence in the turn store."""
 
 
 def get_packs() -> Packs:
-    """The kinds that this installation remembers."""
+    """The memory packs of this installation."""
     return load_packs(settings.RAG.profile.packs)
 
 
 def is_memory_on(user_id: int) -> bool:
-    """Whether the user wants to be remembered."""
+    """Whether the user has memory switched on."""
     return not ProfileChoice.objects.filter(owner_id=user_id, enabled=False).exists()
 
 
 def switch_memory(*, owner: User, enabled: bool) -> None:
-    """Remember things of the user from now on, or no longer; what is known stays."""
+    """Switch a user's memory on or off; what is stored stays."""
     ProfileChoice.objects.update_or_create(owner=owner, defaults={"enabled": enabled})
 
 
@@ -71,24 +71,23 @@ _slots_of = KeptQuery(
 
 
 def load_profiles(
-    answers: Collection[Message], known: Collection[int]
+    answers: Collection[Message], known_owners: Collection[int]
 ) -> dict[UUID, tuple[Slot, ...]]:
-    """What the engine is told of those who wait for these answers, by the answer's id.
+    """The slots to use for each of these answers, by the answer's id.
 
-    An answer that is missing is to know of nobody, nor to add to what is known. The owner of each
-    chat is at hand with his choice (`profile_choice`); `known` are owners of whom there is anything
-    to be told.
+    An answer that is missing from the result neither uses nor adds to memory. The chats' owners
+    should be loaded with their `profile_choice`; `known_owners` are owners that have any slots.
     """
-    wanted = {
-        one.pk: one.chat.owner_id
-        for one in answers
-        if uses_memory(one.chat, one.scope) and _wants_memory(one.chat.owner)
+    owners = {
+        answer.pk: answer.chat.owner_id
+        for answer in answers
+        if uses_memory(answer.chat, answer.scope) and _wants_memory(answer.chat.owner)
     }
-    slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in wanted.values()}
-    asked = [owner_id for owner_id in slots if owner_id in known]
-    for row in _slots_of.fetch(asked) if asked else ():
+    slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in owners.values()}
+    owner_ids = [owner_id for owner_id in slots if owner_id in known_owners]
+    for row in _slots_of.fetch(owner_ids) if owner_ids else ():
         slots[row.owner_id].append(row.to_slot())
-    return {pk: tuple(slots[owner_id]) for pk, owner_id in wanted.items()}
+    return {pk: tuple(slots[owner_id]) for pk, owner_id in owners.items()}
 
 
 def _wants_memory(user: User) -> bool:
@@ -99,7 +98,7 @@ def _wants_memory(user: User) -> bool:
 
 
 def uses_memory(chat: Chat, scope: dict[str, Any] | None) -> bool:
-    """Whether a question of this chat knows of the user, and adds to what is known."""
+    """Whether questions of this chat use the user's memory and add to it."""
     return chat.use_memory and not chat.temporary and (scope or {}).get("memory", True) is True
 
 
@@ -126,13 +125,13 @@ def learn_from_turn(turn_id: UUID) -> None:
 
 def extract_from_turn(turn: Turn) -> Extraction:
     """What the rules extract from the user's message of a turn."""
-    return extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
+    return extract_statements(turn.user_text, get_packs(), foreign=_list_quoted_texts(turn))
 
 
 def find_text_for_model(turn_id: UUID) -> tuple[str, list[str]] | None:
     """A turn's message for a model to read, and the quoted texts in it that are not the user's.
 
-    None where the rules found something: they are more reliable than the model.
+    None if the rules found something: they are more reliable than the model.
     """
     rows = Turn.objects.without_search_columns().select_related(
         "chat__owner", "message__parent", "parent"
@@ -142,14 +141,14 @@ def find_text_for_model(turn_id: UUID) -> tuple[str, list[str]] | None:
         return None
     if ProfileChoice.objects.filter(owner=turn.chat.owner, enabled=False).exists():
         return None
-    read = extract_from_turn(turn)
-    told = any(not one.known_only for one in read.statements)
-    heard = told or read.forgets or read.everything or read.wish
-    return None if heard else (turn.user_text, _list_foreign(turn))
+    extraction = extract_from_turn(turn)
+    has_statements = any(not statement.known_only for statement in extraction.statements)
+    is_understood = has_statements or extraction.forgets or extraction.everything or extraction.wish
+    return None if is_understood else (turn.user_text, _list_quoted_texts(turn))
 
 
 def store_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> None:
-    """Store what a model extracted from a turn; protected kinds only as proposals to the user."""
+    """Store what a model extracted from a turn; protected kinds only as proposals."""
     with transaction.atomic():
         rows = Turn.objects.without_search_columns().select_related("chat__owner", "message")
         turn = rows.filter(pk=turn_id).first()
@@ -159,65 +158,71 @@ def store_model_statements(turn_id: UUID, statements: Sequence[Statement]) -> No
         if not _lock_profile(owner):
             return
         packs, source = get_packs(), turn.message.parent_id
-        asked = [one for one in statements if packs.kinds[one.kind].policy is Policy.PROTECTED]
-        sure = [one for one in statements if one not in asked]
-        store_statements(owner=owner, statements=sure, message_id=source, at=turn.ts)
-        for one in asked:
-            _propose_statement(owner, one, at=turn.ts, source=str(source or ""))
+        protected = [
+            statement
+            for statement in statements
+            if packs.kinds[statement.kind].policy is Policy.PROTECTED
+        ]
+        others = [statement for statement in statements if statement not in protected]
+        store_statements(owner=owner, statements=others, message_id=source, at=turn.ts)
+        for statement in protected:
+            _propose_statement(owner, statement, at=turn.ts, source=str(source or ""))
 
 
-def _propose_statement(owner: User, said: Statement, *, at: datetime, source: str) -> None:
-    """Ask the user whether something is so, unless it is known or asked already."""
-    for row in ProfileSlot.objects.owned_by(owner).filter(kind=said.kind):
-        if is_same_key(row.key, said.key):
+def _propose_statement(owner: User, statement: Statement, *, at: datetime, source: str) -> None:
+    """Store a statement as a proposal, unless its key is known or proposed already."""
+    for row in ProfileSlot.objects.owned_by(owner).filter(kind=statement.kind):
+        if is_same_key(row.key, statement.key):
             return
     slot = Slot(
-        said.kind,
-        said.key,
-        said.value,
-        said.unit,
+        statement.kind,
+        statement.key,
+        statement.value,
+        statement.unit,
         at=at,
         source=source,
-        sentence=said.sentence,
-        certainty=said.certainty,
+        sentence=statement.sentence,
+        certainty=statement.certainty,
         status=SlotStatus.PROPOSED,
     )
     _store_slot(owner, slot)
 
 
 def _lock_profile(owner: User) -> bool:
-    """Lock what is known of a user; False where he wants nothing remembered."""
+    """Lock a user's memory; False if it is switched off."""
     ProfileChoice.objects.get_or_create(owner=owner)
     return ProfileChoice.objects.select_for_update().get(owner=owner).enabled
 
 
-def _list_foreign(turn: Turn) -> list[str]:
-    """Texts before the user's eyes that are not his: passages of this answer and the last one."""
-    shown = [*turn.doc_refs, *(turn.parent.doc_refs if turn.parent else ())]
-    texts = [text for ref in shown for text in ref.get("passages", ())]
-    said = turn.parent.assistant_text if turn.parent and turn.parent.doc_refs else ""
-    return [*texts, said]
+def _list_quoted_texts(turn: Turn) -> list[str]:
+    """Texts the user may be quoting: passages of this answer and the last one."""
+    references = [*turn.doc_refs, *(turn.parent.doc_refs if turn.parent else ())]
+    texts = [text for ref in references for text in ref.get("passages", ())]
+    answer = turn.parent.assistant_text if turn.parent and turn.parent.doc_refs else ""
+    return [*texts, answer]
 
 
-def _apply_extraction(turn: Turn, read: Extraction) -> None:
+def _apply_extraction(turn: Turn, extraction: Extraction) -> None:
     owner = turn.chat.owner
     message_id = turn.message.parent_id
-    if read.everything:
+    if extraction.everything:
         forget_everything(owner=owner)
-    for wish in read.forgets:
+    for wish in extraction.forgets:
         _forget_by_wish(owner, wish, turn)
-    store_statements(owner=owner, statements=read.statements, message_id=message_id, at=turn.ts)
+    store_statements(
+        owner=owner, statements=extraction.statements, message_id=message_id, at=turn.ts
+    )
 
 
 def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
-    """Forget what a wish names; what is protected is only proposed to be forgotten."""
+    """Forget the slots that a wish names; for protected ones only propose it."""
     packs = get_packs()
     rows = ProfileSlot.objects.owned_by(owner).exclude(status=SlotStatus.PROPOSED)
-    known = {str(row.pk): row for row in rows}
-    for slot in find_forgotten([row.to_slot() for row in known.values()], wish, packs):
+    by_id = {str(row.pk): row for row in rows}
+    for slot in find_forgotten([row.to_slot() for row in by_id.values()], wish, packs):
         if not is_protected(slot, packs):
-            forget_slot(slot=known[slot.id])
-        elif not known[slot.id].proposals.exists():
+            forget_slot(slot=by_id[slot.id])
+        elif not by_id[slot.id].proposals.exists():
             _store_slot(
                 owner,
                 replace(
@@ -241,7 +246,7 @@ def store_statements(
     message_id: UUID | None,
     at: datetime | None = None,
 ) -> None:
-    """Store what statements change of what is known. The caller holds the profile."""
+    """Apply statements to the user's slots. The caller holds the profile lock."""
     if not statements:
         return
     rows = ProfileSlot.objects.owned_by(owner)
@@ -253,10 +258,10 @@ def store_statements(
         at=at or timezone.now(),
         source=str(message_id or ""),
     )
-    room = MAX_SLOTS - len(slots)
+    free = MAX_SLOTS - len(slots)
     for slot in changed:
-        room -= not slot.id
-        if slot.id or room >= 0:
+        free -= not slot.id
+        if slot.id or free >= 0:
             _store_slot(owner, slot)
         else:
             logger.warning("profile_full", user_id=owner.pk)
@@ -290,85 +295,89 @@ def _find_message(source: str) -> UUID | None:
     return Message.objects.filter(pk=source).values_list("pk", flat=True).first()
 
 
-# The owner's own hand
+# Changes by the user
 
 
 @transaction.atomic
 def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") -> ProfileSlot:
-    """Keep what the user wrote himself; what was known of the same key goes into its history."""
+    """Store a slot entered by the user; an existing one with the same key becomes its history."""
     _lock_profile(owner)
-    fresh = Slot(kind, key, value, unit, at=timezone.now())
-    same = ProfileSlot.objects.owned_by(owner).filter(kind=kind, key=key)
-    held = same.exclude(status=SlotStatus.PROPOSED).first()
-    return _store_slot(owner, change_slot(held.to_slot(), fresh) if held else fresh)
+    new_slot = Slot(kind, key, value, unit, at=timezone.now())
+    rows = ProfileSlot.objects.owned_by(owner).filter(kind=kind, key=key)
+    existing = rows.exclude(status=SlotStatus.PROPOSED).first()
+    return _store_slot(owner, change_slot(existing.to_slot(), new_slot) if existing else new_slot)
 
 
 @transaction.atomic
 def edit_slot(*, slot: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
-    """Change key, value or unit by the user's own hand; proposals to it are settled."""
+    """Change key, value or unit as the user says; proposals for the slot are dropped."""
     _lock_profile(slot.owner)
-    before = _get_held(slot)
-    if before.status == SlotStatus.PROPOSED:
-        return _accept_proposal(before, changes)
-    entry = to_entry(before.to_slot())
+    row = _reload_slot(slot)
+    if row.status == SlotStatus.PROPOSED:
+        return _accept_proposal(row, changes)
+    entry = to_entry(row.to_slot())
     for name, value in changes.items():
-        setattr(before, name, value)
-    before.history = [*before.history, entry]
-    before.noted_at, before.certainty = timezone.now(), 1.0
-    before.save()
-    before.proposals.all().delete()
-    return before
+        setattr(row, name, value)
+    row.history = [*row.history, entry]
+    row.noted_at, row.certainty = timezone.now(), 1.0
+    row.save()
+    row.proposals.all().delete()
+    return row
 
 
 @transaction.atomic
 def confirm_slot(*, slot: ProfileSlot, accept: bool) -> ProfileSlot | None:
-    """Apply a proposal, or drop it; the slot that holds now, None where none does.
+    """Apply or drop a proposal; returns the slot now in force, or None.
 
-    What is there already is only marked as sure.
+    A slot that is no proposal is only marked as certain.
     """
     _lock_profile(slot.owner)
-    held = _get_held(slot)
-    if held.status != SlotStatus.PROPOSED:
+    row = _reload_slot(slot)
+    if row.status != SlotStatus.PROPOSED:
         if not accept:
-            forget_slot(slot=held)
+            forget_slot(slot=row)
             return None
-        ProfileSlot.objects.filter(pk=held.pk).update(certainty=1.0)
-        return held
+        ProfileSlot.objects.filter(pk=row.pk).update(certainty=1.0)
+        return row
     if accept:
-        return _accept_proposal(held, {})
-    target = held.replaces
-    held.delete()
+        return _accept_proposal(row, {})
+    target = row.replaces
+    row.delete()
     return target
 
 
-def _get_held(slot: ProfileSlot) -> ProfileSlot:
-    """The row as it is now. Raises `NotFound`."""
+def _reload_slot(slot: ProfileSlot) -> ProfileSlot:
+    """The row's current state. Raises `NotFound`."""
     rows = ProfileSlot.objects.select_related("owner", "replaces")
-    held = rows.filter(pk=slot.pk).first()
-    if held is None:
+    row = rows.filter(pk=slot.pk).first()
+    if row is None:
         raise NotFound
-    return held
+    return row
 
 
 def _accept_proposal(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
-    """What was proposed holds from now on, with the user's own changes to it."""
-    fresh = replace(proposal.to_slot(), certainty=1.0, status=SlotStatus.ACTIVE, replaces="", id="")
-    fresh = replace(
-        fresh,
-        key=changes.get("key", fresh.key),
-        value=changes.get("value", fresh.value),
-        unit=changes.get("unit", fresh.unit),
+    """Apply a proposal with the user's changes."""
+    new_slot = replace(
+        proposal.to_slot(), certainty=1.0, status=SlotStatus.ACTIVE, replaces="", id=""
+    )
+    new_slot = replace(
+        new_slot,
+        key=changes.get("key", new_slot.key),
+        value=changes.get("value", new_slot.value),
+        unit=changes.get("unit", new_slot.unit),
     )
     target = proposal.replaces
     proposal.delete()
     if target is None:
-        return _store_slot(proposal.owner, fresh)
-    known = target.to_slot()
+        return _store_slot(proposal.owner, new_slot)
+    updated = target.to_slot()
     if Effect(proposal.effect) is Effect.END and not changes:
-        known = end_slot(known, at=fresh.at, sentence=fresh.sentence, source=fresh.source)
+        updated = end_slot(
+            updated, at=new_slot.at, sentence=new_slot.sentence, source=new_slot.source
+        )
     else:
-        known = change_slot(known, fresh)
-    return _store_slot(proposal.owner, known)
+        updated = change_slot(updated, new_slot)
+    return _store_slot(proposal.owner, updated)
 
 
 # Forgetting
@@ -376,14 +385,14 @@ def _accept_proposal(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileS
 
 @transaction.atomic
 def forget_slot(*, slot: ProfileSlot) -> None:
-    """Forget one thing: its row with its history, and its sentences in the turn store."""
+    """Forget one slot: its row with its history, and its sentences in the turn store."""
     _forget_sentences(slot.owner, _list_sentences([slot, *slot.proposals.all()]))
     slot.delete()
 
 
 @transaction.atomic
 def forget_everything(*, owner: User) -> int:
-    """Forget all that is known of the user; how many things."""
+    """Forget all slots of the user; how many."""
     rows = ProfileSlot.objects.owned_by(owner)
     slots = list(rows)
     _forget_sentences(owner, _list_sentences(slots))
@@ -392,21 +401,21 @@ def forget_everything(*, owner: User) -> int:
 
 
 def _list_sentences(slots: Iterable[ProfileSlot]) -> list[str]:
-    told = [
+    sentences = [
         sentence
         for slot in slots
         for sentence in (slot.sentence, *(one.get("sentence", "") for one in slot.history))
     ]
-    return [one for one in dict.fromkeys(told) if to_letters(one)]
+    return [one for one in dict.fromkeys(sentences) if to_letters(one)]
 
 
 def _forget_sentences(owner: User, sentences: Sequence[str]) -> None:
-    """Take sentences out of what conversations remember; the messages stay in their chats.
+    """Redact sentences in the turn store; the messages stay in their chats.
 
-    What summaries were made of such turns is made anew without them.
+    Summaries of the affected turns are written again without them.
     """
     for sentence in sentences:
-        told = (
+        condition = (
             Q(user_text__contains=sentence)
             | Q(summary__contains=sentence)
             | Q(running_summary__contains=sentence)
@@ -414,7 +423,7 @@ def _forget_sentences(owner: User, sentences: Sequence[str]) -> None:
         )
         for turn in (
             Turn.objects.without_search_columns()
-            .filter(told, chat__owner=owner)
+            .filter(condition, chat__owner=owner)
             .order_by("chat", "number")
         ):
             turn_store.forget_running_summaries(turn)
@@ -432,19 +441,19 @@ def _redact_sentence(text: str, sentence: str) -> str:
 
 
 def forget_source_chats(chat_ids: Iterable[UUID]) -> None:
-    """Of chats that go for good nothing stays but what is known: no sentence of theirs."""
+    """Remove sentences and sources of chats being purged from slots; the slots stay."""
     rows = ProfileSlot.objects.filter(message__chat__in=list(chat_ids))
     for row in rows:
-        row.history = [{**one, "sentence": "", "source": ""} for one in row.history]
+        row.history = [{**entry, "sentence": "", "source": ""} for entry in row.history]
         row.sentence = ""
         row.save(update_fields=("history", "sentence"))
 
 
-# For others
+# Reading
 
 
 def list_slots(owner: User) -> QuerySet[ProfileSlot]:
-    """All that is known of the user, with where it comes from."""
+    """All slots of the user, with their source messages."""
     return ProfileSlot.objects.owned_by(owner).select_related("message")
 
 
@@ -473,7 +482,7 @@ def _find_chat(slot: ProfileSlot) -> UUID | None:
 
 
 def describe_used_slots(chat: Chat, language: str) -> list[dict[str, Any]]:
-    """What a question of this chat may be told of its owner, each with the `title` of its kind."""
+    """The slots that questions of this chat use, each with the `title` of its kind."""
     if not uses_memory(chat, None) or not is_memory_on(chat.owner_id):
         return []
     packs = get_packs()
@@ -484,15 +493,15 @@ def describe_used_slots(chat: Chat, language: str) -> list[dict[str, Any]]:
 
 
 def describe_profile(owner: User) -> list[dict[str, Any]]:
-    """All that is known of the user as plain JSON."""
+    """All slots of the user as plain JSON."""
     return [describe_slot(slot) for slot in list_slots(owner)]
 
 
 def describe_used_memory(steps: dict[str, Any], owner: User) -> dict[str, Any]:
-    """The steps of a trace, with the slots that it used in words: it stores only their ids."""
+    """The steps of a trace with the slots it used described; it stores only their ids."""
     used = steps.get("profile", {}).get("slots", [])
     rows = ProfileSlot.objects.owned_by(owner).in_bulk([UUID(pk) for pk in used if pk])
-    packs, language = get_packs(), get_reply_language()
+    packs, language = get_packs(), get_page_language()
     known = [
         {
             "id": pk,
@@ -507,6 +516,6 @@ def describe_used_memory(steps: dict[str, Any], owner: User) -> dict[str, Any]:
     return steps | {"profile": {"slots": used, "known": known}} if used else steps
 
 
-def get_reply_language() -> str:
-    """The language of the page, as the packs name theirs."""
+def get_page_language() -> str:
+    """The language of the page as memory packs name it: `ko` or `en`."""
     return "ko" if (get_language() or "ko").startswith("ko") else "en"

@@ -1,7 +1,7 @@
-"""Searching: passages as for a question, and words in all that a user has; nothing is stored.
+"""Searching: passages as for a question, and words in everything of a user; nothing is stored.
 
-A search for passages reads the scope by the same rules as a question. What Ctrl+K opens finds words
-where they stand, in titles, messages, names and texts of documents, and asks no model.
+A search for passages chooses its scope by the same rules as a question. The search behind Ctrl+K
+finds words in titles, messages, and names and texts of documents, without any model.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from rag.ports import HistoryStore
 from rag.types import HistoryMessage, Hit, Retrieval, Scope, ScopeReason, StrategyName
 
 BEGINNING_CHARACTERS = 240
-"""Of an answer in a list of turns."""
+"""Characters of an answer in a list of turns."""
 MAX_CHATS, MAX_MESSAGES, MAX_DOCUMENTS, MAX_PASSAGES = 6, 8, 6, 6
 
 
@@ -72,7 +72,7 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
 
 
 def find_turns(turns: TurnQuerySet, query: str) -> TurnQuerySet:
-    """The turns whose question, answer or summary hold each word of a search, the latest first."""
+    """The turns that contain every word of a search, the latest first."""
     for word in excerpts.split_words(unicodedata.normalize("NFC", query)):
         turns = turns.matching(word)
     return turns.order_by("-number")
@@ -80,7 +80,7 @@ def find_turns(turns: TurnQuerySet, query: str) -> TurnQuerySet:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTurn:
-    """A turn as a list shows it: texts in pieces, each with whether it is a hit."""
+    """A turn for a list: its texts in pieces, each flagged if it is a hit."""
 
     turn: Turn
     question: list[tuple[str, bool]]
@@ -89,10 +89,10 @@ class DescribedTurn:
 
 
 def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
-    """The turns with what was looked for marked in them; without a search their beginnings."""
+    """The turns with hits marked; without a search, their beginnings."""
     words = excerpts.split_words(unicodedata.normalize("NFC", query))
     rows = list(turns)
-    shown = hide_closed_in_turns(rows, user_id=rows[0].chat.owner_id) if rows else []
+    visible = hide_closed_in_turns(rows, user_id=rows[0].chat.owner_id) if rows else []
     return [
         DescribedTurn(
             turn,
@@ -100,40 +100,40 @@ def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
             _cut_marked(turn.assistant_text, words),
             _cut_marked(turn.summary, words),
         )
-        for turn in shown
+        for turn in visible
     ]
 
 
-def _cut_marked(said: str, words: list[str]) -> list[tuple[str, bool]]:
-    found = cut_excerpt(said, words)
-    if found.marks:
-        return found.split()
-    plain = to_plain_text(said)
+def _cut_marked(text: str, words: list[str]) -> list[tuple[str, bool]]:
+    excerpt = cut_excerpt(text, words)
+    if excerpt.marks:
+        return excerpt.split()
+    plain = to_plain_text(text)
     is_whole = len(plain) <= BEGINNING_CHARACTERS
     return [(plain if is_whole else f"{plain[:BEGINNING_CHARACTERS]}…", False)] if plain else []
 
 
 def _filter_by_words(rows: Any, field: str, words: list[str]) -> Any:
-    """Rows whose field holds each of the words; none without a word."""
+    """Rows whose field contains every word; none without words."""
     for word in words:
         rows = rows.filter(to_text_filter(field, word))
     return rows if words else rows.none()
 
 
 def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
-    """Newest first; of what only Markdown's own signs hold, nothing."""
+    """Matching messages, newest first; hits that only Markdown syntax matches are left out."""
     rows = _filter_by_words(
         Message.objects.visible_to(user).filter(chat__temporary=False), "content", words
     )
     rows = rows.order_by("-created_at", "id").select_related("chat")
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     fields = ("content", "role", "created_at", "label", "mode", "sources", "chat__title")
     messages = fetch_rows(rows.only(*fields), 0, 2 * MAX_MESSAGES)
     load_closed_documents(messages, user_id=user.pk)
     for message in messages:
         excerpt = cut_excerpt(hide_closed(message).content, words)
-        if excerpt.marks and len(found) < MAX_MESSAGES:
-            found.append(
+        if excerpt.marks and len(results) < MAX_MESSAGES:
+            results.append(
                 {
                     "chat_id": str(message.chat_id),
                     "message_id": str(message.pk),
@@ -143,7 +143,7 @@ def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
                     **asdict(excerpt),
                 }
             )
-    return found
+    return results
 
 
 def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
 
 
 def _mark_name(name: str, words: list[str]) -> dict[str, Any]:
-    """A short text that is shown whole."""
+    """A short text, shown whole, with its hits."""
     return asdict(MarkedExcerpt(name, excerpts.find_hits(name, words)))
 
 
@@ -180,13 +180,15 @@ def request_search(  # noqa: PLR0913 - the parts of the public request
     top_k: int | None,
     filters: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """What the documents hold on `query`, found by an answers worker: only these hold the models.
+    """Search the documents for `query` in an answers worker: only those have the models.
 
     Raises `NotFound` for ids that are not the user's, and `Unavailable`.
     """
     chat = _find_chat(user, chat_id)
     scope = _narrow_by_metadata(
-        find_asked_scope(user=user, chat=chat, document_ids=document_ids, library_ids=library_ids),
+        find_question_scope(
+            user=user, chat=chat, document_ids=document_ids, library_ids=library_ids
+        ),
         filters,
     )
     if not connection.in_atomic_block:
@@ -210,20 +212,20 @@ def request_search(  # noqa: PLR0913 - the parts of the public request
 def run_search(request: Mapping[str, Any]) -> dict[str, Any]:
     """Search within the document ids of the request. Runs in an answers worker.
 
-    Of a chat, the documents that its owner may read of earlier turns can be referred to as well.
+    With a chat, the query may also refer to readable documents of its earlier turns.
     """
     ids = tuple(UUID(pk) for pk in request["document_ids"])
-    used = spaces.get_space_in_use()
-    known, history = _load_conversation(request, get_embedding_model_name(used.config))
-    retrieval = get_engine(used.config).search(
+    current = spaces.get_space_in_use()
+    conversation, history = _load_conversation(request, get_embedding_model_name(current.config))
+    retrieval = get_engine(current.config).search(
         request["query"],
         Scope(ids, ScopeReason(request["reason"])),
-        ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
+        ScopedStore([*dict.fromkeys((*ids, *conversation.readable))], space=current.space),
         strategy=StrategyName(request["strategy"]),
         top_k=request["top_k"],
         rerank=request["rerank"],
         filters=request["filters"],
-        conversation=known,
+        conversation=conversation,
         history=history,
     )
     return describe_retrieval(retrieval)
@@ -232,37 +234,37 @@ def run_search(request: Mapping[str, Any]) -> dict[str, Any]:
 def preview_prompt(
     *, user: User, query: str, chat_id: UUID | None = None
 ) -> tuple[HistoryMessage, ...]:
-    """What a model would be sent for a question of the user; stores nothing.
+    """The messages a model would be sent for a question of the user; stores nothing.
 
-    Empty where no model is asked. Raises `NotFound` for a chat that is not the user's.
+    Empty if no model is used. Raises `NotFound` for a chat that is not the user's.
     """
     chat = _find_chat(user, chat_id)
-    scope = find_asked_scope(user=user, chat=chat)
-    used = spaces.get_space_in_use()
+    scope = find_question_scope(user=user, chat=chat)
+    current = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
-    known, history = _load_conversation(request, get_embedding_model_name(used.config))
+    conversation, history = _load_conversation(request, get_embedding_model_name(current.config))
     question = Question(
-        query, scope, known, history_pairs=get_history_pairs(chat) if chat else None
+        query, scope, conversation, history_pairs=get_history_pairs(chat) if chat else None
     )
-    ids = (*scope.document_ids, *known.readable)
-    store = ScopedStore([*dict.fromkeys(ids)], space=used.space)
-    made = get_engine(used.config)
-    return asyncio.run(made.preview_prompt(question, store, history))
+    ids = (*scope.document_ids, *conversation.readable)
+    store = ScopedStore([*dict.fromkeys(ids)], space=current.space)
+    engine = get_engine(current.config)
+    return asyncio.run(engine.preview_prompt(question, store, history))
 
 
 def _load_conversation(
     request: Mapping[str, Any], embedding: str
 ) -> tuple[Conversation, HistoryStore]:
-    """What was brought along, else that of the chat's newest branch."""
+    """The conversation in the request, else that of the chat's newest branch."""
     if request["history"] is not None:
-        known = read_conversation(request["history"])
-        return known, MemoryHistory(known.turns)
+        conversation = read_conversation(request["history"])
+        return conversation, MemoryHistory(conversation.turns)
     chat = Chat.objects.select_related("owner").filter(pk=request["chat_id"]).first()
     if chat is None:
         return Conversation(), NO_HISTORY
     branch = Branch.find_newest(chat)
-    known = load_conversation(branch, pairs=get_history_pairs(chat))
-    return known, BranchHistory(branch, embedding=embedding)
+    conversation = load_conversation(branch, pairs=get_history_pairs(chat))
+    return conversation, BranchHistory(branch, embedding=embedding)
 
 
 def _find_chat(user: User, chat_id: UUID | None) -> Chat | None:
@@ -274,35 +276,35 @@ def _find_chat(user: User, chat_id: UUID | None) -> Chat | None:
     return chat
 
 
-def find_asked_scope(
+def find_question_scope(
     *,
     user: User,
     chat: Chat | None = None,
     document_ids: Collection[UUID] | None = None,
     library_ids: Collection[UUID] | None = None,
 ) -> Scope:
-    """As a question of the user's in that chat would have it.
+    """The scope that a question of the user in that chat would have.
 
     Raises `NotFound`, `LibraryNotFound`.
     """
-    named = find_documents(owner=user, document_ids=document_ids or ())
-    chosen = find_libraries(user=user, library_ids=library_ids or ())
+    documents = find_documents(owner=user, document_ids=document_ids or ())
+    libraries = find_libraries(user=user, library_ids=library_ids or ())
     if chat is None:
         chat = Chat(owner=user)
         chat.has_documents = False
     else:
         chat.has_documents = chat.document_links.exists()
-    scope, _read = find_scope(chat=chat, named=named, library_ids=chosen)
+    scope, _read = find_scope(chat=chat, named=documents, library_ids=libraries)
     return scope
 
 
 def _narrow_by_metadata(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
-    """The scope without documents whose metadata says otherwise."""
+    """The scope without documents whose metadata does not match."""
     if not filters:
         return scope
     rows = Document.objects.filter(pk__in=scope.document_ids).with_metadata(filters)
-    kept = set(rows.values_list("pk", flat=True))
-    return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in kept))
+    ids = set(rows.values_list("pk", flat=True))
+    return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in ids))
 
 
 def describe_retrieval(retrieval: Retrieval) -> dict[str, Any]:

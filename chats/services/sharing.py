@@ -1,9 +1,9 @@
-"""A chat that is shown to others, and what a reader gets to see of it.
+"""Sharing a chat with others, and what its readers see.
 
-A reader has his own rights and no more. The words of a chat are what its owner chose to show;
-what they rest on is shown as far as the reader may read the documents himself. An answer that is
-nothing but text of documents is shown only to whoever may read all of them. Nothing is shown of
-how an answer came about: no trace, no thoughts, no memory, no names of documents that were asked.
+Sharing gives readers no further rights. The text of a chat is what its owner chose to share;
+sources are shown only as far as the reader may read the documents. An answer that consists only of
+document text is shown only to readers of all those documents. How an answer was made is never
+shown: no trace, no reasoning, no memory, no names of the documents searched.
 """
 
 import re
@@ -38,24 +38,24 @@ from documents.models import Document
 from documents.notices import announce_rights_change, announce_shared_change
 from documents.parsers.markdown import let_stars_close_before_hangul
 
-# A chat that is shown
+# Sharing a chat
 
 
 @transaction.atomic
 def share_chat(
     *, user: User, chat: Chat, audience: Audience, expires_at: datetime | None = None
 ) -> ChatShare:
-    """Show a chat as it is now, or show it to others from now on.
+    """Share a chat as it is now; replaces the audience if it is shared already.
 
-    Raises `NotFound` for a chat in which nothing was said, `StillAnswering`.
+    Raises `NotFound` for a chat without an answer, `StillAnswering`.
     """
-    held = Chat.objects.visible_to(user).select_for_update().filter(pk=chat.pk).first()
-    if held is None:
+    locked = Chat.objects.visible_to(user).select_for_update().filter(pk=chat.pk).first()
+    if locked is None:
         raise NotFound
     share, _created = ChatShare.objects.update_or_create(
-        chat=held,
+        chat=locked,
         defaults={
-            "last_message": _find_last_answer(held),
+            "last_message": _find_last_answer(locked),
             "shown_at": timezone.now(),
             "expires_at": expires_at,
         },
@@ -73,29 +73,29 @@ def change_share(
     expires_at: datetime | None = None,
     is_updated: bool = False,
 ) -> ChatShare:
-    """Show a chat to others, or until another time; `is_updated`: with all that was said since.
+    """Change audience or expiry of a share; `is_updated`: include what was said since.
 
     Raises `NotFound`, `StillAnswering`.
     """
-    held = ChatShare.objects.owned_by(user).select_for_update().filter(pk=share.pk).first()
-    if held is None:
+    locked = ChatShare.objects.owned_by(user).select_for_update().filter(pk=share.pk).first()
+    if locked is None:
         raise NotFound
     if is_updated:
-        held.last_message, held.shown_at = _find_last_answer(held.chat), timezone.now()
-    held.expires_at = expires_at
-    held.save()
+        locked.last_message, locked.shown_at = _find_last_answer(locked.chat), timezone.now()
+    locked.expires_at = expires_at
+    locked.save()
     if audience is not None:
-        set_audience(held, audience, actor=user)
+        set_audience(locked, audience, actor=user)
     else:
         announce_rights_change()
-    return held
+    return locked
 
 
 def _find_last_answer(chat: Chat) -> Message:
-    """The newest answer that is whole. Raises `NotFound`, `StillAnswering`."""
+    """The newest finished answer. Raises `NotFound`, `StillAnswering`."""
     answers = Message.objects.filter(chat=chat, role=Message.Role.ASSISTANT)
-    whole = answers.exclude(status=Message.Status.STREAMING)
-    last = whole.order_by("-created_at", "-id").first()
+    finished = answers.exclude(status=Message.Status.STREAMING)
+    last = finished.order_by("-created_at", "-id").first()
     if last is None:
         refuse_unfinished(answers)
         raise NotFound
@@ -104,7 +104,7 @@ def _find_last_answer(chat: Chat) -> Message:
 
 @transaction.atomic
 def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
-    """Show these chats to nobody any more: open pages of them end within two seconds."""
+    """Stop sharing these chats; their open pages end within two seconds."""
     for share in shares:
         details = {"ended": True}
         record_event(Action.SHARE_CHANGED, actor=user, subject=user, target=share, details=details)
@@ -118,7 +118,7 @@ def end_shares(*, user: User, shares: Iterable[ChatShare]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedSource:
-    """What an answer rests on. Of a document that the reader may not read only `slot` is known."""
+    """A source of an answer. For a document the reader may not read, only `slot` is set."""
 
     slot: int
     is_available: bool = False
@@ -147,7 +147,7 @@ class SharedSource:
 
 @dataclass(frozen=True, slots=True)
 class SharedMessage:
-    """A message as a reader sees it; `is_withheld`: its text is of documents that he may not."""
+    """A message as a reader sees it; `is_withheld`: it consists of unreadable documents' text."""
 
     id: UUID
     role: str
@@ -160,7 +160,7 @@ class SharedMessage:
 
     @property
     def html(self) -> SafeString:
-        """The content as a page shows it; markers lead to the sources below."""
+        """The content as HTML; citation markers link to the sources below."""
         return render_markdown(self.content, anchor=str(self.id))
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class SharedMessage:
             "role": self.role,
             "content": self.content,
             "label": self.label or None,
-            "sources": [one.to_json() for one in self.sources],
+            "sources": [source.to_json() for source in self.sources],
             "created_at": self.created_at,
         }
 
@@ -178,21 +178,21 @@ class SharedMessage:
 def read_share(*, share: ChatShare, reader: User) -> list[SharedMessage]:
     """The messages of a shared chat as this reader may see them, oldest first."""
     branch = list_branch(share.last_message_id)
-    named = {UUID(str(pk)) for one in branch for pk in _list_documents(one)}
-    visible = Document.objects.visible_to(reader).filter(pk__in=named)
+    document_ids = {UUID(str(pk)) for message in branch for pk in _list_documents(message)}
+    visible = Document.objects.visible_to(reader).filter(pk__in=document_ids)
     readable = {str(pk) for pk in visible.values_list("pk", flat=True)}
-    return [_to_shared(one, readable) for one in branch]
+    return [_to_shared(message, readable) for message in branch]
 
 
 def _list_documents(message: Message) -> set[str]:
     rows = (*(message.sources or ()), *(message.candidates or ()))
-    viewed = [message.view["document_id"]] if message.view else []
-    return {str(row["document_id"]) for row in rows} | {str(pk) for pk in viewed}
+    viewed_ids = [message.view["document_id"]] if message.view else []
+    return {str(row["document_id"]) for row in rows} | {str(pk) for pk in viewed_ids}
 
 
 def _to_shared(message: Message, readable: Collection[str]) -> SharedMessage:
-    copies = is_copy(message.label, message.mode) or message.mode == Message.Mode.CLARIFY
-    is_withheld = copies and not _list_documents(message) <= set(readable)
+    is_copied_text = is_copy(message.label, message.mode) or message.mode == Message.Mode.CLARIFY
+    is_withheld = is_copied_text and not _list_documents(message) <= set(readable)
     content = message.content
     if is_withheld:
         content = _("This answer shows documents that are not available to you.")
@@ -211,7 +211,7 @@ def _to_shared(message: Message, readable: Collection[str]) -> SharedMessage:
 def _list_sources(
     sources: Sequence[Mapping[str, Any]], readable: Collection[str]
 ) -> Iterable[SharedSource]:
-    """What is cited, in order; a document that may not be read once, by its number alone."""
+    """The cited sources, in order; an unreadable document appears once, as a bare number."""
     hidden: set[int] = set()
     for source in sources:
         slot = int(source["slot"])
@@ -233,37 +233,37 @@ def _list_sources(
             yield SharedSource(slot=slot)
 
 
-# A copy of one's own
+# Copying
 
 
 @transaction.atomic
 def copy_shared_chat(*, reader: User, share: ChatShare) -> Chat:
-    """A chat of the reader's own that goes on where the shared one ends, with his own rights.
+    """Copy a shared chat into one of the reader's own, to continue with the reader's own rights.
 
-    It holds what he was shown: sources of documents that he may not read are left out, and nothing
-    of what is said in it counts as said by him.
+    It contains what the reader could see: sources of unreadable documents are left out. Nothing in
+    it is learned about the reader.
     """
-    shown = read_share(share=share, reader=reader)
+    messages = read_share(share=share, reader=reader)
     chat = Chat(owner=reader, title=share.chat.title[:TITLE_CHARACTERS])
     chat.save(force_insert=True)
-    above: Message | None = None
-    for one in shown:
-        above = _copy_message(one, chat, above)
-        if above.role == Message.Role.ASSISTANT:
-            _record_copy(one, above)
+    parent: Message | None = None
+    for message in messages:
+        parent = _copy_message(message, chat, parent)
+        if parent.role == Message.Role.ASSISTANT:
+            _record_copy(message, parent)
     return chat
 
 
-def _copy_message(shown: SharedMessage, chat: Chat, above: Message | None) -> Message:
-    original = shown.original
-    kept = {one.chunk_id for one in shown.sources if one.is_available}
-    sources = [one for one in original.sources or () if one["chunk_id"] in kept]
-    cites_all = not any(not one.is_available for one in shown.sources)
+def _copy_message(shared: SharedMessage, chat: Chat, parent: Message | None) -> Message:
+    original = shared.original
+    chunk_ids = {source.chunk_id for source in shared.sources if source.is_available}
+    sources = [source for source in original.sources or () if source["chunk_id"] in chunk_ids]
+    cites_all = not any(not source.is_available for source in shared.sources)
     message = Message(
         chat=chat,
-        parent=above,
+        parent=parent,
         role=original.role,
-        content=shown.content,
+        content=shared.content,
         status=original.status,
         mode=original.mode if sources else (Message.Mode.GENERAL if original.mode else ""),
         label=original.label if sources or not original.sources else "",
@@ -276,10 +276,10 @@ def _copy_message(shown: SharedMessage, chat: Chat, above: Message | None) -> Me
     return message
 
 
-def _record_copy(shown: SharedMessage, answer: Message) -> None:
-    """The turn of a copied answer. Its question is not the reader's: nothing is noted of it."""
-    original = shown.original
-    kept = {one["chunk_id"] for one in answer.sources or ()}
+def _record_copy(shared: SharedMessage, answer: Message) -> None:
+    """Record the turn of a copied answer; nothing is learned from it about the reader."""
+    original = shared.original
+    chunk_ids = {source["chunk_id"] for source in answer.sources or ()}
     passages = turn_store.read_whole_passages(original)
     outcome = Outcome(
         status=Message.Status(answer.status),
@@ -288,14 +288,14 @@ def _record_copy(shown: SharedMessage, answer: Message) -> None:
         label=answer.label,
         question_type=answer.question_type,
         sources=answer.sources,
-        passages={key: text for key, text in passages.items() if key in kept},
+        passages={key: text for key, text in passages.items() if key in chunk_ids},
     )
     turn = turn_store.record_turn(answer=answer, outcome=outcome)
     Turn.objects.filter(pk=turn.pk).update(profile_read_at=timezone.now())
     transaction.on_commit(partial(dispatch_summary, turn.pk))
 
 
-# The words as a page
+# Rendering
 
 
 _MARKER = re.compile(r"\[(\d{1,3})\]")
@@ -309,7 +309,7 @@ def _render_text(
     _options: OptionsDict,
     env: dict[str, Any],
 ) -> str:
-    """A text whose markers lead to the sources of its message."""
+    """Text whose citation markers link to the message's sources."""
     link = rf'<a class="shared-cite" href="#{env["anchor"]}-\1">\1</a>'
     return _MARKER.sub(link, str(escape(tokens[index].content)))
 
@@ -321,7 +321,7 @@ def _render_image(
     _options: OptionsDict,
     _env: dict[str, Any],
 ) -> str:
-    """Of a picture only what it is called: nothing is fetched."""
+    """Only the description of a picture: nothing is fetched."""
     return str(escape(tokens[index].content))
 
 
@@ -351,8 +351,8 @@ _MARKDOWN = _make_markdown()
 
 
 def render_markdown(text: str, *, anchor: str) -> SafeString:
-    """A message as HTML that holds no script, no markup of its own and no foreign address to load.
+    """A message as safe HTML: no scripts, no raw markup, nothing loaded from elsewhere.
 
-    A marker `[n]` leads to the element `{anchor}-n`.
+    A marker `[n]` links to the element `{anchor}-n`.
     """
     return SafeString(_MARKDOWN.render(text, {"anchor": anchor}))

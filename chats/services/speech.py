@@ -1,4 +1,4 @@
-"""An answer read aloud: as a voice says it, and as sound from an OpenAI-compatible endpoint."""
+"""Reading answers aloud: their text as spoken, and sound from an OpenAI-compatible endpoint."""
 
 import io
 import json
@@ -29,12 +29,12 @@ MAX_PIECE_CHARACTERS = 3000
 MAX_SPEECH_CHARACTERS = 3 * MAX_PIECE_CHARACTERS
 """Characters of one sound: half an hour of speech."""
 SPEECH_SECONDS = 120.0
-"""From the question to the last byte of all pieces."""
+"""Time-out for all pieces together."""
 MAX_SOUND_BYTES = 128 * 1024 * 1024
 WAV = "wav"
 SOUND_TYPES = {WAV: "audio/wav", "mp3": "audio/mpeg"}
-"""What can be asked for. Only WAV can be joined from pieces."""
-_UNTOLD = {"", "application/octet-stream"}
+"""Formats on offer. Only WAV files can be joined."""
+_UNSPECIFIED_TYPES = {"", "application/octet-stream"}
 
 
 class SpeechNotConfigured(NuraError):
@@ -44,19 +44,19 @@ class SpeechNotConfigured(NuraError):
 
 
 class NothingToSay(NuraError):
-    """A question, or an answer without a word that can be spoken."""
+    """A question, or an answer without anything to speak."""
 
     code = "nothing_to_say"
 
 
 class SpeechTooLong(NuraError):
-    """More text than one sound of this format may hold."""
+    """The text is too long for one file of this format."""
 
     code = "speech_too_long"
 
 
 class SpeechFailed(NuraError):
-    """The endpoint is away, refused, was too slow, or sent no sound. Its words stay here."""
+    """The endpoint is down, refused, was too slow, or sent no sound. Its message is not shown."""
 
     code = "speech_failed"
     retryable = True
@@ -71,12 +71,12 @@ class Sound:
 
 
 def is_speech_configured() -> bool:
-    """Whether there is an endpoint to ask."""
+    """Whether a speech endpoint is configured."""
     return bool(settings.TTS_BASE_URL and settings.TTS_MODEL)
 
 
-def synthesise_speech(markdown: str, *, voice: str = "", form: str = WAV) -> Sound:
-    """An answer as one sound; `form` is a key of `SOUND_TYPES`, without `voice` by the usual one.
+def synthesise_speech(markdown: str, *, voice: str = "", sound_format: str = WAV) -> Sound:
+    """An answer as one sound; `sound_format` is a key of `SOUND_TYPES`. No `voice`: the default.
 
     Raises `SpeechNotConfigured`, `NothingToSay`, `SpeechTooLong`, `SpeechFailed`.
     """
@@ -85,71 +85,81 @@ def synthesise_speech(markdown: str, *, voice: str = "", form: str = WAV) -> Sou
     text = to_speech_text(markdown)
     if not text:
         raise NothingToSay
-    if len(text) > (MAX_SPEECH_CHARACTERS if form == WAV else MAX_PIECE_CHARACTERS):
+    if len(text) > (MAX_SPEECH_CHARACTERS if sound_format == WAV else MAX_PIECE_CHARACTERS):
         raise SpeechTooLong
     deadline = time.monotonic() + SPEECH_SECONDS
     pieces = split_text(text, MAX_PIECE_CHARACTERS)
-    sounds = [request_speech(piece, voice=voice, form=form, deadline=deadline) for piece in pieces]
+    sounds = [
+        request_speech(piece, voice=voice, sound_format=sound_format, deadline=deadline)
+        for piece in pieces
+    ]
     return sounds[0] if len(sounds) == 1 else _join_sounds(sounds)
 
 
-def request_speech(text: str, *, voice: str = "", form: str = WAV, deadline: float = 0.0) -> Sound:
-    """One piece of text, spoken as it stands, until `deadline` (monotonic).
+def request_speech(
+    text: str, *, voice: str = "", sound_format: str = WAV, deadline: float = 0.0
+) -> Sound:
+    """One piece of plain text as sound, until `deadline` (monotonic).
 
     A `deadline` of 0 is `SPEECH_SECONDS` from now.
 
     Raises `SpeechFailed`.
     """
-    wanted = {"model": settings.TTS_MODEL, "voice": voice or settings.TTS_VOICE, "input": text}
+    payload = {"model": settings.TTS_MODEL, "voice": voice or settings.TTS_VOICE, "input": text}
     headers = {"Content-Type": "application/json", "Accept": "audio/*"}
     if settings.TTS_API_KEY:
         headers["Authorization"] = f"Bearer {settings.TTS_API_KEY}"
     url = f"{settings.TTS_BASE_URL.rstrip('/')}/audio/speech"
-    body = json.dumps(wanted | {"response_format": form}).encode()
-    left = _count_seconds_left(deadline or time.monotonic() + SPEECH_SECONDS)
+    body = json.dumps(payload | {"response_format": sound_format}).encode()
+    seconds_left = _count_seconds_left(deadline or time.monotonic() + SPEECH_SECONDS)
     client = OutgoingClient(
-        max_bytes=MAX_SOUND_BYTES, seconds=left, silence_seconds=left, is_entered=True
+        max_bytes=MAX_SOUND_BYTES,
+        seconds=seconds_left,
+        silence_seconds=seconds_left,
+        is_entered=True,
     )
     try:
         with client, client.open("POST", url, headers, body) as answer:
-            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
             if answer.status != HTTPStatus.OK:
                 raise SpeechFailed(f"the speech endpoint answered {answer.status}")
-            if not kind.startswith("audio/") and kind not in _UNTOLD:
-                raise SpeechFailed(f"the speech endpoint sent {kind[:40]}, no sound")
+            if not content_type.startswith("audio/") and content_type not in _UNSPECIFIED_TYPES:
+                raise SpeechFailed(f"the speech endpoint sent {content_type[:40]}, no sound")
             data = answer.read()
     except (AddressInvalid, AddressForbidden, AddressUnreachable, AnswerTooLarge) as error:
         raise SpeechFailed(f"the speech endpoint did not answer: {error}") from error
     if not data:
         raise SpeechFailed("the speech endpoint sent nothing")
-    return Sound(data, SOUND_TYPES[form] if kind in _UNTOLD else kind)
+    return Sound(
+        data, SOUND_TYPES[sound_format] if content_type in _UNSPECIFIED_TYPES else content_type
+    )
 
 
 def _count_seconds_left(deadline: float) -> float:
-    """Seconds until the deadline. Raises `SpeechFailed` when it is over."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    """Seconds until the deadline. Raises `SpeechFailed` once it has passed."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise SpeechFailed("the speech endpoint was too slow")
-    return left
+    return seconds
 
 
 def _join_sounds(sounds: Sequence[Sound]) -> Sound:
-    """One WAV file of several, with a header of its own: the sizes in theirs may be wrong.
+    """Join WAV files into one with a new header: the sizes in theirs may be wrong.
 
-    Raises `SpeechFailed` where they do not fit together.
+    Raises `SpeechFailed` if their formats differ.
     """
     out, kind = io.BytesIO(), None
     try:
-        with wave.open(out, "wb") as whole:
-            for one in sounds:
-                with wave.open(io.BytesIO(one.data), "rb") as part:
+        with wave.open(out, "wb") as output:
+            for sound in sounds:
+                with wave.open(io.BytesIO(sound.data), "rb") as part:
                     shape = part.getparams()[:3]
                     if kind is None:
                         kind = shape
-                        whole.setparams((*shape, 0, "NONE", ""))
+                        output.setparams((*shape, 0, "NONE", ""))
                     elif kind != shape:
                         raise SpeechFailed("the pieces of speech differ in rate or width")
-                    whole.writeframes(part.readframes(part.getnframes()))
+                    output.writeframes(part.readframes(part.getnframes()))
     except (wave.Error, EOFError) as error:
         raise SpeechFailed(f"the pieces of speech cannot be joined: {error}") from error
     return Sound(out.getvalue(), SOUND_TYPES[WAV])
@@ -162,22 +172,22 @@ _SENTENCE = re.compile(r"(?<=[.!?。…])\s|\n")
 
 
 def to_speech_text(markdown: str) -> str:
-    """The words, a paragraph, heading, item or row of a table a line, each with an end.
+    """The text to speak: a line per paragraph, heading, item or table row, ending in punctuation.
 
-    A row names its columns ("Kind: annual, days: 15."), an address is its host, code is left out.
-    Empty where nothing is to be said.
+    A row names its columns ("Kind: annual, days: 15."), an address becomes its host, code is left
+    out. Empty if there is nothing to say.
     """
     lines = (_to_spoken_line(words) for words in _list_blocks(_make_parser().parse(markdown)))
     return "\n".join(filter(None, lines))
 
 
-def split_text(text: str, longest: int) -> Iterator[str]:
-    """Stretches of at most `longest` characters that end with a sentence, or at least a word."""
-    while len(text) > longest:
-        head = text[: longest + 1]
+def split_text(text: str, max_characters: int) -> Iterator[str]:
+    """Split into pieces of at most `max_characters`, after a sentence or else a word."""
+    while len(text) > max_characters:
+        head = text[: max_characters + 1]
         ends = [match.start() for match in _SENTENCE.finditer(head)]
         end = ends[-1] if ends else head.rfind(" ")
-        end = end if end > 0 else longest
+        end = end if end > 0 else max_characters
         yield text[:end].strip()
         text = text[end:].strip()
     if text:
@@ -191,31 +201,31 @@ def _make_parser() -> MarkdownIt:
 
 
 def _list_blocks(tokens: Sequence[Token]) -> Iterator[str]:
-    """What each block says; the cells of a row are one block."""
-    head: list[str] = []
+    """The text of each block; the cells of a row are one block."""
+    header: list[str] = []
     row: list[str] = []
-    cell = in_head = False
+    in_cell = in_header = False
     for token in tokens:
         match token.type:
             case "thead_open" | "thead_close":
-                in_head = token.nesting > 0
+                in_header = token.nesting > 0
             case "tr_open":
                 row = []
             case "th_open" | "td_open" | "th_close" | "td_close":
-                cell = token.nesting > 0
-            case "tr_close" if in_head:
-                head = row
+                in_cell = token.nesting > 0
+            case "tr_close" if in_header:
+                header = row
             case "tr_close":
-                yield _join_cells(head, row)
-            case "inline" if cell:
+                yield _join_cells(header, row)
+            case "inline" if in_cell:
                 row.append(_to_words(token))
             case "inline":
                 yield _to_words(token)
 
 
-def _join_cells(head: Sequence[str], cells: Sequence[str]) -> str:
-    named = zip(head, cells, strict=False)
-    return ", ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+def _join_cells(header: Sequence[str], cells: Sequence[str]) -> str:
+    pairs = zip(header, cells, strict=False)
+    return ", ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
 
 def _to_words(inline: Token) -> str:
@@ -223,7 +233,7 @@ def _to_words(inline: Token) -> str:
 
 
 def _to_spoken(token: Token) -> str:
-    """The spoken text of a token: of an image its description, of HTML nothing."""
+    """The spoken text of a token: an image's description, nothing for HTML."""
     if token.type in {"softbreak", "hardbreak"}:
         return " "
     return token.content if token.type in {"text", "code_inline", "image"} else ""

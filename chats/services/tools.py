@@ -1,8 +1,8 @@
-"""Tools of other servers for an answer: what is offered, how they are called, and within what.
+"""Tools of other servers (MCP) for an answer: which are offered, how they are called, and limits.
 
-Before the documents are searched, the language model may call tools, round after round, within
-limits of rounds, time and bytes. What they say goes into the prompt as material, never as
-instructions. A tool that writes is not called: its call is shown, and done when the user confirms.
+Before the documents are searched, the language model may call tools, in rounds, within limits of
+rounds, time and bytes. Results go into the prompt as material, never as instructions. A tool that
+writes is not called at once: the call is shown, and made when the user confirms it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ MAX_SCHEMA_CHARACTERS = 8000
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool under the name that the model calls it by."""
+    """A tool, with the alias under which the model calls it."""
 
     alias: str
     server: ToolServer
@@ -74,42 +74,46 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ToolFindings:
-    """What came of it: the calls, and lines for the prompt."""
+    """The tool calls of an answer, and their results for the prompt."""
 
     uses: tuple[ToolUse, ...] = ()
     results: tuple[ToolResult, ...] = ()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The calls as a message keeps them."""
+        """The calls as a message stores them."""
         return [asdict(one) for one in self.uses]
 
 
-# What there is
+# Servers
 
 
 def find_servers(user: User, server_ids: Sequence[UUID | str]) -> list[ToolServer]:
     """The servers of these ids that the user may use. Raises `NotFound` for any other."""
-    wanted = {str(one) for one in server_ids}
-    found = list(ToolServer.objects.allowed_to(user).filter(pk__in=wanted))
-    if len(found) != len(wanted):
+    ids = {str(server_id) for server_id in server_ids}
+    servers = list(ToolServer.objects.allowed_to(user).filter(pk__in=ids))
+    if len(servers) != len(ids):
         raise NotFound
-    return found
+    return servers
 
 
 def find_usable_servers(user: User, server_ids: Sequence[str]) -> list[ToolServer]:
-    """Those of the ids that the user still may use."""
+    """Those of these servers that the user may still use."""
     return list(ToolServer.objects.allowed_to(user).filter(pk__in=server_ids))
 
 
 def list_servers(user: User) -> list[dict[str, Any]]:
-    """Those that a user may switch on for a chat, with what their tools do."""
+    """The servers that a user may switch on for a chat, with their tools."""
     return [
         {
             "id": str(server.pk),
             "name": server.name,
             "tools": [
-                {"name": one["name"], "description": one["description"], "writes": not one["reads"]}
-                for one in server.allowed_tools
+                {
+                    "name": tool["name"],
+                    "description": tool["description"],
+                    "writes": not tool["reads"],
+                }
+                for tool in server.allowed_tools
             ],
         }
         for server in ToolServer.objects.allowed_to(user)
@@ -119,21 +123,21 @@ def list_servers(user: User) -> list[dict[str, Any]]:
 
 def offer_tools(servers: Sequence[ToolServer]) -> list[OfferedTool]:
     """The tools of servers, each under a name of its own."""
-    offered: list[OfferedTool] = []
+    tools: list[OfferedTool] = []
     for number, server in enumerate(servers[:MAX_SERVERS], 1):
-        for one in server.allowed_tools:
-            bare = re.sub(r"[^A-Za-z0-9_-]", "_", one["name"])[:48]
-            offered.append(
+        for tool in server.allowed_tools:
+            safe_name = re.sub(r"[^A-Za-z0-9_-]", "_", tool["name"])[:48]
+            tools.append(
                 OfferedTool(
-                    alias=f"s{number}_{len(offered) + 1}_{bare}",
+                    alias=f"s{number}_{len(tools) + 1}_{safe_name}",
                     server=server,
-                    name=one["name"],
-                    description=one["description"],
-                    schema=one["schema"],
-                    reads=one["reads"],
+                    name=tool["name"],
+                    description=tool["description"],
+                    schema=tool["schema"],
+                    reads=tool["reads"],
                 )
             )
-    return offered[:MAX_TOOLS]
+    return tools[:MAX_TOOLS]
 
 
 # The protocol
@@ -141,7 +145,7 @@ def offer_tools(servers: Sequence[ToolServer]) -> list[OfferedTool]:
 
 @asynccontextmanager
 async def _connect(server: ToolServer) -> AsyncGenerator["Client", None]:
-    """A session with a server. Redirects to other places are not followed, so no key goes there."""
+    """A session with a server. Redirects to other hosts are not followed, so they get no key."""
     from mcp import Client  # here: it brings a server and its web framework along
     from mcp.client.streamable_http import streamable_http_client
 
@@ -156,36 +160,36 @@ async def _connect(server: ToolServer) -> AsyncGenerator["Client", None]:
 
 
 async def fetch_tools(server: ToolServer) -> list[dict[str, Any]]:
-    """What the server offers now; nothing new is allowed. Raises `ToolServerFailed`."""
-    allowed = {one["name"]: one for one in server.allowed_tools}
+    """The tools the server offers now; new ones are not allowed yet. Raises `ToolServerFailed`."""
+    allowed = {allowed_tool["name"]: allowed_tool for allowed_tool in server.allowed_tools}
     try:
         async with asyncio.timeout(CALL_SECONDS), _connect(server) as client:
-            listed = (await client.list_tools()).tools
+            offered = (await client.list_tools()).tools
     except Exception as error:
         logger.warning("tools_not_listed", server=str(server.pk), error=_name_error(error))
         raise ToolServerFailed from error
-    found = []
-    for tool in listed[:MAX_TOOLS]:
+    tools = []
+    for tool in offered[:MAX_TOOLS]:
         schema = tool.input_schema or {}
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARACTERS:
             continue
-        told = {
+        entry = {
             "name": tool.name[:100],
             "description": neutralise_text(tool.description or "")[:MAX_DESCRIPTION_CHARACTERS],
             "schema": schema,
             "reads": bool(tool.annotations and tool.annotations.read_only_hint),
         }
-        before = allowed.get(told["name"])
-        # what says something else now than when it was allowed is to be allowed again
-        same = before is not None and all(before[name] == told[name] for name in told)
-        found.append(told | {"allowed": same})
-    return found
+        previous = allowed.get(entry["name"])
+        # a tool that has changed since it was allowed must be allowed again
+        is_unchanged = previous is not None and all(previous[name] == entry[name] for name in entry)
+        tools.append(entry | {"allowed": is_unchanged})
+    return tools
 
 
 async def call_tool(
     server: ToolServer, name: str, arguments: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """The text that a tool gives, and whether it says that it failed. Raises `ToolServerFailed`."""
+    """The text a tool returns, and whether it reports an error. Raises `ToolServerFailed`."""
     try:
         async with asyncio.timeout(CALL_SECONDS), _connect(server) as client:
             result = await client.call_tool(name, dict(arguments))
@@ -215,71 +219,71 @@ async def consult_tools(  # noqa: PLR0913 - what a question may use, by name
     *,
     language: str,
     confirmed: Sequence[Mapping[str, Any]] = (),
-    tell: Callable[[ToolUse], None],
+    on_use: Callable[[ToolUse], None],
 ) -> ToolFindings:
-    """Let the model call tools for a question; `tell` hears of each call.
+    """Let the model call tools for a question; `on_use` is called for each call.
 
-    `confirmed` are calls that write and that the user has confirmed: they are made first, as they
-    were shown. Raises nothing of the servers; of the model `LLMError`.
+    `confirmed` are writing calls that the user has confirmed; they are made exactly as shown.
+    Errors of servers are not raised, `LLMError` of the model is.
     """
     offered = offer_tools(servers)
-    desk = _ToolSession(offered, tell)
+    session = _ToolSession(offered, on_use)
     try:
         async with asyncio.timeout(ALL_SECONDS):
             for call in confirmed:
-                await desk.make_confirmed_call(call)
+                await session.make_confirmed_call(call)
             if offered and not confirmed:
-                await desk.run_rounds(question, model, language)
+                await session.run_rounds(question, model, language)
     except TimeoutError:
         logger.warning("tools_took_too_long")
-    return ToolFindings(tuple(desk.uses), tuple(desk.results))
+    return ToolFindings(tuple(session.uses), tuple(session.results))
 
 
 class _ToolSession:
     """The tool calls of one answer."""
 
-    def __init__(self, offered: Sequence[OfferedTool], tell: Callable[[ToolUse], None]) -> None:
-        self._offered = {one.alias: one for one in offered}
-        self._tell = tell
+    def __init__(self, offered: Sequence[OfferedTool], on_use: Callable[[ToolUse], None]) -> None:
+        self._offered = {tool.alias: tool for tool in offered}
+        self._on_use = on_use
         self.uses: list[ToolUse] = []
         self.results: list[ToolResult] = []
 
     async def run_rounds(self, question: str, model: ToolCaller, language: str) -> None:
-        """Ask the model, call what it wants, and show it what came, until it wants nothing more."""
-        tools = [Tool(one.alias, one.description, one.schema) for one in self._offered.values()]
+        """Let the model choose calls, make them and show it the results, until it chooses none."""
+        tools = [Tool(item.alias, item.description, item.schema) for item in self._offered.values()]
         turns = [
             HistoryMessage(Speaker.SYSTEM, load_prompt("tools", language)),
             HistoryMessage(Speaker.USER, question),
         ]
         for _round in range(MAX_ROUNDS):
             choice = await model.choose(turns, tools)
-            wanted = [
-                call for call in choice.calls if call.name in self._offered and not call.error
-            ]
-            if not wanted:
+            calls = [call for call in choice.calls if call.name in self._offered and not call.error]
+            if not calls:
                 return
-            before = len(self.results)
-            for call in wanted:
+            first = len(self.results)
+            for call in calls:
                 if len(self.uses) >= MAX_CALLS:
                     return
                 await self._handle_call(self._offered[call.name], dict(call.arguments))
-            told = "\n\n".join(one.text for one in self.results[before:])
+            text = "\n\n".join(item.text for item in self.results[first:])
             turns += [
-                HistoryMessage(Speaker.ASSISTANT, ", ".join(call.name for call in wanted)),
-                HistoryMessage(Speaker.USER, told),
+                HistoryMessage(Speaker.ASSISTANT, ", ".join(call.name for call in calls)),
+                HistoryMessage(Speaker.USER, text),
             ]
 
     async def make_confirmed_call(self, call: Mapping[str, Any]) -> None:
         """Make a call that the user has confirmed, if its tool is still allowed."""
-        for one in self._offered.values():
-            if str(one.server.pk) == call["server_id"] and one.name == call["tool"]:
-                await self._make_call(one, dict(call["arguments"]))
+        for tool in self._offered.values():
+            if str(tool.server.pk) == call["server_id"] and tool.name == call["tool"]:
+                await self._make_call(tool, dict(call["arguments"]))
                 return
         self._record_use(replace(_to_use(call), state=ToolState.FAILED), "")
 
     async def _handle_call(self, tool: OfferedTool, arguments: dict[str, Any]) -> None:
         use = ToolUse(tool.server.name, str(tool.server.pk), tool.name, arguments, ToolState.DONE)
-        if any(one.tool == use.tool and one.arguments == arguments for one in self.uses):
+        if any(
+            earlier.tool == use.tool and earlier.arguments == arguments for earlier in self.uses
+        ):
             return  # asked before; the same again tells nothing new
         if len(json.dumps(arguments, ensure_ascii=False)) > MAX_ARGUMENT_CHARACTERS:
             self._record_use(replace(use, arguments={}, state=ToolState.FAILED), "")
@@ -307,20 +311,23 @@ class _ToolSession:
                 replace(use, state=ToolState.FAILED), f"{tool.name}: failed, nothing is known."
             )
             return
-        cut = len(text) > MAX_RESULT_CHARACTERS
+        is_cut = len(text) > MAX_RESULT_CHARACTERS
         use = replace(
-            use, state=ToolState.FAILED if failed else ToolState.DONE, characters=len(text), cut=cut
+            use,
+            state=ToolState.FAILED if failed else ToolState.DONE,
+            characters=len(text),
+            cut=is_cut,
         )
-        shown = f"{text[:MAX_RESULT_CHARACTERS]} …" if cut else text
-        asked = json.dumps(arguments, ensure_ascii=False)
-        self._record_use(use, f"{tool.name}({asked}): {shown}")
+        result = f"{text[:MAX_RESULT_CHARACTERS]} …" if is_cut else text
+        json_arguments = json.dumps(arguments, ensure_ascii=False)
+        self._record_use(use, f"{tool.name}({json_arguments}): {result}")
 
     def _record_use(self, use: ToolUse, result: str) -> None:
         self.uses.append(use)
         if result:
-            told = use.state == ToolState.DONE
-            self.results.append(ToolResult(neutralise_text(result), told=told))
-        self._tell(use)
+            is_done = use.state == ToolState.DONE
+            self.results.append(ToolResult(neutralise_text(result), told=is_done))
+        self._on_use(use)
 
 
 def _to_use(call: Mapping[str, Any]) -> ToolUse:

@@ -1,4 +1,4 @@
-"""The turn store's writing end: how an answer ended, and one row for each that has."""
+"""Writing the turn store: how an answer ended, and the turn that records it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ from jobs.lease import RELEASED
 from rag.types import Topic
 
 MAX_SNIPPET_CHARACTERS = 200
-"""Characters of the best passage that a reference keeps beside the whole ones."""
+"""Characters of the best passage that a reference shows as its snippet."""
 
 SCOPE_OF_TRACE = ("document_ids", "reason", "follows", "widened", "standalone_query")
-"""What an answer's trace may say of the scope in the end."""
+"""Fields of the final scope in an answer's trace."""
 NEAREST = """
     WITH RECURSIVE up AS (
         SELECT id, parent_id FROM chats_message WHERE id = %s
@@ -46,10 +46,10 @@ BELOW = """
 class Outcome:
     """How an answer ended.
 
-    `passages` are the texts shown, whole, by chunk id, as far as they are known; `method` is how
-    they were found. `bearing` are documents that bore on the question, best first. `candidates`
-    hold `rag.conversation.DocRef` as plain JSON. `made_at` is when it was made, where not just now.
-    `first_word_ms` is how long its reader waited for the first word, None where none came.
+    `passages` are the full texts shown, by chunk id, as far as they are known; `method` is how
+    they were found. `bearing` are documents relevant to the question, best first. `candidates`
+    are `rag.conversation.DocRef` as plain JSON. `made_at` is set for an answer from the cache.
+    `first_word_ms` is the wait for the first word, None if none came.
     """
 
     status: Message.Status
@@ -77,30 +77,32 @@ class Outcome:
 
     @property
     def scope(self) -> dict[str, Any]:
-        """What was searched in the end, and why, as far as the trace knows."""
-        return {name: self._told[name] for name in SCOPE_OF_TRACE if name in self._told}
+        """What was finally searched, and why, as far as the trace says."""
+        return {
+            name: self._traced_scope[name] for name in SCOPE_OF_TRACE if name in self._traced_scope
+        }
 
     @property
     def forgets(self) -> bool:
-        """Whether the question put away what the conversation was about."""
-        return self.question_type == "reset" or bool(self._told.get("forgets"))
+        """Whether the question dropped what the conversation was about."""
+        return self.question_type == "reset" or bool(self._traced_scope.get("forgets"))
 
     @property
-    def _told(self) -> Mapping[str, Any]:
-        told = self.trace.get("scope")
-        return told if isinstance(told, Mapping) else {}
+    def _traced_scope(self) -> Mapping[str, Any]:
+        scope = self.trace.get("scope")
+        return scope if isinstance(scope, Mapping) else {}
 
 
 def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
-    """Store the turn of an answer that ends now.
+    """Store the turn of an answer that has just ended.
 
-    The caller holds the chat's row: the turns of a chat are written one by one. `is_held`: the
-    caller writes the summary, too, and has its lease from the beginning.
+    The caller holds the chat's row lock: turns of a chat are written one by one. `is_held`: the
+    caller also writes the summary, and holds its lease from the start.
     """
     question = answer.parent
-    held: dict[str, Any] = {}
+    lease_fields: dict[str, Any] = {}
     if is_held:
-        held = {"claim": uuid4(), "lease_until": Now() + Turn.LEASE, "attempts": 1}
+        lease_fields = {"claim": uuid4(), "lease_until": Now() + Turn.LEASE, "attempts": 1}
     refs = list_references(outcome)
     turn = Turn(
         chat_id=answer.chat_id,
@@ -119,7 +121,7 @@ def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> 
         forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
         remembered=list_remembered(refs, outcome),
         enqueued_at=timezone.now(),
-        **held,
+        **lease_fields,
     )
     _set_predecessor(turn)
     turn.save(force_insert=True)
@@ -129,22 +131,25 @@ def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> 
 
 def list_references(outcome: Outcome) -> list[dict[str, Any]]:
     """The documents that an answer showed, by slot, as plain `rag.conversation.DocRef`."""
-    shown: dict[str, list[Mapping[str, Any]]] = {}
+    by_document: dict[str, list[Mapping[str, Any]]] = {}
     for source in outcome.sources or ():
-        shown.setdefault(str(source["document_id"]), []).append(source)
-    known = Document.objects.in_bulk([UUID(pk) for pk in shown]) if shown else {}
-    refs = [_to_reference(known.get(UUID(pk)), found, outcome) for pk, found in shown.items()]
+        by_document.setdefault(str(source["document_id"]), []).append(source)
+    documents = Document.objects.in_bulk([UUID(pk) for pk in by_document]) if by_document else {}
+    refs = [
+        _to_reference(documents.get(UUID(pk)), sources, outcome)
+        for pk, sources in by_document.items()
+    ]
     return sorted(refs, key=lambda ref: int(ref["slot"]))
 
 
 def _to_reference(
     document: Document | None, sources: Sequence[Mapping[str, Any]], outcome: Outcome
 ) -> dict[str, Any]:
-    """`document` is None where it was deleted meanwhile."""
+    """A reference; `document` is None if it was deleted meanwhile."""
     best = max(sources, key=lambda source: float(source["similarity"]))
     name = document.name if document else best["document_name"]
     version = best.get("version", 1)  # as searched: it may have been replaced since
-    texts = {one["chunk_id"]: _get_passage(one, outcome.passages) for one in sources}
+    texts = {item["chunk_id"]: _get_passage(item, outcome.passages) for item in sources}
     return {
         "slot": best["slot"],
         "document_id": str(best["document_id"]),
@@ -163,7 +168,7 @@ def _to_reference(
 
 
 def _get_checksum(document: Document | None, version: int) -> str:
-    """Of that version's file; empty where it is gone."""
+    """The checksum of that version's file; empty if it is gone."""
     if document is None:
         return ""
     try:
@@ -173,14 +178,14 @@ def _get_checksum(document: Document | None, version: int) -> str:
 
 
 def _get_passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
-    """Whole; of an answer whose worker is gone only the beginning is known."""
+    """The full passage; after a worker was lost, only its beginning is known."""
     return passages.get(source["chunk_id"]) or str(source["content_preview"])
 
 
 def read_whole_passages(message: Message) -> dict[str, str]:
-    """The passages of an answer as they were shown, whole, by chunk id.
+    """The full passages of an answer as shown, by chunk id.
 
-    Those that a row of another version lacks are left out.
+    Those missing from rows of older versions are left out.
     """
     turn = Turn.objects.without_search_columns().filter(message=message).first()
     refs = turn.doc_refs if turn else ()
@@ -194,46 +199,46 @@ def read_whole_passages(message: Message) -> dict[str, str]:
 def list_remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict[str, Any]]:
     """The documents that a follow-up question refers to.
 
-    Those that the answer cites; of one that cites nothing those that bore on its question.
+    Those cited by the answer, else those shown, else those relevant to its question.
     """
     cited = {source["slot"] for source in outcome.sources or () if source["cited"]}
-    if shown := [ref for ref in refs if ref["slot"] in cited] or refs:
-        return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in shown]
-    known = Document.objects.in_bulk(outcome.bearing)
+    if chosen := [ref for ref in refs if ref["slot"] in cited] or refs:
+        return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in chosen]
+    documents = Document.objects.in_bulk(outcome.bearing)
     return [
         {
             "document_id": str(key),
-            "title": metadata.to_title(known[key].name, known[key].metadata),
+            "title": metadata.to_title(documents[key].name, documents[key].metadata),
             "score": 0.0,
         }
         for key in outcome.bearing
-        if key in known
+        if key in documents
     ]
 
 
 def _find_nearest_turn(message_id: UUID) -> Turn | None:
-    """The turn of the message or of the next one above it that has one."""
-    found = _fetch_ids(NEAREST, message_id)
+    """The turn of the message, or of its nearest ancestor with one."""
+    ids = _fetch_ids(NEAREST, message_id)
     turns = Turn.objects.without_search_columns().select_related("chat")
-    return turns.get(pk=found[0]) if found else None
+    return turns.get(pk=ids[0]) if ids else None
 
 
 def _set_predecessor(turn: Turn) -> None:
     """Number a turn after its parent, and inherit the memory that it does not change."""
-    before = turn.parent
-    turn.number = before.number + 1 if before else 1
+    previous = turn.parent
+    turn.number = previous.number + 1 if previous else 1
     if turn.document_ids:
         turn.shown = turn
         return
-    kept = None if before is None or turn.forgets or is_forgotten(before) else before
-    turn.remembered = turn.remembered or (kept.remembered if kept else [])
-    turn.shown_id = kept.shown_id if kept else None
+    inherited = None if previous is None or turn.forgets or is_forgotten(previous) else previous
+    turn.remembered = turn.remembered or (inherited.remembered if inherited else [])
+    turn.shown_id = inherited.shown_id if inherited else None
 
 
 def is_forgotten(turn: Turn) -> bool:
     """Whether the chat's memory was cleared after the turn was asked."""
-    cleared = turn.chat.memory_cleared_at
-    return cleared is not None and turn.ts <= cleared
+    cleared_at = turn.chat.memory_cleared_at
+    return cleared_at is not None and turn.ts <= cleared_at
 
 
 _is_followed = KeptQuery(
@@ -245,21 +250,21 @@ def _insert_turn(turn: Turn) -> None:
     """Insert a turn before those that were asked later but ended earlier."""
     if not _is_followed.fetch(turn.message_id):
         return
-    below = (
+    later_turns = (
         Turn.objects.without_search_columns()
         .select_related("chat")
         .in_bulk(_fetch_ids(BELOW, turn.message_id))
     )
-    done: dict[UUID | None, Turn] = {turn.pk: turn}
-    for later in sorted(below.values(), key=lambda one: one.number):
+    by_id: dict[UUID | None, Turn] = {turn.pk: turn}
+    for later in sorted(later_turns.values(), key=lambda row: row.number):
         if later.parent is None or later.remembered == later.parent.remembered:
             later.remembered = []  # what it took over is taken over anew
         if later.parent_id == turn.parent_id:
             later.parent_id = turn.pk
-        later.parent = done[later.parent_id]
+        later.parent = by_id[later.parent_id]
         _set_predecessor(later)
         later.save(update_fields=("parent", "number", "remembered", "shown"))
-        done[later.pk] = later
+        by_id[later.pk] = later
 
 
 def unlink_turn(turn: Turn) -> None:
@@ -267,17 +272,17 @@ def unlink_turn(turn: Turn) -> None:
 
     The caller holds the chat's row and deletes the turn.
     """
-    below = _load_below(turn)
+    later_turns = _load_below(turn)
     forget_running_summaries(turn)
-    done: dict[UUID | None, Turn | None] = {turn.pk: turn.parent}
-    for later in below:
-        before = later.parent
-        if before is None or later.remembered == before.remembered:
+    by_id: dict[UUID | None, Turn | None] = {turn.pk: turn.parent}
+    for later in later_turns:
+        previous = later.parent
+        if previous is None or later.remembered == previous.remembered:
             later.remembered = []  # what it took over is taken over anew
-        later.parent = done[later.parent_id]
+        later.parent = by_id[later.parent_id]
         _set_predecessor(later)
         later.save(update_fields=("parent", "number", "remembered", "shown"))
-        done[later.pk] = later
+        by_id[later.pk] = later
 
 
 def reword_question(turn: Turn, text: str) -> None:
@@ -307,8 +312,8 @@ def make_unsummarised_fields() -> dict[str, Any]:
 def _load_below(turn: Turn) -> list[Turn]:
     """The turns that follow, by number, each with the one before it."""
     rows = Turn.objects.without_search_columns().select_related("chat", "parent__chat")
-    below = rows.in_bulk(_fetch_ids(BELOW, turn.message_id))
-    return sorted(below.values(), key=lambda one: one.number)
+    later_turns = rows.in_bulk(_fetch_ids(BELOW, turn.message_id))
+    return sorted(later_turns.values(), key=lambda row: row.number)
 
 
 def forget_running_summaries(turn: Turn) -> None:

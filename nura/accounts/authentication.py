@@ -14,7 +14,7 @@ from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 
 from chats import access
-from chats.access import Holder
+from chats.access import Principal
 from chats.models import KeyScope
 from chats.models.key import list_scopes
 from jobs.connections import in_database
@@ -66,7 +66,7 @@ def find_required_scope(method: str, view: Any) -> str:
 
 def require_scope(key: AuthToken, scope: str) -> None:
     """Raise `ScopeMissing` if the key lacks the scope."""
-    Holder(key.user, list_scopes(key)).require(KeyScope(scope))
+    Principal(key.user, list_scopes(key)).require(KeyScope(scope))
 
 
 async def authenticate_gateway_request(request: HttpRequest) -> AuthToken:

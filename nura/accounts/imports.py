@@ -28,7 +28,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from chats.models import Message
-from chats.services.export import OUR_CHATS, ForeignChat, ForeignMessage, import_chat
+from chats.services.export import NURA_CHAT_PREFIX, ImportedChat, ImportedMessage, import_chat
 from documents.parsers.archive import Archive
 from documents.parsers.base import MEGABYTE, Limits
 from jobs.lease import (
@@ -151,7 +151,7 @@ def _import_chats(user: User, file: BinaryIO, held_lease: HeldLease[DataImport])
         if foreign is None:
             empty += 1
         else:
-            messages += import_chat(owner=user, foreign=foreign)
+            messages += import_chat(owner=user, imported=foreign)
         if done % NOTED_CHATS == 0:
             rows.update(done=done)
     return {
@@ -196,7 +196,7 @@ def name_file(import_id: UUID) -> str:
 # The file
 
 
-def read_chats(file: BinaryIO) -> Iterator[ForeignChat | None]:
+def read_chats(file: BinaryIO) -> Iterator[ImportedChat | None]:
     """The chats of an export; None for one without messages.
 
     Raises `ImportUnreadable`, `ImportTooLarge` and what `Archive` raises.
@@ -210,13 +210,13 @@ def read_chats(file: BinaryIO) -> Iterator[ForeignChat | None]:
         yield chat
 
 
-def _read_json(file: BinaryIO) -> Iterator[ForeignChat | None]:
+def _read_json(file: BinaryIO) -> Iterator[ImportedChat | None]:
     pieces = iter(lambda: file.read(PIECE_BYTES), b"")
     for conversation in ArrayReader(pieces).read_objects():
         yield from_chatgpt(conversation)
 
 
-def _read_archive(file: BinaryIO) -> Iterator[ForeignChat | None]:
+def _read_archive(file: BinaryIO) -> Iterator[ImportedChat | None]:
     archive, budget = Archive(file, LIMITS), _ReadingBudget()
     conversations = [name for name in archive.names if CONVERSATIONS.fullmatch(name)]
     if exports.INDEX in archive:
@@ -320,7 +320,7 @@ class ArrayReader:
 # Its chats
 
 
-def from_chatgpt(conversation: dict[str, Any]) -> ForeignChat | None:
+def from_chatgpt(conversation: dict[str, Any]) -> ImportedChat | None:
     """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them hidden."""
     mapping, key = (
         conversation.get("mapping"),
@@ -368,7 +368,7 @@ def _read_part(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def from_nura(chat: Any) -> ForeignChat | None:
+def from_nura(chat: Any) -> ImportedChat | None:
     """A chat of Nura's own export; answers list the documents they came from."""
     if not isinstance(chat, dict):
         raise ImportUnreadable
@@ -393,7 +393,7 @@ def from_nura(chat: Any) -> ForeignChat | None:
             )
         )
     started_at = _to_time(chat.get("created_at"))
-    return _to_chat(f"{OUR_CHATS}{key}", chat.get("title"), started_at, nodes)
+    return _to_chat(f"{NURA_CHAT_PREFIX}{key}", chat.get("title"), started_at, nodes)
 
 
 def _format_sources(message: dict[str, Any]) -> str:
@@ -443,14 +443,14 @@ class _JoinedMessage:
 
 def _to_chat(
     key: str, title: Any, started_at: datetime | None, nodes: list[_ImportNode]
-) -> ForeignChat | None:
+) -> ImportedChat | None:
     """The chat of these nodes; None without messages. Nodes in a cycle are left out."""
     name = _clean_text(title) if isinstance(title, str) else ""
     joined = _join_units(nodes)
     complete = [item for item in joined if item.is_answered or not item.is_continued]
     if not complete:
         return None
-    messages, size = list[ForeignMessage](), 0
+    messages, size = list[ImportedMessage](), 0
     for joined_message in complete:
         text = joined_message.join_text(MAX_CHARACTERS - size)
         size += len(text)
@@ -460,18 +460,18 @@ def _to_chat(
             parent_key = f"{joined_message.node.key}:?"  # an answer needs a question
             question = name or _("Imported chat")
             messages.append(
-                ForeignMessage(
+                ImportedMessage(
                     parent_key, None, Message.Role.USER, question, joined_message.node.created_at
                 )
             )
         messages.append(
-            ForeignMessage(
+            ImportedMessage(
                 joined_message.node.key, parent_key, role, text, joined_message.node.created_at
             )
         )
     times = [item.created_at for item in messages if item.created_at]
     started = started_at or min(times, default=timezone.now())
-    return ForeignChat(key, name, min(started, timezone.now()), messages)
+    return ImportedChat(key, name, min(started, timezone.now()), messages)
 
 
 def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:

@@ -17,8 +17,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -162,7 +162,8 @@ class SlotForm(forms.Form):
         super().__init__(*args, **kwargs)
         field = cast("forms.ChoiceField", self.fields["kind"])
         field.choices = [
-            (kind, packs.get_kind_title(kind, _get_language())) for kind in packs.kinds
+            (kind, packs.get_kind_title(kind, remembered.get_page_language()))
+            for kind in packs.kinds
         ]
 
 
@@ -198,21 +199,17 @@ def show_memory(request: HttpRequest) -> HttpResponse:
 
 
 def _describe_slot(slot: ProfileSlot, packs: Packs) -> dict[str, Any]:
-    key = packs.get_key_title(slot.key, _get_language())
+    key = packs.get_key_title(slot.key, remembered.get_page_language())
     shown = slot.to_slot().shown
     return {
         "slot": slot,
-        "kind_title": packs.get_kind_title(slot.kind, _get_language()),
+        "kind_title": packs.get_kind_title(slot.kind, remembered.get_page_language()),
         "key": "" if key == slot.value else key,
         "shown": shown,
         "before": slot.replaces.to_slot().shown if slot.replaces else "",
         "ends": slot.effect == Effect.END.value,
         "history": slot.history[::-1],
     }
-
-
-def _get_language() -> str:
-    return "ko" if (get_language() or "ko").startswith("ko") else "en"
 
 
 @login_required

@@ -211,7 +211,7 @@ async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
     async def end():
         ended.set()
 
-    monkeypatch.setattr(access, "find_holders", look_up)
+    monkeypatch.setattr(access, "find_principals", look_up)
     ended = asyncio.Event()
     access.watch_credential(Credential(), end)
     async with asyncio.timeout(SOON):
@@ -223,7 +223,7 @@ def test_a_session_that_names_nobody_is_nobodys(settings):
     session = SessionStore()
     session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[-1]
     session.create()
-    assert access.find_holders([Credential(session=session.session_key)]) == [None]
+    assert access.find_principals([Credential(session=session.session_key)]) == [None]
 
 
 async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():

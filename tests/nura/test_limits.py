@@ -446,13 +446,13 @@ def test_c93_signs_of_patterns_are_plain_text_in_a_list(asker, limit, query):
 
 def test_a_flood_with_one_key_asks_once_whose_it_is(web, asker, limit, monkeypatch):
     limit()
-    asked, find = [], access.find_holders
+    asked, find = [], access.find_principals
 
     def watched(credentials):
         asked.extend(credentials)
         return find(credentials)
 
-    monkeypatch.setattr(access, "find_holders", watched)
+    monkeypatch.setattr(access, "find_principals", watched)
     headers = dict(asker.headers)
 
     async def flood():

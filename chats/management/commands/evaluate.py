@@ -167,7 +167,7 @@ def _check_documents(lines: Sequence[QuestionLine], askable: AskableDocuments) -
 
 
 def _make_configurations(changes: Sequence[str]) -> list[Configuration]:
-    present = evaluation.make_present_configuration()
+    present = evaluation.make_current_configuration()
     if not changes:
         return [present]
     try:

@@ -265,7 +265,7 @@ def test_a_worker_that_begins_anew_ends_what_another_began(minsu):
     data = chatgpt(talk(key="one"), talk(key="two"))
     kept = imports.request_import(user=minsu, name="x", content=ContentFile(data))
     for foreign in list(imports.read_chats(io.BytesIO(data)))[:1]:
-        imports.import_chat(owner=minsu, foreign=foreign)
+        imports.import_chat(owner=minsu, imported=foreign)
     imports.make_import(kept.pk)
     assert (Chat.objects.count(), Message.objects.count()) == (2, 8)
 

@@ -9,7 +9,7 @@ from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, hotp_value
 from django.core.cache import cache
 from django.test import Client
 
-from chats.access import Credential, find_holders
+from chats.access import Credential, find_principals
 from documents.audit import AuditEvent
 from tests.nura.accounts.conftest import PASSWORD
 
@@ -58,9 +58,9 @@ def test_the_password_alone_lets_nobody_in(protected):
 def test_before_the_second_step_a_socket_is_nobodys(protected):
     browser, _answer = sign_in()
     shown = [Credential(session=browser.session.session_key)]
-    assert find_holders(shown) == [None]
+    assert find_principals(shown) == [None]
     browser.post("/accounts/2fa/authenticate/", {"code": code_of(protected)})
-    (holder,) = find_holders([Credential(session=browser.session.session_key)])
+    (holder,) = find_principals([Credential(session=browser.session.session_key)])
     assert holder is not None
     assert holder.user == protected
 
