@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from documents import metadata
 from documents.models import EmbeddingSpace
 from documents.search import bm25, database
+from documents.search.codes import read_codes
 from documents.search.database import SearchedSpace, SearchScope, SearchTransaction
 from jobs.connections import released
 from rag.ports import PassageStore
@@ -39,7 +40,7 @@ left with scopes where it need not skip most of what it sees.
 SIGNED_BYTES = 11_200_000
 """Larger ones whose codes are no more than that (200,000 chunks of 384 figures, 82,000 of 1024) are
 compared by the signs of their figures first, which misses less than the graph, and takes as long:
-every search reads them all."""
+a search goes through all of them, and the first one of a process reads them, too."""
 SIGNED_SHARE = 0.5
 """Of all chunks, at most: through a graph of which most is in the scope next to nothing is missed
 (.998 of the nearest ten found among 100,000)."""
@@ -67,11 +68,6 @@ EXACT = f"""
              WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
              ORDER BY distance, chunk_id LIMIT %(limit)s) near
         ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
-"""
-
-CODES = """
-    SELECT codes FROM documents_vectorcodes
-     WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
 """
 
 NEAREST = f"""
@@ -152,7 +148,7 @@ def _find_by_signs(
     """
     asked = np.asarray(vector, np.float32)
     signs = np.packbits(asked > 0)
-    sent = b"".join([codes for (codes,) in search.fetch_rows(CODES, space=space.pk)])
+    sent = read_codes(search, space.pk)
     if not sent:
         return []
     rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(signs))
@@ -166,7 +162,8 @@ def _find_by_signs(
     near = likely[_find_least(away, max(CANDIDATES, limit))]
     keys = database.to_number_array(near[:, :KEY_BYTES].copy().view(">i8")[:, 0])
     named = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
-    return [_to_hit(row) for row in search.fetch_rows(NEAREST, keys=keys, **named)]
+    found = [_to_hit(row) for row in search.fetch_rows(NEAREST, keys=keys, **named)]
+    return [hit for hit in found if hit.passage.document_id in search.scope]
 
 
 def _find_least(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from documents.models import (
     EmbeddingSpace,
     VectorCodes,
 )
-from documents.search import bm25, database
+from documents.search import bm25, codes, database
 from documents.search import store as searching
 from documents.search.store import ScopedStore
 from nura.embedded import locations
@@ -294,6 +294,89 @@ def test_signs_find_nothing_outside_of_the_scope(signed, stranger):
         assert set(compared) <= inside
 
 
+@pytest.fixture
+def read_rows(monkeypatch):
+    """The documents whose codes were read since the process remembers none, in order."""
+    monkeypatch.setattr(codes, "remembered", codes.RememberedCodes(codes.MAX_REMEMBERED_BYTES))
+    read, fetch = [], database._fetch_rows
+
+    def fetch_rows(cursor, statement, given):
+        rows = fetch(cursor, statement, given)
+        if statement == codes.CODES:
+            read.extend(uuid.UUID(bytes=row[:16]) for row, _ in rows)
+        return rows
+
+    monkeypatch.setattr(database, "_fetch_rows", fetch_rows)
+    return read
+
+
+def test_the_codes_of_a_document_are_read_once(signed, read_rows):
+    documents, asked, find = signed
+    first = [find(documents[:3], vector, 100) for vector in asked]
+    assert sorted(read_rows) == sorted(one.pk for one in documents[:3])
+    again = [find(documents[:3], vector, 100) for vector in asked]
+    assert again == first
+    find(documents[1:5], asked[0], 100)
+    assert set(read_rows[3:]) == {documents[3].pk, documents[4].pk}
+    assert len(read_rows) == 5
+
+
+def test_codes_of_vectors_that_changed_or_went_are_not_gone_by(signed, read_rows):
+    documents, asked, find = signed
+    found, _ = find(documents[:2], asked[0], 50)
+    went = ChunkEmbedding.objects.get(chunk_id=found[0])
+    went.delete()
+    changed = documents[1] if went.document_id == documents[0].pk else documents[0]
+    first = changed.chunks.first()
+    ChunkEmbedding.objects.filter(chunk=first).delete()
+    ChunkEmbedding.objects.create(
+        chunk=first,
+        document=changed,
+        space_id=went.space_id,
+        vector=HalfVector(asked[0]),
+    )
+    now, compared = find(documents[:2], asked[0], 50)
+    assert now[0] == first.pk
+    assert went.chunk_id not in compared
+    Document.objects.get(pk=changed.pk).delete()
+    left, compared = find(documents[:2], asked[0], 50)
+    assert left
+    assert first.pk not in compared
+
+
+def test_what_was_remembered_is_not_found_outside_of_the_scope(signed, read_rows):
+    documents, asked, find = signed
+    for vector in asked:
+        find(documents, vector, 100)
+        found, compared = find(documents[:1], vector, 100)
+        inside = set(documents[0].chunks.values_list("pk", flat=True))
+        assert len(found) == 10
+        assert set(compared) <= inside
+
+
+def test_codes_that_name_chunks_of_others_find_none_of_them(signed, read_rows):
+    """As they would if the database were set back, and gave their keys to others."""
+    documents, asked, find = signed
+    find(documents[:2], asked[0], 100)
+    mine, theirs = sorted(
+        codes.remembered._codes, key=lambda row: row[:16] != documents[0].pk.bytes
+    )
+    codes.remembered._codes[mine] = codes.remembered._codes[theirs]
+    found, compared = find(documents[:1], asked[0], 100)
+    assert compared
+    assert found == []
+
+
+def test_a_process_remembers_no_more_codes_than_it_may():
+    kept = codes.RememberedCodes(10_000)
+    for number in range(100):
+        row = uuid.UUID(int=number).bytes + number.to_bytes(8)
+        kept.add({row: bytes(1000)})
+        assert kept.find([row]) == {row: bytes(1000)}
+        assert sum(map(len, kept._codes.values())) <= 10_000
+    assert len(kept._codes) > 1
+
+
 def test_vectors_that_all_have_the_same_signs_are_all_compared(owner, monkeypatch):
     """There is no order among them to choose the nearest by."""
     document = index(owner, [f"말{number}" for number in range(50)])
@@ -315,7 +398,7 @@ def test_signs_of_vectors_that_all_lean_one_way_are_not_gone_by(signed, unrelate
     space = spaces.get_active_space()
     space.unrelated = unrelated
     monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
-    monkeypatch.setattr(searching, "CODES", "SELECT 1/0")
+    monkeypatch.setattr(codes, "ROWS", "SELECT 1/0")
     assert len(ScopedStore([documents[0].pk], space=space).find_similar(asked[0], 5)) == 5
 
 
