@@ -258,7 +258,7 @@ def _list_ways(texts: Corpus, users: Users) -> dict[str, Callable[[], object]]:
         "sweep: ingests": ingest.reap_ingests,
         "sweep: runs": worker.reap_runs,
         "sweep: summaries": summaries.reap_summaries,
-        "sweep: deletions": deletions.settle_deletions,
+        "sweep: deletions": deletions.apply_deletions,
         "sweep: sources": lambda: (source_runs.start_due_runs(), source_runs.reap_runs()),
         "sweep: exports and imports": lambda: (exports.sweep_exports(), imports.sweep_imports()),
         "sweep: what has run out": retention.purge,

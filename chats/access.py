@@ -266,7 +266,7 @@ class RightsListener(LoopTask):
     def __init__(self) -> None:
         self.waiting: set[asyncio.Event] = set()
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Listen until the connection breaks."""
         async with connections.asynchronous().pubsub() as channel:
             await channel.subscribe(get_rights_channel())
@@ -299,7 +299,7 @@ class AccessWatcher(LoopTask):
         """Callbacks for credentials that are no longer valid."""
         self._changed = asyncio.Event()
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Check once. Nobody is disconnected because the database is down."""
         RightsListener.of_running_loop().waiting.add(self._changed)
         await wait_for_change(self._changed)

@@ -144,7 +144,7 @@ class NoticeListener(LoopTask):
         self._for_everybody: set[str] = set()
         """Frames for all pages that wait for their moment."""
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Listen until the connection breaks; what is sent meanwhile is lost."""
         try:
             async with connections.asynchronous().pubsub() as channel:
@@ -203,7 +203,7 @@ class ShareWatcher(LoopTask):
         self.pages: dict[ChatSocket, UUID] = {}
         self._changed = asyncio.Event()
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Look once. No page ends because the database is away."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed)
@@ -244,7 +244,7 @@ class ReadingWatcher(LoopTask):
             held = await in_database(list_readable_libraries, [user_id])
             self._held.setdefault(user_id, held[user_id])
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Look once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed, UNTOLD_SECONDS)

@@ -1,11 +1,11 @@
 """The audit log: who did what to whose things, when, and from where.
 
-It says that something happened, never what was read, written or typed: no text of a conversation or
-a document, no password, no key. A row is written in the transaction of what it tells about, so
-that neither is without the other. A trigger refuses to change or delete rows; names stand in them
-as they were, since an account may be gone by the time somebody reads on.
+It records that something happened, never what was read, written or typed: no text of conversations
+or documents, no passwords, no keys. A row is written in the transaction of the event, so that
+neither exists without the other. A trigger refuses to change or delete rows. They contain names as
+they were, since an account may be gone by the time somebody reads them.
 
-It stands on this floor because conversations, documents and accounts all write it.
+It is in this app because conversations, documents and accounts all write it.
 """
 
 import json
@@ -34,7 +34,7 @@ TARGET_CHARACTERS = 200
 
 
 class Action(models.TextChoices):
-    """What is written down. The values are public: exports and alarms go by them."""
+    """What is recorded. The values are public: exports and alerts rely on them."""
 
     SIGN_IN = "sign_in", _("Signed in")
     SIGN_IN_FAILED = "sign_in_failed", _("Sign-in failed")
@@ -90,7 +90,7 @@ _origin: ContextVar[Origin] = ContextVar("audit_origin", default=Origin())  # no
 
 @contextmanager
 def use_origin(address: str, request_id: str) -> Iterator[None]:
-    """Within the block, what is recorded comes from there."""
+    """Events recorded within the block come from this address and request."""
     token = _origin.set(Origin(address, request_id))
     try:
         yield
@@ -101,9 +101,9 @@ def use_origin(address: str, request_id: str) -> Iterator[None]:
 class AuditEvent(models.Model):
     """One line of the log.
 
-    `actor` did it (null: the system, or somebody who is not signed in), to something of `subject`
-    (null: nobody's). Both are an id without a foreign key, with the name at that time. `target` is
-    what it was done to, as `{kind}:{id}`.
+    `actor` did it (null: the system, or somebody not signed in) to something that belongs to
+    `subject` (null: nobody). Both are an id without a foreign key, with the name at that time.
+    `target` is the object, as `{kind}:{id}`.
     """
 
     at = models.DateTimeField(_("time"), default=timezone.now, db_index=True)
@@ -136,10 +136,10 @@ def record_event(
     target: models.Model | str = "",
     details: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
-    """Write one line, in the transaction that is open.
+    """Write one entry in the current transaction.
 
-    `target` is a row, or `{kind}:{id}`. `details` go into JSON as they are: ids, counts, names of
-    fields, never contents.
+    `target` is a row, or `{kind}:{id}`. `details` are stored as JSON: ids, counts, names of fields,
+    never contents.
     """
     origin = _origin.get()
     return AuditEvent.objects.create(
@@ -156,7 +156,7 @@ def record_event(
 
 
 def describe_target(row: models.Model) -> str:
-    """How the log names a row: `{kind}:{id}`."""
+    """The name of a row in the log: `{kind}:{id}`."""
     return f"{row._meta.model_name}:{row.pk}"  # noqa: SLF001 - public in all but its name
 
 
@@ -184,14 +184,14 @@ def to_export_json(event: AuditEvent) -> dict[str, Any]:
 ROWS_A_PAGE = 1000
 CONTENT_TYPE = "application/x-ndjson"
 
-LIFT_GUARD = "ALTER TABLE documents_auditevent DISABLE TRIGGER audit_is_append_only"
-PUT_GUARD_BACK = "ALTER TABLE documents_auditevent ENABLE TRIGGER audit_is_append_only"
+DISABLE_TRIGGER = "ALTER TABLE documents_auditevent DISABLE TRIGGER audit_is_append_only"
+ENABLE_TRIGGER = "ALTER TABLE documents_auditevent ENABLE TRIGGER audit_is_append_only"
 
 
 def make_export_response(
     request: HttpRequest, events: QuerySet[AuditEvent]
 ) -> StreamingHttpResponse:
-    """The entries as a download, oldest first, page by page."""
+    """The entries as a streamed download, oldest first."""
     is_async = isinstance(request, ASGIRequest)
     response = StreamingHttpResponse(
         _export_pages_async(events) if is_async else _export_pages(events),
@@ -204,42 +204,42 @@ def make_export_response(
 
 
 def trim_log(*, before: datetime, out: IO[str]) -> int:
-    """Write the entries before that time to `out`, then remove them; how many.
+    """Write the entries before that time to `out`, then remove them. Returns their number.
 
-    The only way to remove any: the guard is lifted within the transaction, and the last entry says
-    how many went.
+    The only way to remove entries: the trigger is disabled within the transaction, and a new entry
+    says how many were removed.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(LIFT_GUARD)  # locks the table: nothing is added between the two
-        old = AuditEvent.objects.filter(at__lt=before)
+        cursor.execute(DISABLE_TRIGGER)  # locks the table: nothing is added between the two
+        events = AuditEvent.objects.filter(at__lt=before)
         count = 0
-        for page in _export_pages(old):
+        for page in _export_pages(events):
             out.write(page)
             count += page.count("\n")
         out.flush()
-        old.delete()
+        events.delete()
         record_event(Action.LOG_TRIMMED, details={"before": before, "count": count})
-        cursor.execute(PUT_GUARD_BACK)
+        cursor.execute(ENABLE_TRIGGER)
     return count
 
 
 def _export_pages(events: QuerySet[AuditEvent]) -> Iterator[str]:
-    last = 0
-    while page := _read_page(events, last):
-        last = page[-1].pk
+    last_pk = 0
+    while page := _read_page(events, last_pk):
+        last_pk = page[-1].pk
         yield _to_json_lines(page)
 
 
 async def _export_pages_async(events: QuerySet[AuditEvent]) -> AsyncIterator[str]:
-    """The same under ASGI, where Django would gather a plain iterator in memory first."""
-    last = 0
-    while page := await sync_to_async(_read_page)(events, last):
-        last = page[-1].pk
+    """`_export_pages` for ASGI, where Django would collect a plain iterator in memory first."""
+    last_pk = 0
+    while page := await sync_to_async(_read_page)(events, last_pk):
+        last_pk = page[-1].pk
         yield _to_json_lines(page)
 
 
-def _read_page(events: QuerySet[AuditEvent], after: int) -> list[AuditEvent]:
-    return list(events.filter(pk__gt=after).order_by("pk")[:ROWS_A_PAGE])
+def _read_page(events: QuerySet[AuditEvent], after_pk: int) -> list[AuditEvent]:
+    return list(events.filter(pk__gt=after_pk).order_by("pk")[:ROWS_A_PAGE])
 
 
 def _to_json_lines(events: Iterable[AuditEvent]) -> str:

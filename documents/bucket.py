@@ -24,7 +24,7 @@ from django.core.files.base import File
 from django.core.files.storage import Storage
 from django.utils.deconstruct import deconstructible
 
-GONE = frozenset(("NoSuchKey", "404"))
+NOT_FOUND_CODES = frozenset(("NoSuchKey", "404"))
 BLOCK_BYTES = 1024 * 1024
 """Read with one request: a page of a PDF in the browser takes one or two."""
 
@@ -40,7 +40,7 @@ class BucketStorage(Storage):
     @cached_property
     def _client(self) -> Any:
         """For all threads of this process: one takes some 20 MB and a second to make."""
-        own = any(map(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")))
+        is_own_server = any(map(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")))
         return boto3.client(
             "s3",
             config=Config(
@@ -48,7 +48,7 @@ class BucketStorage(Storage):
                 read_timeout=60,
                 retries={"mode": "standard", "max_attempts": 5},
                 max_pool_connections=32,
-                s3={"addressing_style": "path" if own else "auto"},
+                s3={"addressing_style": "path" if is_own_server else "auto"},
             ),
         )
 
@@ -92,8 +92,8 @@ class BucketStorage(Storage):
                 Bucket=self._bucket, Prefix=prefix, Delimiter="/"
             )
             for page in pages:
-                folders += [one["Prefix"] for one in page.get("CommonPrefixes", ())]
-                names += [one["Key"] for one in page.get("Contents", ())]
+                folders += [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
+                names += [entry["Key"] for entry in page.get("Contents", ())]
         return (
             [folder.removeprefix(prefix).rstrip("/") for folder in folders],
             [name.removeprefix(prefix) for name in names if name != prefix],
@@ -146,8 +146,8 @@ class _ObjectReader(io.RawIOBase):
         if end <= self._position:
             return 0
         with raise_os_errors(self._address["Key"]):
-            wanted = f"bytes={self._position}-{end - 1}"
-            body = self._client.get_object(**self._address, Range=wanted)["Body"].read()
+            byte_range = f"bytes={self._position}-{end - 1}"
+            body = self._client.get_object(**self._address, Range=byte_range)["Body"].read()
         buffer[: len(body)] = body
         self._position += len(body)
         return len(body)
@@ -167,7 +167,7 @@ def raise_os_errors(name: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code = str(error.response["Error"]["Code"])
-        number = errno.ENOENT if code in GONE else errno.EIO
+        number = errno.ENOENT if code in NOT_FOUND_CODES else errno.EIO
         raise OSError(number, f"the bucket says {code}", name) from error
     except (BotoCoreError, Boto3Error) as error:
         raise OSError(errno.EIO, f"the bucket is away: {error}", name) from error

@@ -1,13 +1,12 @@
-"""What was deleted: noted in a row, and in a list beside the data that outlives the database.
+"""Records of deletions: rows, and a list in the data folder that outlives the database.
 
-Copies of a document stand on floors above this one, in answers. Who keeps such copies says so
-(`register_evidence_keeper`), and is told of deletions and of erasures.
+Answers keep copies of documents, in an app above this one. Whatever keeps such copies registers
+itself (`register_evidence_keeper`) and is notified of deletions and due erasures.
 """
 
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,15 +20,16 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from documents.files import write_atomically
 from documents.models import Deletion, DeletionKind
 
 logger = structlog.get_logger()
 
-LIST_FORMAT, FORMER_FORMAT = 2, 1
+LIST_FORMAT, OLD_LIST_FORMAT = 2, 1
 HEADER = json.dumps({"format": LIST_FORMAT}).encode() + b"\n"
 LIST_NAME = "deleted.json"
 MAX_AT_ONCE = 100
-"""Deleted documents whose copies are looked for together."""
+"""Deleted documents that the keepers handle together."""
 
 
 # Rows
@@ -41,11 +41,11 @@ def record_deletions(
     *,
     owner_id: int | None,
     days: int,
-    done: bool = False,
+    is_erased: bool = False,
 ) -> None:
-    """Note in the caller's transaction that these are gone; their last copies go after `days`.
+    """Record in the caller's transaction that these are deleted; copies are erased after `days`.
 
-    `done`: there are no copies, or they went with it.
+    `is_erased`: there are no copies, or they are deleted as well.
     """
     now = timezone.now()
     rows = [
@@ -55,7 +55,7 @@ def record_deletions(
             owner_id=owner_id,
             deleted_at=now,
             due_at=now + timedelta(days=days),
-            erased_at=now if done else None,
+            erased_at=now if is_erased else None,
         )
         for key in keys
     ]
@@ -69,19 +69,19 @@ def record_deletions(
 
 
 def withdraw_deletions(kind: DeletionKind, keys: Collection[object]) -> None:
-    """Forget that these were deleted: they are back."""
+    """Remove the records of these deletions: the objects are back."""
     Deletion.objects.filter(kind=kind, key__in=[str(key) for key in keys]).delete()
     extend_list_on_commit(kind, keys)
 
 
 def forget_deletions_of(owner_id: int) -> None:
-    """Forget what an account deleted: the deletion of the account stands for all of it."""
+    """Remove the records of what an account deleted; the record of the account covers them."""
     Deletion.objects.filter(owner_id=owner_id).delete()
     transaction.on_commit(write_list, robust=True)
 
 
 def find_erased(document_ids: Collection[UUID]) -> set[UUID]:
-    """Those of these deleted documents of which no copy may be kept any more."""
+    """Which of these deleted documents must have no copy any more."""
     due = Deletion.objects.filter(
         kind=DeletionKind.DOCUMENT,
         key__in=[str(pk) for pk in document_ids],
@@ -93,39 +93,40 @@ def find_erased(document_ids: Collection[UUID]) -> set[UUID]:
 # Copies in answers
 
 EvidenceKeeper = Callable[[Collection[UUID], bool], bool]
-"""Told of documents that are gone, and whether their text goes, too; False: not all of it yet."""
+"""Gets ids of deleted documents, and whether to erase their text. False: not finished yet."""
 _keepers: list[EvidenceKeeper] = []
 
 
 def register_evidence_keeper(keeper: EvidenceKeeper) -> None:
-    """Let `keeper` know of deleted documents, in every process."""
+    """Have `keeper` notified of deleted documents. To be called in every process."""
     _keepers.append(keeper)
 
 
 def apply_deletions() -> int:
-    """Tell the keepers of deletions that they have not heard of, and of erasures that are due.
+    """Notify the keepers of new deletions and of due erasures.
 
-    How many documents are done with. What a keeper cannot do yet is tried again at the next call.
+    Returns the number of documents handled. What a keeper cannot finish is tried again at the next
+    call.
     """
     documents = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, erased_at=None)
-    now, done = timezone.now(), 0
-    for wanted, erase in ((Q(marked_at=None), False), (Q(due_at__lte=now), True)):
-        rows = documents.filter(wanted).order_by("due_at", "pk")
-        tried = set[int]()
-        while found := list(rows.exclude(pk__in=tried)[:MAX_AT_ONCE]):
-            tried |= {row.pk for row in found}
-            done += _notify_keepers(found, erase=erase)
-    return done
+    now, count = timezone.now(), 0
+    for condition, erase in ((Q(marked_at=None), False), (Q(due_at__lte=now), True)):
+        rows = documents.filter(condition).order_by("due_at", "pk")
+        tried_ids = set[int]()
+        while batch := list(rows.exclude(pk__in=tried_ids)[:MAX_AT_ONCE]):
+            tried_ids |= {row.pk for row in batch}
+            count += _notify_keepers(batch, erase=erase)
+    return count
 
 
 def apply_deletions_of(document_ids: Collection[UUID]) -> None:
-    """The same of a few documents that have just been deleted, as far as it can be done now."""
+    """Notify the keepers of documents that have just been deleted, as far as possible now."""
     rows = Deletion.objects.filter(
         kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in document_ids], erased_at=None
     )
     for erase in (False, True):
-        wanted = rows.filter(due_at__lte=timezone.now()) if erase else rows.filter(marked_at=None)
-        _notify_keepers(list(wanted), erase=erase)
+        due = rows.filter(due_at__lte=timezone.now()) if erase else rows.filter(marked_at=None)
+        _notify_keepers(list(due), erase=erase)
 
 
 def _notify_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
@@ -135,20 +136,20 @@ def _notify_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
     if not all(keeper(ids, erase) for keeper in _keepers):
         return 0
     now = timezone.now()
-    told = {"marked_at": now} | ({"erased_at": now} if erase else {})
-    Deletion.objects.filter(pk__in=[row.pk for row in rows]).update(**told)
+    values = {"marked_at": now} | ({"erased_at": now} if erase else {})
+    Deletion.objects.filter(pk__in=[row.pk for row in rows]).update(**values)
     if erase:
         extend_list_on_commit(DeletionKind.DOCUMENT, [row.key for row in rows])
     return len(rows)
 
 
-# The list beside the data: a line for each deletion, what came of it, and its withdrawal. Of the
-# lines of one thing the last one counts; now and then the list is written anew, one line a thing.
+# The list beside the data: a line for each deletion, erasure and withdrawal. The last line of an
+# object counts; now and then the list is rewritten with one line for each.
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDeletion:
-    """What the list says of a thing; `erased`: its last copies are gone, too."""
+    """An entry of the list; `erased`: the last copies are gone, too."""
 
     kind: str
     key: str
@@ -157,46 +158,46 @@ class ListedDeletion:
 
 
 def get_list_path() -> Path:
-    """Where this installation keeps its list."""
+    """The path of this installation's list."""
     return Path(settings.DATA_DIR) / LIST_NAME
 
 
 def extend_list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
-    """Let the list say how it stands with these when the caller's transaction is committed."""
-    named = [str(key) for key in keys]
-    transaction.on_commit(lambda: _extend_list(kind, named), robust=True)
+    """Append the state of these to the list after commit."""
+    key_texts = [str(key) for key in keys]
+    transaction.on_commit(lambda: _extend_list(kind, key_texts), robust=True)
 
 
 def write_list() -> None:
-    """Write the list anew, whole or not at all; a failure is only logged: it is written again."""
+    """Rewrite the list. A failure is only logged: the nightly run repeats it."""
     with _lock_list():
-        _write_atomically(get_list_path())
+        _rewrite_list()
 
 
 def dump_list() -> bytes:
-    """All that was ever deleted, as lines of JSON."""
+    """The whole list, as lines of JSON."""
     rows = Deletion.objects.order_by("pk").values_list("kind", "key", "deleted_at", "erased_at")
     return b"".join((HEADER, *(_to_line(*row) for row in rows.iterator())))
 
 
 def load_list(text: bytes) -> list[ListedDeletion]:
-    """What a list says. Raises ValueError where it is none.
+    """Parse a list. Raises ValueError if it is none.
 
-    A last line that does not end was being written when the machine stopped: it counts for nothing.
+    An incomplete last line was cut off by a crash and is ignored.
     """
     header, _, rest = text.partition(b"\n")
     try:
-        told = json.loads(header)
-        if told["format"] == FORMER_FORMAT:
-            lines = told["deleted"]
-        elif told["format"] == LIST_FORMAT:
+        header_json = json.loads(header)
+        if header_json["format"] == OLD_LIST_FORMAT:
+            lines = header_json["deleted"]
+        elif header_json["format"] == LIST_FORMAT:
             lines = [json.loads(line) for line in rest.split(b"\n")[:-1]]
         else:
             raise ValueError("a list of deletions of a version that is not known")
-        last = {(str(kind), str(key)): (at, bool(erased)) for kind, key, at, erased in lines}
+        states = {(str(kind), str(key)): (at, bool(erased)) for kind, key, at, erased in lines}
         return [
             ListedDeletion(kind, key, datetime.fromisoformat(at), erased)
-            for (kind, key), (at, erased) in last.items()
+            for (kind, key), (at, erased) in states.items()
             if at is not None
         ]
     except (KeyError, TypeError) as error:
@@ -204,20 +205,20 @@ def load_list(text: bytes) -> list[ListedDeletion]:
 
 
 def _to_line(kind: str, key: str, at: datetime | None, erased_at: datetime | None) -> bytes:
-    """`at` None: it was withdrawn."""
+    """A line of the list; `at` None: the deletion was withdrawn."""
     line = [kind, key, at and at.isoformat(), erased_at is not None]
     return json.dumps(line).encode() + b"\n"
 
 
 def _extend_list(kind: DeletionKind, keys: Collection[str]) -> None:
-    """The rows are read under the lock: of two that change one row, the later writer knows both."""
+    """Rows are read under the lock: of two concurrent changes, the later writer sees both."""
     with _lock_list():
         rows = Deletion.objects.filter(kind=kind, key__in=keys)
-        known = {row.key: (row.deleted_at, row.erased_at) for row in rows}
-        lines = b"".join(_to_line(kind, key, *known.get(key, (None, None))) for key in keys)
+        states = {row.key: (row.deleted_at, row.erased_at) for row in rows}
+        lines = b"".join(_to_line(kind, key, *states.get(key, (None, None))) for key in keys)
         path = get_list_path()
         if not _is_complete(path):
-            _write_atomically(path)
+            _rewrite_list()
             return
         with path.open("ab") as file:
             file.write(lines)
@@ -225,8 +226,12 @@ def _extend_list(kind: DeletionKind, keys: Collection[str]) -> None:
             os.fsync(file.fileno())
 
 
+def _rewrite_list() -> None:
+    write_atomically(get_list_path(), dump_list(), mode=0o600, durable=True)
+
+
 def _is_complete(path: Path) -> bool:
-    """Whether it is a list of this format whose last line ends."""
+    """Whether it is a list of the current format with a complete last line."""
     try:
         with path.open("rb") as file:
             if file.readline() != HEADER:
@@ -237,21 +242,9 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def _write_atomically(path: Path) -> None:
-    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(dump_list())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 @contextmanager
 def _lock_list() -> Iterator[None]:
-    """One process at a time reads rows and writes. A failure is logged; the night writes again."""
+    """One process at a time. A failure to write is logged; the nightly run repeats it."""
     path = get_list_path().with_suffix(".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Originals in the storage, where a folder and S3 are the same to us."""
+"""Original files in the storage, a folder or S3, and page pictures in the local cache."""
 
 import errno
 import hashlib
+import os
 import secrets
 import shutil
 import tempfile
@@ -20,22 +21,22 @@ from django.core.files.storage import default_storage
 
 from documents import metadata
 from documents.errors import FileTooLarge, StorageFailed, StorageFull
-from documents.models import Document, DocumentVersion
+from documents.models import AnyVersion, Document
 from documents.parsers import formats
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
 
 MEGABYTE = 1024 * 1024
-KEY_CHARACTERS = 36
-"""Of a document's id."""
-NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
-NOT_WRITABLE = NO_ROOM | {errno.EROFS, errno.EIO}
+ID_CHARACTERS = 36
+"""Length of a document's id."""
+DISK_FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
+WRITE_ERRORS = DISK_FULL_ERRORS | {errno.EROFS, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
-class FileMeasure:
-    """What a file really is: bytes counted, not believed."""
+class FileSizeAndHash:
+    """Size and hash of a file, measured instead of taken from the request."""
 
     size: int
     sha256: str
@@ -52,7 +53,7 @@ class IncomingFile:
     sha256: str
 
 
-def measure_file(content: "File[Any]") -> FileMeasure:
+def measure_file(content: "File[Any]") -> FileSizeAndHash:
     """Count and hash in one pass. Raises `FileTooLarge`."""
     limit = settings.MAX_UPLOAD_MB * 1024 * 1024
     digest, size = hashlib.sha256(), 0
@@ -62,23 +63,23 @@ def measure_file(content: "File[Any]") -> FileMeasure:
             raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)
         digest.update(piece)
     content.seek(0)
-    return FileMeasure(size, digest.hexdigest())
+    return FileSizeAndHash(size, digest.hexdigest())
 
 
 def examine_file(name: str, content: "File[Any]") -> IncomingFile:
     """Measure the file and detect its type from its content. Raises what is wrong with it."""
-    counted = measure_file(content)
+    measured = measure_file(content)
     original = metadata.to_original_name(name)
-    kind = formats.detect_content_type(cast("BinaryIO", content), original)
+    content_type = formats.detect_content_type(cast("BinaryIO", content), original)
     return IncomingFile(
-        metadata.to_display_name(name), original, kind, counted.size, counted.sha256
+        metadata.to_display_name(name), original, content_type, measured.size, measured.sha256
     )
 
 
 def store_file(document_id: UUID, original_name: str, content: "File[Any]") -> str:
-    """Keep the file under a name of our making; the storage's name for it comes back.
+    """Store the file under a generated name, unique within the document.
 
-    No two files of a document have one name, whatever the storage does about that.
+    Returns its name in the storage.
     """
     suffix = metadata.get_extension(original_name)
     name = f"{_to_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
@@ -90,7 +91,7 @@ def store_file(document_id: UUID, original_name: str, content: "File[Any]") -> s
 
 
 def store_picture(document_id: UUID, content_type: str, data: bytes) -> str:
-    """Keep a picture found in the document; the storage's name for it comes back."""
+    """Store a picture found in the document. Returns its name in the storage."""
     suffix = content_type.removeprefix("image/")
     name = f"{_to_folder(document_id)}/pictures/{secrets.token_hex(8)}.{suffix}"
     try:
@@ -101,15 +102,32 @@ def store_picture(document_id: UUID, content_type: str, data: bytes) -> str:
 
 
 def to_storage_error(error: OSError) -> NuraError:
-    """What an error of the file system means to the person who uploads."""
-    return StorageFull() if error.errno in NO_ROOM else StorageFailed(str(error))
+    """The error that people see for an error of the file system."""
+    return StorageFull() if error.errno in DISK_FULL_ERRORS else StorageFailed(str(error))
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
+    """Write a local file whole or not at all: another process may read at the same moment.
+
+    `durable`: it is on the disk before it has its name. Raises `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def check_free_disk(size: int) -> None:
-    """Whether a file of so many bytes may come: the reserve of free disk must stay.
+    """Check that a file of this size leaves the reserve of free disk space. Raises `StorageFull`.
 
-    It is first written to the folder for temporary files, then to that of the originals. Raises
-    `StorageFull`.
+    An upload is first written to the temporary folder, then to that of the originals.
     """
     reserve = settings.DISK_RESERVE_MB * MEGABYTE
     if not reserve:
@@ -125,7 +143,7 @@ def check_free_disk(size: int) -> None:
 
 
 def remove_file(name: str) -> None:
-    """Delete one file; a failure is only logged, as nothing refers to the file any more."""
+    """Delete a file. A failure is only logged, as nothing refers to the file any more."""
     try:
         default_storage.delete(name)
     except OSError:
@@ -133,7 +151,7 @@ def remove_file(name: str) -> None:
 
 
 def get_cache_folder(document_id: UUID) -> Path:
-    """Where pictures of a document's pages are kept, in a folder for each of its files."""
+    """The folder of a document's page pictures, with a subfolder for each of its files."""
     return _get_pages_root() / str(document_id)
 
 
@@ -141,42 +159,42 @@ def _get_pages_root() -> Path:
     return Path(settings.DATA_DIR) / "cache" / "pages"
 
 
-def get_pages_folder(kept: Document | DocumentVersion) -> Path:
-    """Where pictures of this file's pages are kept."""
-    document_id = kept.pk if isinstance(kept, Document) else kept.document_id
-    return get_cache_folder(document_id) / kept.sha256
+def get_pages_folder(version: AnyVersion) -> Path:
+    """The folder of the page pictures of this file."""
+    document_id = version.pk if isinstance(version, Document) else version.document_id
+    return get_cache_folder(document_id) / version.sha256
 
 
 def list_stray_pictures() -> list[Path]:
     """Folders of page pictures whose document is gone."""
     folders = {path.name: path for path in _get_pages_root().glob("*")}
-    keys = [name for name in folders if len(name) == KEY_CHARACTERS]
-    known = Document.objects.filter(pk__in=keys).values_list("pk", flat=True)
-    kept = {str(pk) for pk in known}
-    return [path for name, path in sorted(folders.items()) if name not in kept]
+    keys = [name for name in folders if len(name) == ID_CHARACTERS]
+    document_ids = Document.objects.filter(pk__in=keys).values_list("pk", flat=True)
+    names = {str(pk) for pk in document_ids}
+    return [path for name, path in sorted(folders.items()) if name not in names]
 
 
 def trim_page_cache() -> int:
-    """Delete the pictures of pages that were looked at longest ago, until the rest fits; how many.
+    """Delete the least recently used page pictures until the rest fits. Returns their number.
 
-    They are drawn again when somebody asks.
+    They are drawn again on demand.
     """
-    found = []
+    pictures = []
     for path in _get_pages_root().rglob("*.png"):
         with suppress(FileNotFoundError):
-            known = path.stat()
-            found.append((known.st_mtime, known.st_size, path))
-    left, count = sum(size for _, size, _ in found), 0
-    for _seen, size, path in sorted(found, key=lambda one: one[0]):
-        if left <= settings.CACHE_MB * MEGABYTE:
+            stat = path.stat()
+            pictures.append((stat.st_mtime, stat.st_size, path))
+    total, count = sum(size for _, size, _ in pictures), 0
+    for _mtime, size, path in sorted(pictures, key=lambda picture: picture[0]):
+        if total <= settings.CACHE_MB * MEGABYTE:
             break
         path.unlink(missing_ok=True)
-        left, count = left - size, count + 1
+        total, count = total - size, count + 1
     return count
 
 
 def remove_document_files(document_id: UUID) -> None:
-    """Delete all files of a document and all that was made from them."""
+    """Delete all files of a document and its page pictures."""
     _remove_folder(_to_folder(document_id))
     shutil.rmtree(get_cache_folder(document_id), ignore_errors=True)
 
@@ -187,7 +205,7 @@ def _to_folder(document_id: UUID) -> str:
 
 def _remove_folder(name: str) -> None:
     try:
-        folders, kept = default_storage.listdir(name)
+        folders, names = default_storage.listdir(name)
     except FileNotFoundError:  # nothing was stored
         return
     except OSError:
@@ -195,28 +213,28 @@ def _remove_folder(name: str) -> None:
         return
     for folder in folders:
         _remove_folder(f"{name}/{folder}")
-    for file in kept:
+    for file in names:
         remove_file(f"{name}/{file}")
     remove_file(name)
 
 
 @contextmanager
-def open_local_path(kept: Document | DocumentVersion) -> Iterator[Path]:
-    """Its file on this machine, for what needs a path. Raises `StorageFailed`."""
+def open_local_path(version: AnyVersion) -> Iterator[Path]:
+    """A local path to the file; a remote file is copied for the block. Raises `StorageFailed`."""
     try:
-        with _find_path(kept) as path:
+        with _find_path(version) as path:
             yield path
     except FileNotFoundError as error:
         raise StorageFailed(str(error)) from error
 
 
 @contextmanager
-def _find_path(kept: Document | DocumentVersion) -> Iterator[Path]:
+def _find_path(version: AnyVersion) -> Iterator[Path]:
     try:
-        yield Path(kept.file.path)
+        yield Path(version.file.path)
     except NotImplementedError:  # a remote storage has no paths
-        with tempfile.NamedTemporaryFile(suffix=metadata.get_extension(kept.name)) as copy:
-            with kept.file.open("rb") as original:
+        with tempfile.NamedTemporaryFile(suffix=metadata.get_extension(version.name)) as copy:
+            with version.file.open("rb") as original:
                 shutil.copyfileobj(original, copy)
             copy.flush()
             yield Path(copy.name)

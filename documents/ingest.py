@@ -1,11 +1,11 @@
 """One document from file to index. Running it twice gives the same rows; every end has a reason.
 
-An ingest that lost its worker is handed on by `reap_ingests`; so is one that no worker was told of.
+`reap_ingests` hands on ingests that lost their worker, and announces those nobody was told of.
 
-Recognition, by OCR or by a vision model, takes seconds a page, and happens elsewhere. A worker that
-waits for it reads documents that need none (`_Recognition`), so that scans hold no text up. After a
-while it passes its turn on to another owner's document that needs recognition, too; pages that were
-recognised are kept for the next turn (`documents.recognised`).
+Recognition, by OCR or by a vision model, takes seconds a page and happens in other processes. While
+a worker waits for it, it reads documents that need none (`_Recognition`), so that scans do not hold
+up texts. After a while it passes its turn to another owner's document that needs recognition, too;
+pages that were recognised are kept for the next turn (`documents.recognised`).
 """
 
 import time
@@ -38,7 +38,7 @@ from documents.connected.choice import read_config
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
 from documents.index import ChunkSpool
-from documents.models import Document, DocumentVersion
+from documents.models import AnyVersion, Document, DocumentVersion
 from documents.notices import IngestProgress, Stopwatch
 from documents.parsers import formats
 from documents.parsers.base import NoText, OutOfMemory, ParserCrashed, PictureRules, TimedOut
@@ -67,46 +67,46 @@ HEARTBEAT = Heartbeat(Document)
 PATIENCE = timedelta(seconds=30)
 """How long a document waits before a message is sent again."""
 OUTAGES = (DatabaseFailed, EmbedderFailed)
-"""What no file is to blame for: it passes."""
-DEATHS = (ParserCrashed, OutOfMemory, TimedOut)
-"""How a file, or a picture in it, ends its reader."""
+"""Failures that pass and are no fault of the file."""
+CRASHES = (ParserCrashed, OutOfMemory, TimedOut)
+"""Ways in which a file, or a picture in it, ends the process that reads it."""
 NO_PICTURES = PictureRules(most=0)
-PICTURED = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
+FORMATS_WITH_PICTURES = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
 """Formats whose readers extract pictures."""
 PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
-"""Progress within formats that do not say how many pages they have creeps towards that many."""
+"""Assumed to follow in formats that do not say how many pages they have, for the progress."""
 REPROCESS_FAILED = "reprocess_failed"
-MEANWHILE_SECONDS = 5.0
-"""How long other documents are read before the worker looks for what was recognised meanwhile."""
-LOOK_SECONDS = 0.5
-"""Between two looks for other documents, where pages come quickly."""
+MAX_PAUSE_SECONDS = 5.0
+"""How long other documents are read before the worker checks for recognised pages."""
+MIN_SECONDS_BETWEEN_LOOKS = 0.5
+"""Between two checks for other documents, when pages come quickly."""
 
 TURN_SECONDS = 5.0
-"""How long pages are recognised at the least before the turn is passed on."""
-PAUSE_SECONDS = 1.0
-"""After so long without a page, those at work have only just begun, and little of them is lost."""
-MAX_SHARE_AGAIN = 0.25
-"""How much of a turn may go into what was read before, of which only recognised pages are kept."""
+"""Minimum time of recognition before the turn is passed on."""
+SECONDS_AFTER_PAGE = 1.0
+"""A turn is passed on this long after a page: those at work have just begun, so little is lost."""
+MAX_REPEATED_SHARE = 0.25
+"""Maximum share of a turn that repeats what was read before (only recognition is kept)."""
 
 logger = structlog.get_logger()
 
 
 class ChunkAnalysis:
-    """Takes chunks as they come and gives them to `keep` in order, in the thread of its user.
+    """Analyses chunks in a thread and passes them to `store_chunk` in order, in the caller's.
 
-    Used within a `with`; `finish` when all have come.
+    A context manager; call `finish` after the last `add`.
     """
 
-    def __init__(self, keep: Callable[[IndexedChunk], None]) -> None:
-        self._keep = keep
+    def __init__(self, store_chunk: Callable[[IndexedChunk], None]) -> None:
+        self._store_chunk = store_chunk
         self._analyser = ChunkAnalyser()
         self._batch: list[TextChunk] = []
-        self._working: deque[Future[list[IndexedChunk]]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="analysis")
+        self._futures: deque[Future[list[IndexedChunk]]] = deque()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="analysis")
 
     def add(self, chunks: Sequence[TextChunk]) -> None:
-        """The next chunks."""
+        """Add the next chunks."""
         self._batch += chunks
         if len(self._batch) >= MAX_CHUNKS_A_BATCH:
             self._submit_batch()
@@ -114,26 +114,26 @@ class ChunkAnalysis:
     def finish(self) -> None:
         """Wait for all that is not analysed yet."""
         self._submit_batch()
-        while self._working:
-            self._keep_results()
+        while self._futures:
+            self._store_results()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        self._executor.shutdown(cancel_futures=True)
 
     def _submit_batch(self) -> None:
         batch, self._batch = self._batch, []
-        self._working.append(
-            self._thread.submit(lambda: list(self._analyser.analyse_chunks(batch)))
+        self._futures.append(
+            self._executor.submit(lambda: list(self._analyser.analyse_chunks(batch)))
         )
-        while len(self._working) > MAX_BATCHES_AHEAD or (self._working and self._working[0].done()):
-            self._keep_results()
+        while len(self._futures) > MAX_BATCHES_AHEAD or (self._futures and self._futures[0].done()):
+            self._store_results()
 
-    def _keep_results(self) -> None:
-        for analysed in self._working.popleft().result():
-            self._keep(analysed)
+    def _store_results(self) -> None:
+        for chunk in self._futures.popleft().result():
+            self._store_chunk(chunk)
 
 
 def ingest_next_document() -> bool:
@@ -142,7 +142,7 @@ def ingest_next_document() -> bool:
     lease = queue.claim_next_document()
     if lease is None:
         return False
-    _ingest(lease, meanwhile=False)
+    _ingest(lease, in_pause=False)
     return True
 
 
@@ -157,7 +157,7 @@ def _load_analyser() -> None:
 
 
 class RecognitionNeededError(Exception):
-    """A document that is read while another one is recognised needs that, too: put it off."""
+    """A document read in the pause of another one needs recognition, too: it has to wait."""
 
 
 class TurnPassedError(Exception):
@@ -165,106 +165,104 @@ class TurnPassedError(Exception):
 
 
 class _Recognition:
-    """What becomes of the time in which pages or pictures of a document are recognised.
+    """Uses the time in which pages or pictures of a document are being recognised.
 
-    Documents that need no recognition are read in it, one after another. One that turns out to need
-    it (`meanwhile`) is put off, before any page or picture of it is recognised. A document whose
-    owner has had more than others passes its turn on, unless the vision model was asked: its
-    descriptions are not kept. It does so `PAUSE_SECONDS` after a page: several are begun together,
-    and those that are not done are lost.
+    Documents that need no recognition are read in these pauses, one after another. One that turns
+    out to need it (`in_pause`) is postponed before any page or picture of it is recognised. A
+    document passes its turn on if another owner has had less, unless the vision model was asked:
+    its descriptions are not kept. It does so `SECONDS_AFTER_PAGE` after a page, because pages are
+    recognised several at a time and unfinished ones are lost.
     """
 
-    def __init__(
-        self, lease: Lease[Document], progress: IngestProgress, *, meanwhile: bool
-    ) -> None:
+    def __init__(self, lease: Lease[Document], progress: IngestProgress, *, in_pause: bool) -> None:
         self.progress = progress
         self._lease = lease
-        self._meanwhile = meanwhile
-        self._is_awaited = False
-        self._is_kept = True
+        self._is_in_pause = in_pause
+        self._needs_recognition = False
+        self._may_pass_turn = True
         self.pages = 0
-        """That were recognised in this turn."""
-        self._page_came: float | None = None
-        """The last, if the turn was not passed on since."""
-        self._began = self._looked = time.monotonic()
-        self._turn = 0.0
-        self._turn_ends = 0.0
+        """Pages recognised in this turn."""
+        self._last_page_at: float | None = None
+        """When the last page came, unless the turn was offered since."""
+        self._started_at = self._last_look_at = time.monotonic()
+        self._turn_seconds = 0.0
+        self._turn_ends_at = 0.0
 
     def begin_page(self) -> None:
-        """A page is to be recognised. Raises `RecognitionNeededError`."""
+        """Called before a page is recognised. Raises `RecognitionNeededError`."""
         self._require_turn()
-        if not self._turn_ends:
+        if not self._turn_ends_at:
             now = time.monotonic()
-            self._turn = max(TURN_SECONDS, (now - self._began) / MAX_SHARE_AGAIN)
-            self._turn_ends = now + self._turn
+            self._turn_seconds = max(TURN_SECONDS, (now - self._started_at) / MAX_REPEATED_SHARE)
+            self._turn_ends_at = now + self._turn_seconds
 
     def begin_picture(self) -> None:
-        """A picture is to be described. Raises `RecognitionNeededError`."""
+        """Called before a picture is described. Raises `RecognitionNeededError`."""
         self._require_turn()
-        self._is_kept = False
+        self._may_pass_turn = False
 
     def _require_turn(self) -> None:
-        if self._meanwhile:
+        if self._is_in_pause:
             raise RecognitionNeededError
-        self._is_awaited = True
+        self._needs_recognition = True
 
-    def keep_page(self, sha256: str, index: int, found: bytes) -> None:
-        """A page of the file with this hash was recognised. Raises `LeaseLostError`."""
+    def keep_page(self, sha256: str, index: int, data: bytes) -> None:
+        """Store a recognised page of the file with this hash. Raises `LeaseLostError`."""
         self.progress.check()
-        recognised.keep_page(self._lease.job_id, sha256, index, found)
+        recognised.keep_page(self._lease.job_id, sha256, index, data)
         self.pages += 1
-        self._page_came = time.monotonic()
+        self._last_page_at = time.monotonic()
 
-    def wait(self) -> None:
-        """Nothing came lately. Raises `LeaseLostError`, `TurnPassedError`."""
+    def use_pause(self) -> None:
+        """Called while nothing comes. Raises `LeaseLostError`, `TurnPassedError`."""
         self.progress.check()
-        if self._page_came and time.monotonic() - self._page_came >= PAUSE_SECONDS:
-            self._page_came = None
-            self._pass_turn(self._turn_ends)
-        self._ingest_others(MEANWHILE_SECONDS)
+        if self._last_page_at and time.monotonic() - self._last_page_at >= SECONDS_AFTER_PAGE:
+            self._last_page_at = None
+            self._pass_turn(self._turn_ends_at)
+        self._ingest_others(MAX_PAUSE_SECONDS)
 
-    def take_turns(self) -> None:
-        """A page came: another document is next, if one waits.
+    def yield_turn(self) -> None:
+        """Called after a page: let another document go first, if one waits.
 
         Raises `LeaseLostError`, `TurnPassedError`.
         """
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
+        if time.monotonic() - self._last_look_at >= MIN_SECONDS_BETWEEN_LOOKS:
             self._ingest_others(0.0)
-            if self._page_came:  # they come too quickly for a pause
-                self._pass_turn(self._turn_ends + self._turn)
+            if self._last_page_at:  # they come too quickly for a pause
+                self._pass_turn(self._turn_ends_at + self._turn_seconds)
 
-    def _pass_turn(self, ends: float) -> None:
-        """Raises `TurnPassedError` if the turn has ended and somebody waits for it."""
-        is_over = self._is_kept and time.monotonic() >= ends
-        if is_over and queue.is_turn_of_another(self._lease):
+    def _pass_turn(self, ends_at: float) -> None:
+        """Raise `TurnPassedError` if the turn has ended and somebody waits for it."""
+        has_ended = self._may_pass_turn and time.monotonic() >= ends_at
+        if has_ended and queue.is_turn_of_another(self._lease):
             self.progress.report()  # its page goes on showing how far it is
             raise TurnPassedError
 
     def _ingest_others(self, seconds: float) -> None:
-        """Documents that need no recognition, as long as some wait; at least one of them."""
-        until = time.monotonic() + seconds
-        while self._is_awaited and (lease := queue.claim_next_document(queue.QUICK)):
+        """Ingest waiting documents that need no recognition, for so long, and at least one."""
+        ends_at = time.monotonic() + seconds
+        while self._needs_recognition and (lease := queue.claim_next_document(queue.QUICK)):
             with self.progress.watch.pause():
-                _ingest(lease, meanwhile=True)
+                _ingest(lease, in_pause=True)
             self.progress.check()
-            if time.monotonic() >= until:
+            if time.monotonic() >= ends_at:
                 break
-        self._looked = time.monotonic()
+        self._last_look_at = time.monotonic()
 
 
-def _ingest(lease: Lease[Document], *, meanwhile: bool) -> None:
-    """Work on a document; `meanwhile`, while this worker waits for another one's recognition."""
+def _ingest(lease: Lease[Document], *, in_pause: bool) -> None:
+    """Work on a document; `in_pause`: while this worker waits for another one's recognition."""
     try:
-        _run_attempt(lease, Stopwatch(), meanwhile=meanwhile)
+        _run_attempt(lease, Stopwatch(), in_pause=in_pause)
     except LeaseLostError:
         logger.info("ingest_taken_away", document_id=str(lease.job_id))
 
 
-def _run_attempt(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
-    """Work, and end the document in any case. Raises `LeaseLostError`."""
+def _run_attempt(lease: Lease[Document], watch: Stopwatch, *, in_pause: bool) -> None:
+    """Process the document and end it whatever happens. Raises `LeaseLostError`."""
     try:
-        with HEARTBEAT.hold(lease) as held:
-            _process_document(held, watch, meanwhile=meanwhile)
+        with HEARTBEAT.hold(lease) as held_lease:
+            _process_document(held_lease, watch, in_pause=in_pause)
     except (LeavingError, RecognitionNeededError, TurnPassedError) as reason:
         _postpone_document(lease, reason, watch)
     except LeaseLostError:
@@ -272,7 +270,7 @@ def _run_attempt(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -
     except NuraError as error:
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
-        if meanwhile:  # it is the other document's time that has run out
+        if in_pause:  # it is the other document's time that has run out
             _postpone_document(lease, LeavingError(), watch)
             raise
         _handle_failure(lease, IngestTimeout(), watch)
@@ -287,7 +285,7 @@ def _run_attempt(lease: Lease[Document], watch: Stopwatch, *, meanwhile: bool) -
 
 
 def _postpone_document(lease: Lease[Document], reason: Exception, watch: Stopwatch) -> None:
-    """Let the document wait for what is no failure of it, and show that to its owner."""
+    """Queue the document again for a reason that is no failure, and notify its owner."""
     if isinstance(reason, TurnPassedError):
         queue.pass_turn(lease, sum(watch.seconds().values()))
     elif isinstance(reason, RecognitionNeededError):
@@ -299,19 +297,19 @@ def _postpone_document(lease: Lease[Document], reason: Exception, watch: Stopwat
 
 
 def _to_failure(error: Exception) -> NuraError:
-    """What went wrong where a step did not say: the disk, or something nobody foresaw."""
-    if isinstance(error, OSError) and error.errno in files.NOT_WRITABLE:
+    """The error to report for an unexpected exception: the disk, or an internal error."""
+    if isinstance(error, OSError) and error.errno in files.WRITE_ERRORS:
         return files.to_storage_error(error)
     return Internal()
 
 
 @dataclass(frozen=True, slots=True)
 class _IngestAttempt:
-    """One attempt at one document: what its steps share. `kept` is whose file is read."""
+    """What the steps of one attempt at a document share; `version` is the one that is read."""
 
     lease: Lease[Document]
     document: Document
-    version: DocumentVersion | None
+    pending_version: DocumentVersion | None
     progress: IngestProgress
     recognition: _Recognition
     gallery: Gallery
@@ -320,72 +318,84 @@ class _IngestAttempt:
     pictures: PictureRules
 
     @property
-    def kept(self) -> Document | DocumentVersion:
-        return self.version or self.document
+    def version(self) -> AnyVersion:
+        return self.pending_version or self.document
 
 
-def _process_document(held: HeldLease[Document], watch: Stopwatch, *, meanwhile: bool) -> None:
-    """Process the document; without its pictures where its reader died over the whole file."""
-    document = Document.objects.filter(pk=held.lease.job_id).first()
+def _process_document(held_lease: HeldLease[Document], watch: Stopwatch, *, in_pause: bool) -> None:
+    """Process the document, without its pictures if they crash the reader."""
+    document = Document.objects.filter(pk=held_lease.lease.job_id).first()
     if document is None:
         raise LeaseLostError
-    version = versions.get_pending_version(document.pk)
-    recognition = _Recognition(held.lease, IngestProgress(held, watch), meanwhile=meanwhile)
-    process = partial(_process_file, held, document, version, recognition)
+    pending_version = versions.get_pending_version(document.pk)
+    recognition = _Recognition(
+        held_lease.lease, IngestProgress(held_lease, watch), in_pause=in_pause
+    )
+    process_file = partial(_process_file, held_lease, document, pending_version, recognition)
     try:
-        process(settings.PICTURES)
-    except DEATHS as death:
-        kept = version or document
-        if not settings.PICTURES.most or kept.content_type not in PICTURED:
+        process_file(settings.PICTURES)
+    except CRASHES as error:
+        version = pending_version or document
+        if not settings.PICTURES.most or version.content_type not in FORMATS_WITH_PICTURES:
             raise
-        logger.warning("ingest_without_pictures", document_id=str(document.pk), code=death.code)
+        logger.warning("ingest_without_pictures", document_id=str(document.pk), code=error.code)
         try:
-            process(NO_PICTURES)
+            process_file(NO_PICTURES)
         except NoText:  # its pictures may have held some: this is not why it failed
-            raise death from None
+            raise error from None
 
 
 def _process_file(
-    held: HeldLease[Document],
+    held_lease: HeldLease[Document],
     document: Document,
-    version: DocumentVersion | None,
+    pending_version: DocumentVersion | None,
     recognition: _Recognition,
     pictures: PictureRules,
 ) -> None:
     progress = recognition.progress
     with (
-        Gallery(document, recognition.wait, progress.watch, recognition.begin_picture) as gallery,
+        Gallery(
+            document, recognition.use_pause, progress.watch, recognition.begin_picture
+        ) as gallery,
         index.IndexDraft(document) as draft,
         ChunkSpool() as chunks,
     ):
         job = _IngestAttempt(
-            held.lease, document, version, progress, recognition, gallery, draft, chunks, pictures
+            held_lease.lease,
+            document,
+            pending_version,
+            progress,
+            recognition,
+            gallery,
+            draft,
+            chunks,
+            pictures,
         )
-        found = _read_file(job)
-        while not _embed_and_store(job, found):
+        findings = _read_file(job)
+        while not _embed_and_store(job, findings):
             logger.info("ingest_embeds_again", document_id=str(document.pk))
 
 
 def _read_file(job: _IngestAttempt) -> index.IngestFindings:
-    """Read the file in a child process; pages and their terms go to disk."""
-    kept, progress = job.kept, job.progress
+    """Read the file in a child process; pages and analysed chunks are spooled to disk."""
+    version, progress = job.version, job.progress
     progress.enter(Document.Stage.PARSING)
-    known = recognised.load_pages(job.document.pk, kept.sha256)
-    with files.open_local_path(kept) as path:
+    recognised_pages = recognised.load_pages(job.document.pk, version.sha256)
+    with files.open_local_path(version) as path:
         reading = read_document(
             path,
-            kept.content_type,
-            kept.name,
+            version.content_type,
+            version.name,
             settings.READING_LIMITS,
             pictures=job.pictures,
             pdf_reader=settings.PDF_READER,
-            on_wait=job.recognition.wait,
+            on_wait=job.recognition.use_pause,
             on_recognition=job.recognition.begin_page,
-            on_recognised=partial(job.recognition.keep_page, kept.sha256),
-            recognised=known.encoded,
+            on_recognised=partial(job.recognition.keep_page, version.sha256),
+            recognised=recognised_pages.encoded,
         )
         with reading, ChunkAnalysis(job.chunks.add) as analysis:
-            _split_pages(job, reading, known, analysis)
+            _split_pages(job, reading, recognised_pages, analysis)
             analysis.finish()
     warnings = [*reading.warnings, *job.gallery.warnings]
     if job.pictures != settings.PICTURES:
@@ -398,66 +408,68 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
 def _split_pages(
     job: _IngestAttempt,
     reading: DocumentReading,
-    known: recognised.KeptPages,
+    recognised_pages: recognised.RecognisedPages,
     analysis: ChunkAnalysis,
 ) -> None:
-    """Cut the pages as they come; their chunks are analysed meanwhile.
+    """Split the pages as they come; their chunks are analysed in the background.
 
-    What is known was read in turns before this one, and is told as done.
+    Pages that were recognised in earlier turns count as done from the beginning.
     """
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
-    for done, page in enumerate(job.gallery.pages(reading), 1):
+    for page_count, page in enumerate(job.gallery.pages(reading), 1):
         watch.start_stage(Document.Stage.CHUNKING.value)
-        if done == 1 and reading.page_total:
+        if page_count == 1 and reading.page_total:
             quotas.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
         watch.start_stage(Document.Stage.PARSING.value)
-        total = reading.page_total or done + UNKNOWN_PAGES
-        read = max(done, known.reached)
-        job.progress.note_recognition((known.count + job.recognition.pages) / read)
-        job.progress.move(read, total, pages_done=read - known.reached)
-        if done < total:
-            job.recognition.take_turns()
+        total = reading.page_total or page_count + UNKNOWN_PAGES
+        pages_read = max(page_count, recognised_pages.last_page)
+        job.progress.note_recognition((recognised_pages.count + job.recognition.pages) / pages_read)
+        job.progress.move(pages_read, total, pages_done=pages_read - recognised_pages.last_page)
+        if page_count < total:
+            job.recognition.yield_turn()
 
 
-def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
-    """Embed with the model in use and store; False when another one took over meanwhile."""
+def _embed_and_store(job: _IngestAttempt, findings: index.IngestFindings) -> bool:
+    """Embed with the model in use and store. False if another model took over meanwhile."""
     job.progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.get_space_for_writing()
     title = metadata.to_title_lines(
-        job.kept.name, metadata.merge_metadata(found.metadata, job.document.stated)
+        job.version.name, metadata.merge_metadata(findings.metadata, job.document.stated)
     )
-    complete = get_engine(config).complete_chunks
-    job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
+    embed_chunks = get_engine(config).complete_chunks
+    job.draft.index(embed_chunks(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
-        index.replace_index(job.lease, job.draft, found, space, partial(_write_related_rows, job))
+        index.replace_index(
+            job.lease, job.draft, findings, space, partial(_write_related_rows, job)
+        )
     except spaces.SpaceChangedError:
         return False
     return True
 
 
 def _write_related_rows(job: _IngestAttempt) -> None:
-    """What becomes true together with the new index."""
+    """Write the rows that belong into the transaction of the new index."""
     quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
-    if job.version:
-        versions.promote_version(job.document.pk, job.version)
+    if job.pending_version:
+        versions.promote_version(job.document.pk, job.pending_version)
     job.gallery.write()
 
 
 def _handle_failure(lease: Lease[Document], error: NuraError, watch: Stopwatch) -> None:
-    """Try once more where that may help, else end with the reason. Raises `LeaseLostError`."""
-    most = Document.MAX_ATTEMPTS if isinstance(error, OUTAGES) else queue.MAX_FILE_ATTEMPTS
-    again = error.retryable and queue.retry_later(lease, most)
-    if not again and not give_up_document(lease.rows(), error.code, error.params):
+    """Retry if that may help, otherwise fail with the reason. Raises `LeaseLostError`."""
+    max_attempts = Document.MAX_ATTEMPTS if isinstance(error, OUTAGES) else queue.MAX_FILE_ATTEMPTS
+    is_retried = error.retryable and queue.retry_later(lease, max_attempts)
+    if not is_retried and not give_up_document(lease.rows(), error.code, error.params):
         raise LeaseLostError
     _report_attempt(lease, watch, code=error.code)
 
 
 def _notify_owner(lease: Lease[Document]) -> Document | None:
-    """Show the owner where the document stands; None where it is gone."""
+    """Send the document's state to its owner's pages. None if it is gone."""
     document = Document.objects.filter(pk=lease.job_id).first()
     if document:
         notices.notify_document_changed(document)
@@ -465,9 +477,9 @@ def _notify_owner(lease: Lease[Document]) -> Document | None:
 
 
 def _report_attempt(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
-    """Show the owner where the document stands, and write the one line of this attempt.
+    """Notify the owner and log the attempt, without names or text.
 
-    No line holds a name or a text. `outcome` PROCESSING: another attempt follows.
+    `outcome` PROCESSING: another attempt follows.
     """
     document = _notify_owner(lease)
     if document is None:
@@ -488,26 +500,26 @@ def _report_attempt(lease: Lease[Document], watch: Stopwatch, code: str = "") ->
         logger.info("ingest_completed", **facts)
 
 
-def give_up_document(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
-    """End badly, with what people will read; a document with an index goes on with that.
+def give_up_document(rows: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
+    """Fail with an error that people will read; a document with an index keeps it.
 
-    `held` is the document as long as it is the caller's to change, as `Lease.rows` gives it. False:
-    it is not.
+    `rows` holds the document as long as the caller may change it, like `Lease.rows`. False if that
+    is over.
     """
-    return versions.refuse_version(held, code, parameters) or _fail_document(held, code, parameters)
+    return versions.refuse_version(rows, code, parameters) or _fail_document(rows, code, parameters)
 
 
 @transaction.atomic
-def _fail_document(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
-    document = held.select_for_update().first()
+def _fail_document(rows: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
+    document = rows.select_for_update().first()
     if document is None:
         return False
     if document.indexed:
         changes = queue.to_ended_values(Document.Status.COMPLETED, code, parameters) | {
             "progress": 1.0
         }
-        others = [warning for warning in document.warnings if warning != REPROCESS_FAILED]
-        changes["warnings"] = [*others, REPROCESS_FAILED]
+        other_warnings = [warning for warning in document.warnings if warning != REPROCESS_FAILED]
+        changes["warnings"] = [*other_warnings, REPROCESS_FAILED]
     else:
         changes = queue.to_ended_values(Document.Status.FAILED, code, parameters)
     Document.objects.filter(pk=document.pk).update(**changes)
@@ -515,7 +527,7 @@ def _fail_document(held: QuerySet[Document], code: str, parameters: Mapping[str,
 
 
 def announce_next_ingest() -> None:
-    """Send a message for the next document where all were lost and documents still wait."""
+    """Send a message for the next document if none is left and documents still wait."""
     if queue.count_waiting_messages() == 0:
         waiting = select_waiting_jobs(Document).filter(lease_until=None).order_by("enqueued_at")
         for document_id in waiting.values_list("pk", flat=True)[:1]:
@@ -523,24 +535,24 @@ def announce_next_ingest() -> None:
 
 
 def reap_ingests() -> None:
-    """Hand lost ingests on, end those that were lost too often, send waiting ones again."""
-    touched = reap_lost_jobs(
+    """Hand on lost ingests, fail those lost too often, and announce waiting ones again."""
+    document_ids = reap_lost_jobs(
         Document,
         announce=queue.enqueue_ingest,
         give_up=_give_up_lost,
-        settle=_release_lost,
+        resolve=_release_lost,
         limit=queue.MAX_MESSAGES,
     )
     room = max(0, queue.MAX_MESSAGES - queue.count_waiting_messages())
     announce_unclaimed_jobs(Document, announce=queue.enqueue_ingest, patience=PATIENCE, limit=room)
-    for document in Document.objects.filter(pk__in=touched):
+    for document in Document.objects.filter(pk__in=document_ids):
         notices.notify_document_changed(document)
 
 
 def _release_lost(lease: Lease[Document]) -> bool:
-    """Let the document wait as before its attempt; True where it had all of them and is ended."""
-    again = lease.rows().filter(attempts__lt=Document.MAX_ATTEMPTS)
-    if again.update(**queue.to_waiting_values()):
+    """Queue the document again. True if it has used up its attempts and was failed instead."""
+    retryable = lease.rows().filter(attempts__lt=Document.MAX_ATTEMPTS)
+    if retryable.update(**queue.to_waiting_values()):
         return False
     _give_up_lost(lease)
     return True

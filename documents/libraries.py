@@ -1,7 +1,7 @@
-"""What can be done with libraries. Callers have checked that the library is the user's to change.
+"""Operations on libraries. Callers have checked that the user may change the library.
 
-Whatever takes a right away says so (`notices.announce_change`), so that answers, sockets and
-streams that read the library end at once.
+Whatever takes a right away announces it (`notices.announce_rights_change`), so that answers,
+sockets and streams that read the library end at once.
 """
 
 import unicodedata
@@ -22,7 +22,7 @@ from documents.services import delete_document
 from documents.sources.models import Source
 
 
-class DocumentsOfDeleted(StrEnum):
+class DocumentFate(StrEnum):
     """What becomes of the documents of a library that is deleted."""
 
     OWNERS = "owners"
@@ -32,7 +32,7 @@ class DocumentsOfDeleted(StrEnum):
 
 @transaction.atomic
 def create_library(*, creator: User, name: str, description: str = "") -> Library:
-    """A library whose first manager is who made it."""
+    """Create a library with its creator as the first manager."""
     library = Library.objects.create(name=_clean_text(name), description=_clean_text(description))
     LibraryMember.objects.create(library=library, user=creator, role=LibraryRole.MANAGER)
     record_event(Action.LIBRARY_CREATED, actor=creator, target=library)
@@ -43,9 +43,9 @@ def create_library(*, creator: User, name: str, description: str = "") -> Librar
 def update_library(
     *, library: Library, actor: User, name: str | None = None, description: str | None = None
 ) -> None:
-    """Change name and description; what is None stays."""
-    wanted = {"name": name, "description": description}
-    changes = {field: _clean_text(value) for field, value in wanted.items() if value is not None}
+    """Change name and description; None leaves either as it is."""
+    values = {"name": name, "description": description}
+    changes = {field: _clean_text(value) for field, value in values.items() if value is not None}
     for field, value in changes.items():
         setattr(library, field, value)
     library.save(update_fields=(*changes, "updated_at"))
@@ -59,18 +59,18 @@ def _clean_text(text: str) -> str:
 
 
 @transaction.atomic
-def delete_library(*, library: Library, actor: User, documents: DocumentsOfDeleted) -> None:
-    """Delete a library; `documents` says what becomes of what it holds."""
+def delete_library(*, library: Library, actor: User, documents: DocumentFate) -> None:
+    """Delete a library; `documents` decides what becomes of its documents."""
     _lock_library(library.pk)
     rows = Document.objects.filter(library=library)
     count = rows.count()
-    if documents == DocumentsOfDeleted.DELETE:
+    if documents == DocumentFate.DELETE:
         for document in rows.select_related("owner").order_by("pk"):
             delete_document(document=document, actor=actor)
     else:
         rows.update(library=None, moved_at=Now())
-    told = {"documents": str(documents), "count": count}
-    record_event(Action.LIBRARY_DELETED, actor=actor, target=library, details=told)
+    details = {"documents": str(documents), "count": count}
+    record_event(Action.LIBRARY_DELETED, actor=actor, target=library, details=details)
     Library.objects.filter(pk=library.pk).delete()
     notices.announce_rights_change()
 
@@ -79,15 +79,15 @@ def delete_library(*, library: Library, actor: User, documents: DocumentsOfDelet
 
 
 def find_principal(*, user: str = "", group: str = "") -> User | Group:
-    """The active account, or else the group, with this name. Raises `NoSuchMember`."""
-    named: User | Group | None
+    """The active account or the group with this name. Raises `NoSuchMember`."""
+    principal: User | Group | None
     if user:
-        named = User.objects.filter(username=_clean_text(user), is_active=True).first()
+        principal = User.objects.filter(username=_clean_text(user), is_active=True).first()
     else:
-        named = Group.objects.filter(name=_clean_text(group)).first()
-    if named is None:
+        principal = Group.objects.filter(name=_clean_text(group)).first()
+    if principal is None:
         raise NoSuchMember(name=user or group)
-    return named
+    return principal
 
 
 @transaction.atomic
@@ -131,7 +131,7 @@ def remove_member(*, member: LibraryMember, actor: User) -> None:
 
 
 def _lock_library(library_id: UUID) -> None:
-    """Let nobody else change the members, or delete the library, until the transaction ends."""
+    """Lock the library against changes of members and deletion until the transaction ends."""
     if not Library.objects.select_for_update().filter(pk=library_id).exists():
         raise LibraryNotFound
 
@@ -143,51 +143,51 @@ def _check_has_manager(library_id: UUID) -> None:
 
 
 def record_membership(action: Action, member: LibraryMember, actor: User) -> None:
-    """Write down what was done with a membership."""
+    """Record a change of a membership in the audit log."""
     target = f"library:{member.library_id}"
-    told = _describe_member(member)
-    record_event(action, actor=actor, subject=member.user, target=target, details=told)
+    details = _describe_member(member)
+    record_event(action, actor=actor, subject=member.user, target=target, details=details)
 
 
 def _describe_member(member: LibraryMember) -> dict[str, object]:
-    told: dict[str, object] = {"role": str(member.role)}
-    return told | ({"group": member.group_id} if member.group_id else {})
+    details: dict[str, object] = {"role": str(member.role)}
+    return details | ({"group": member.group_id} if member.group_id else {})
 
 
 # Who may read what
 
 
 def find_libraries(*, user: User, library_ids: Collection[UUID]) -> list[UUID]:
-    """These ids, each once. Raises `LibraryNotFound` when one is not there for this user."""
-    wanted = list(dict.fromkeys(library_ids))
-    found = Library.objects.visible_to(user).filter(pk__in=wanted).count() if wanted else 0
-    if found != len(wanted):
+    """The ids without duplicates. Raises `LibraryNotFound` if the user cannot see one of them."""
+    ids = list(dict.fromkeys(library_ids))
+    count = Library.objects.visible_to(user).filter(pk__in=ids).count() if ids else 0
+    if count != len(ids):
         raise LibraryNotFound
-    return wanted
+    return ids
 
 
 def list_readable_libraries(user_ids: Collection[int]) -> dict[int, set[UUID]]:
     """The ids of the libraries that each of these users may read. Two queries."""
-    held: dict[int, set[UUID]] = {pk: set() for pk in user_ids}
-    own = LibraryMember.objects.filter(user__in=held).values_list("user", "library_id")
-    groups = LibraryMember.objects.filter(group__user__in=held)
+    library_ids: dict[int, set[UUID]] = {pk: set() for pk in user_ids}
+    own = LibraryMember.objects.filter(user__in=library_ids).values_list("user", "library_id")
+    groups = LibraryMember.objects.filter(group__user__in=library_ids)
     for user_id, library_id in (*own, *groups.values_list("group__user", "library_id")):
-        held[user_id].add(library_id)
-    return held
+        library_ids[user_id].add(library_id)
+    return library_ids
 
 
 def find_unreadable_documents(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:
-    """Those of these documents that are there, but not for this user."""
-    there = Document.objects.filter(pk__in=document_ids)
-    readable = there.visible_to(User(pk=user_id)).values("pk")
-    return set(there.exclude(pk__in=readable).values_list("pk", flat=True))
+    """Which of these documents exist but are not readable for this user."""
+    documents = Document.objects.filter(pk__in=document_ids)
+    readable = documents.visible_to(User(pk=user_id)).values("pk")
+    return set(documents.exclude(pk__in=readable).values_list("pk", flat=True))
 
 
 # Documents
 
 
 def find_target_library(*, user: User, library_id: UUID | None) -> Library | None:
-    """The library into which the user may put documents; None: his private one.
+    """The library to add documents to, if the user may; None: the user's private one.
 
     Raises `LibraryNotFound`.
     """
@@ -201,20 +201,22 @@ def find_target_library(*, user: User, library_id: UUID | None) -> Library | Non
 
 @transaction.atomic
 def move_document(*, document: Document, library: Library | None, actor: User) -> None:
-    """Put a document into another library; None: into the private one of its owner.
+    """Move a document to another library; None: to its owner's private one.
 
-    Whoever could read it only where it was reads it no longer. Raises `QuotaLibrary`.
+    Members of the old library alone lose access to it. Raises `QuotaLibrary`.
     """
     row = Document.objects.select_for_update().get(pk=document.pk)
-    before = row.library_id
-    after = library.pk if library else None
-    if before != after:
-        if after is not None:
-            quotas.check_library_quota(after, documents=1, size=quotas.count_bytes(row))
+    old_library_id = row.library_id
+    new_library_id = library.pk if library else None
+    if old_library_id != new_library_id:
+        if new_library_id is not None:
+            quotas.check_library_quota(
+                new_library_id, documents=1, size=quotas.count_document_bytes(row)
+            )
         Document.objects.filter(pk=row.pk).update(library=library, moved_at=Now(), updated_at=Now())
-        told = {"from": before, "to": after}
+        details = {"from": old_library_id, "to": new_library_id}
         record_event(
-            Action.DOCUMENT_MOVED, actor=actor, subject=row.owner, target=row, details=told
+            Action.DOCUMENT_MOVED, actor=actor, subject=row.owner, target=row, details=details
         )
         notices.announce_rights_change()
     document.refresh_from_db()
@@ -222,44 +224,49 @@ def move_document(*, document: Document, library: Library | None, actor: User) -
 
 
 def hand_over_documents(*, owner: User) -> int:
-    """Give an account's documents and sources in libraries to others, before it is deleted.
+    """Give an account's documents and sources in libraries to new owners, before it is deleted.
 
-    They go to whoever manages the library, else to whoever adds documents there, else to an
-    administrator, the longest-standing first. How many found a new owner; those that found none
-    (nobody but the account is left) stay its own, and go with it.
+    The new owner is a manager of the library, else a contributor, else an administrator, the
+    longest-standing first. If nobody else is left, the documents stay and are deleted with the
+    account. Returns the number handed over.
     """
-    held = Document.objects.filter(owner=owner, library__isnull=False)
-    of_library = defaultdict(list)
-    for pk, library_id in held.order_by("pk").select_for_update().values_list("pk", "library_id"):
-        of_library[library_id].append(pk)
+    documents = Document.objects.filter(owner=owner, library__isnull=False)
+    ids_by_library = defaultdict(list)
+    for pk, library_id in (
+        documents.order_by("pk").select_for_update().values_list("pk", "library_id")
+    ):
+        ids_by_library[library_id].append(pk)
     for library_id in Source.objects.filter(owner=owner).values_list("library_id", flat=True):
-        of_library[library_id] += []  # one that has brought nothing yet goes on as well
-    passed = 0
-    for library_id, ids in of_library.items():
-        heir = _find_successor(library_id, owner)
-        if heir is None:
+        ids_by_library[library_id] += []  # one that has brought nothing yet goes on as well
+    count = 0
+    for library_id, ids in ids_by_library.items():
+        new_owner = _find_successor(library_id, owner)
+        if new_owner is None:
             continue
-        Document.objects.filter(pk__in=ids).update(owner=heir)
-        Chunk.objects.filter(document__in=ids).update(owner_id=heir.pk)
-        Source.objects.filter(owner=owner, library_id=library_id).update(owner=heir)
-        told = {"documents": len(ids), "library": str(library_id)}
+        Document.objects.filter(pk__in=ids).update(owner=new_owner)
+        Chunk.objects.filter(document__in=ids).update(owner_id=new_owner.pk)
+        Source.objects.filter(owner=owner, library_id=library_id).update(owner=new_owner)
+        details = {"documents": len(ids), "library": str(library_id)}
         record_event(
-            Action.DOCUMENT_PASSED_ON, subject=heir, target=f"library:{library_id}", details=told
+            Action.DOCUMENT_PASSED_ON,
+            subject=new_owner,
+            target=f"library:{library_id}",
+            details=details,
         )
-        passed += len(ids)
-    return passed
+        count += len(ids)
+    return count
 
 
-def _find_successor(library_id: UUID, former: User) -> User | None:
-    others = User.objects.filter(is_active=True).exclude(pk=former.pk)
+def _find_successor(library_id: UUID, former_owner: User) -> User | None:
+    others = User.objects.filter(is_active=True).exclude(pk=former_owner.pk)
     for role in (LibraryRole.MANAGER, LibraryRole.CONTRIBUTOR):
         members = LibraryMember.objects.filter(library_id=library_id, role=role)
         in_person = others.filter(library_memberships__in=members)
         by_group = others.filter(groups__library_memberships__in=members)
-        heir = (
+        user = (
             in_person.order_by("library_memberships__pk").first()
             or by_group.order_by("date_joined", "pk").first()
         )
-        if heir is not None:
-            return heir
+        if user is not None:
+            return user
     return others.filter(is_staff=True).order_by("date_joined", "pk").first()

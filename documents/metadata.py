@@ -1,7 +1,7 @@
-"""What a document is called and what is known of it: names, metadata, and labels for questions.
+"""Names of documents, their metadata, and their labels.
 
-What stands on disk is named by the server. Metadata is a modest JSON object, read in the file or
-said by people. Labels are the names that a question may use: issuers, projects, titles, files.
+Names on disk are made by the server. Metadata is a small JSON object, read from the file or entered
+by people. Labels are the names that a question may use: issuers, projects, titles, files.
 """
 
 import json
@@ -25,8 +25,8 @@ ORIGINAL_CHARACTERS = 1024
 EXTENSION_CHARACTERS = 16
 FALLBACK_NAME = "document"
 _SEPARATORS = re.compile(r"[/\\]")
-_DIRECTIONS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-"""Marks that turn or hide letters: `\u202efdp.exe` reads as `exe.pdf`. Joiners stay for emoji."""
+_INVISIBLE_MARKS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+"""Marks that reorder or hide letters: `\u202efdp.exe` reads as `exe.pdf`. Joiners stay (emoji)."""
 
 
 def to_display_name(name: str) -> str:
@@ -35,12 +35,12 @@ def to_display_name(name: str) -> str:
 
 
 def to_original_name(name: str) -> str:
-    """The sender's name, as a download gets it back: like `shown`, but up to 1,024 characters."""
+    """The sender's name for downloads: like `to_display_name`, but up to 1,024 characters."""
     last = _SEPARATORS.split(name.partition("\0")[0])[-1]
-    kept = "".join(character for character in last if not _is_control(character))
-    bare = unicodedata.normalize("NFC", _DIRECTIONS.sub("", kept)).strip().rstrip(". ")
-    named = f"{FALLBACK_NAME}{bare}" if _is_only_extension(bare) else bare
-    return _cut_name(named or FALLBACK_NAME, ORIGINAL_CHARACTERS)
+    visible = "".join(character for character in last if not _is_control(character))
+    bare = unicodedata.normalize("NFC", _INVISIBLE_MARKS.sub("", visible)).strip().rstrip(". ")
+    full_name = f"{FALLBACK_NAME}{bare}" if _is_only_extension(bare) else bare
+    return _cut_name(full_name or FALLBACK_NAME, ORIGINAL_CHARACTERS)
 
 
 def get_extension(name: str) -> str:
@@ -50,21 +50,21 @@ def get_extension(name: str) -> str:
 
 
 def strip_extension(name: str) -> str:
-    """The name without its extension: what a document is called."""
+    """The name without its extension."""
     suffix = get_extension(name)
     return name[: -len(suffix)] if suffix else name
 
 
 def to_title(name: str, metadata: Mapping[str, object]) -> str:
-    """What a document is called first of all."""
+    """The title of a document: from its metadata, else its file name."""
     return to_title_lines(name, metadata).partition("\n")[0]
 
 
 def to_title_lines(name: str, metadata: Mapping[str, object]) -> str:
-    """What a document is called, one way a line: by itself, then by its file's name."""
-    own = metadata.get("title")
-    to_title = [own.strip() if isinstance(own, str) else "", strip_extension(name)]
-    return "\n".join(dict.fromkeys(filter(None, to_title)))
+    """The titles of a document, one a line: from its metadata, then its file name."""
+    own_title = metadata.get("title")
+    titles = [own_title.strip() if isinstance(own_title, str) else "", strip_extension(name)]
+    return "\n".join(dict.fromkeys(filter(None, titles)))
 
 
 def _is_control(character: str) -> bool:
@@ -78,10 +78,10 @@ def _is_only_extension(name: str) -> bool:
 def _cut_name(name: str, limit: int) -> str:
     if len(name) <= limit:
         return name
-    strip_extension, dot, suffix = name.rpartition(".")
+    stem, dot, suffix = name.rpartition(".")
     if not dot or len(suffix) >= EXTENSION_CHARACTERS:
         return name[:limit]
-    return strip_extension[: limit - len(suffix) - 1].rstrip() + dot + suffix
+    return stem[: limit - len(suffix) - 1].rstrip() + dot + suffix
 
 
 MAX_METADATA_BYTES = 16 * 1024
@@ -104,16 +104,16 @@ def clean_metadata(metadata: object) -> dict[str, Any]:
     return result
 
 
-def merge_metadata(read: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds: people know better than the reader, and a key that they took away stays away.
+def merge_metadata(extracted: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The effective metadata: stated values win, and keys that people removed stay removed.
 
-    Idempotent, so what is shown may take the place of what was read.
+    Idempotent, so its result may replace `extracted`.
     """
-    return {key: value for key, value in {**read, **stated}.items() if value is not None}
+    return {key: value for key, value in {**extracted, **stated}.items() if value is not None}
 
 
 def parse_metadata(text: str) -> dict[str, Any]:
-    """The same from JSON text; blank counts as absent."""
+    """Metadata from JSON text, cleaned; blank is empty. Raises `InvalidMetadata`."""
     if not text.strip():
         return {}
     try:
@@ -137,16 +137,16 @@ def _clean_value(value: object, depth: int) -> Any:
 
 
 def _clean_text(text: str) -> str:
-    kept = "".join(c for c in text if c != "\0" and unicodedata.category(c) != "Cs")
-    return unicodedata.normalize("NFC", kept)
+    characters = "".join(c for c in text if c != "\0" and unicodedata.category(c) != "Cs")
+    return unicodedata.normalize("NFC", characters)
 
 
-NAMED = """
+SELECT_LABELS = """
     SELECT field, value, name, document_id FROM (
         SELECT * FROM documents_documentlabel WHERE name = ANY(%s::text[]) LIMIT %s) AS found
      ORDER BY document_id, id
 """
-NAMED_INSIDE = """
+SELECT_LABELS_IN_SCOPE = """
     WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
         SELECT field, value, name, document_id, id FROM documents_documentlabel
          WHERE name = ANY(%s::text[]))
@@ -154,7 +154,7 @@ NAMED_INSIDE = """
      WHERE document_id = ANY(%s::uuid[]) ORDER BY document_id, id
 """
 MAX_NAMESAKES = 500
-"""Labels that are looked through here; of more of them the database is told the scope."""
+"""With more matching labels than this, the database filters them by the scope."""
 
 
 def rewrite_labels(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:
@@ -169,34 +169,34 @@ def rewrite_labels(document_id: UUID, file_name: str, metadata: Mapping[str, Any
 
 def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """Field and name as compared -> name as shown. The file's name counts as a title."""
-    found: dict[tuple[str, str], str] = {}
+    labels: dict[tuple[str, str], str] = {}
     for field, text in [*_list_name_texts(metadata), ("title", strip_extension(file_name))]:
-        for name, shown in list_names(field, text).items():
-            found.setdefault((field, name), shown)
-    return found
+        for name, label in list_names(field, text).items():
+            labels.setdefault((field, name), label)
+    return labels
 
 
 def find_named_documents(document_ids: Collection[UUID], names: Sequence[str]) -> list[Named]:
-    """Documents among these that carry one of the names, as `filters.to_name_key` writes them.
+    """Which of these documents have one of the names (`filters.to_name_key`) as a label.
 
-    `document_ids` is asked whether it holds a document: a set or the like, where there are many.
+    `document_ids` should be a set if there are many.
     """
     with connection.cursor() as cursor:
-        cursor.execute(NAMED, (list(names), MAX_NAMESAKES + 1))
-        found = [Named(*row) for row in cursor.fetchall()]
-        if len(found) > MAX_NAMESAKES:
-            cursor.execute(NAMED_INSIDE, (list(names), _to_uuid_array(document_ids)))
-            found = [Named(*row) for row in cursor.fetchall()]
-    return [named for named in found if named.document_id in document_ids]
+        cursor.execute(SELECT_LABELS, (list(names), MAX_NAMESAKES + 1))
+        matches = [Named(*row) for row in cursor.fetchall()]
+        if len(matches) > MAX_NAMESAKES:
+            cursor.execute(SELECT_LABELS_IN_SCOPE, (list(names), _to_uuid_array(document_ids)))
+            matches = [Named(*row) for row in cursor.fetchall()]
+    return [match for match in matches if match.document_id in document_ids]
 
 
 def _to_uuid_array(ids: Collection[UUID]) -> str:
     """The text form of an array, without hyphens: there may be tens of thousands."""
-    return "{" + ",".join([one.hex for one in ids]) + "}"
+    return "{" + ",".join([pk.hex for pk in ids]) + "}"
 
 
 def _list_name_texts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The field and text of each value that names the document; a list gives several."""
+    """Field and text of each value that names the document; a list has several."""
     for field in FIELDS:
         value = metadata.get(field)
         for text in value if isinstance(value, list) else [value]:

@@ -1,8 +1,7 @@
-"""Documents: a file of one user with its versions, pictures and labels, and what is made of it.
+"""Documents: a user's file with its versions, pictures and labels, and everything made from it.
 
-That is its pages, its chunks with their terms and vectors, and the spaces of these vectors.
-Deleting a document deletes all of them in one transaction. A library holds documents for its
-members.
+That is its pages, its chunks with their terms and vectors, and the embedding spaces of the vectors.
+Deleting a document deletes all of it in one transaction. Libraries share documents among members.
 """
 
 import unicodedata
@@ -31,9 +30,9 @@ from rag.understand.filters import BETWEEN_NAMES, to_name_key
 
 
 class IsAnyOf(models.Func):
-    """Whether a column holds one of the values of a subquery that gives an array.
+    """Whether a column equals any element of an array made by a subquery.
 
-    Postgres asks such a subquery once and then walks an index, also beside an OR. `IN` beside an OR
+    Postgres runs such a subquery once and then uses an index, even inside an OR. `IN` inside an OR
     reads the whole table.
     """
 
@@ -46,7 +45,7 @@ class IsAnyOf(models.Func):
 
 
 class LibraryRole(models.TextChoices):
-    """What a member may do; each may also do what stands before it."""
+    """What a member may do. Each role includes the ones before it."""
 
     READER = "reader", _("Reader")
     CONTRIBUTOR = "contributor", _("Contributor")
@@ -65,24 +64,24 @@ class LibraryQuerySet(models.QuerySet["Library"]):
     """Filters as words that chain."""
 
     def visible_to(self, user: User) -> Self:
-        """Those of which the user is a member, himself or by a group."""
+        """Libraries of which the user is a member, directly or through a group."""
         return self._with_role(user, LibraryRole)
 
     def contributed_by(self, user: User) -> Self:
-        """Those into which the user may put documents."""
+        """Libraries to which the user may add documents."""
         return self._with_role(user, ADDING_ROLES)
 
     def managed_by(self, user: User) -> Self:
-        """Those whose members and documents are the user's to change."""
+        """Libraries whose members and documents the user may change."""
         return self._with_role(user, (LibraryRole.MANAGER,))
 
     def annotate_for(self, user: User) -> Self:
         """Rows with `document_count`, and the highest `role` of the user in them."""
-        counted = Document.objects.filter(library=OuterRef("pk")).order_by().values("library")
-        count = Subquery(counted.annotate(count=Count("pk")).values("count"))
-        held = list_memberships(user).filter(library=OuterRef("pk")).order_by(_HIGHEST_FIRST)
+        documents = Document.objects.filter(library=OuterRef("pk")).order_by().values("library")
+        count = Subquery(documents.annotate(count=Count("pk")).values("count"))
+        memberships = list_memberships(user).filter(library=OuterRef("pk")).order_by(_HIGHEST_FIRST)
         return self.annotate(
-            document_count=Coalesce(count, 0), role=Subquery(held.values("role")[:1])
+            document_count=Coalesce(count, 0), role=Subquery(memberships.values("role")[:1])
         )
 
     def _with_role(self, user: User, roles: Iterable[LibraryRole]) -> Self:
@@ -118,9 +117,9 @@ class Library(models.Model):
 
 
 class LibraryMember(models.Model):
-    """That a user, or everybody in a group, may read a library, and what else they may do there.
+    """The role of a user, or of everybody in a group, in a library.
 
-    Whoever is a member in several ways has the highest of these roles.
+    Somebody who is a member in several ways has the highest of these roles.
     """
 
     library = models.ForeignKey(Library, models.CASCADE, related_name="members", db_index=False)
@@ -173,11 +172,11 @@ def list_memberships(user: User) -> models.QuerySet[LibraryMember]:
 def list_library_ids(
     user: User, roles: Iterable[LibraryRole] = LibraryRole
 ) -> models.QuerySet[LibraryMember, Any]:
-    """The ids of the libraries that give one of these roles to the user, as a subquery."""
-    rows, wanted = list_memberships(user), set(roles)
-    if wanted != set(LibraryRole):
-        rows = rows.filter(role__in=wanted)
-    return rows.values("library_id")
+    """The ids of the libraries in which the user has one of these roles, as a subquery."""
+    memberships, role_set = list_memberships(user), set(roles)
+    if role_set != set(LibraryRole):
+        memberships = memberships.filter(role__in=role_set)
+    return memberships.values("library_id")
 
 
 PRIVATE = "private"
@@ -188,7 +187,7 @@ class DocumentQuerySet(models.QuerySet["Document"]):
     """Filters as words that chain."""
 
     def visible_to(self, user: User) -> Self:
-        """What this user may read: his private documents and those of his libraries."""
+        """What this user may read: their private documents and those of their libraries."""
         return self.filter(
             self._build_private_filter(user) | IsAnyOf("library_id", list_library_ids(user))
         )
@@ -196,39 +195,43 @@ class DocumentQuerySet(models.QuerySet["Document"]):
     def owned_by(self, user: User) -> Self:
         """What this user may change.
 
-        In a library these are his own as long as he may add some there, and all as its manager.
+        In a library: their own documents as long as they may add some, all of them as a manager.
         """
-        added = Q(owner_id=user.pk) & Q(IsAnyOf("library_id", list_library_ids(user, ADDING_ROLES)))
-        managed = IsAnyOf("library_id", list_library_ids(user, (LibraryRole.MANAGER,)))
-        return self.filter(self._build_private_filter(user) | added | managed)
+        own_in_libraries = Q(owner_id=user.pk) & Q(
+            IsAnyOf("library_id", list_library_ids(user, ADDING_ROLES))
+        )
+        in_managed_libraries = IsAnyOf("library_id", list_library_ids(user, (LibraryRole.MANAGER,)))
+        return self.filter(
+            self._build_private_filter(user) | own_in_libraries | in_managed_libraries
+        )
 
     @staticmethod
     def _build_private_filter(user: User) -> Q:
         return Q(owner_id=user.pk, library_id=None)
 
     def searchable(self) -> Self:
-        """What an index serves, also while it is processed again."""
+        """Documents with an index, even while they are processed again."""
         return self.filter(indexed_at__isnull=False)
 
     def processing(self) -> Self:
-        """What is waiting, paused or at work."""
+        """Documents that are waiting, paused or being worked on."""
         return self.filter(status=Document.Status.PROCESSING)
 
     def paused(self) -> Self:
-        """What its owner put off."""
+        """Documents whose processing was paused."""
         return self.processing().filter(stage=Document.Stage.PAUSED)
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Self:
-        """Who bear all these names, or whose metadata holds these values, alone or in a list."""
+        """Documents whose labels or metadata hold all these values, alone or in a list."""
         rows = self
         for field, value in metadata.items():
-            alone = Exact(KeyTextTransform(field, "metadata"), value)  # numbers, too
-            listed = Q(metadata__contains={field: [value]})
-            rows = rows.filter(alone | listed | to_label_filter(field, value))
+            equals = Exact(KeyTextTransform(field, "metadata"), value)  # numbers, too
+            is_in_list = Q(metadata__contains={field: [value]})
+            rows = rows.filter(equals | is_in_list | to_label_filter(field, value))
         return rows
 
     def narrowed(self, status: str = "", q: str = "", library: str = "") -> Self:
-        """In one status, one library, with a part of the name; blank narrows nothing."""
+        """Documents of a status and a library, with a part of the name; blank means any."""
         rows = self.filter(status=status) if status else self
         if library:
             rows = rows.filter(library=None if library == PRIVATE else library)
@@ -237,27 +240,27 @@ class DocumentQuerySet(models.QuerySet["Document"]):
 
 
 class Document(OwnedJob):
-    """A file of one user and where it stands.
+    """A user's file and the state of its processing.
 
-    It is a job as well: the ingest that works on it holds its lease. `warnings` tell what a
-    completed ingest left out.
+    It is a job as well: the ingest that works on it holds its lease.
 
-    `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
-    pages were read since `started_at`, and `seconds_before` spent before it, in turns that were
-    passed on. `indexed_at` is when the index that serves was written;
-    None: there is none. `terms_version` is that of its terms (`rag.indexing`); from the second on
-    they say in which `namespace` of the word index its chunks are. `seconds` tells how long each
-    stage took, by its name. `received_at` is when the file of this `version` came.
-
-    `library`: its members read it, not its owner as such; None: it is in its owner's private one.
-    `moved_at` is when it last came from one into another. `source` brought it and keeps it as it
-    is there; None: a person did.
+    - `warnings`: what a completed ingest left out.
+    - `stated`: the part of `metadata` that people entered; the rest was read from the file.
+    - `pages_done`: pages read since `started_at`. `seconds_before`: time spent before that, in
+      turns that were passed on to other documents. `seconds`: how long each stage took, by name.
+    - `indexed_at`: when the index in use was written; None: there is none.
+    - `terms_version`: version of its terms (`rag.indexing`); from 2 on the terms name the
+      `namespace` of the word index that holds its chunks.
+    - `received_at`: when the file of this `version` arrived.
+    - `library`: its members may read the document; the owner needs to be one of them. None: it is
+      private. `moved_at`: when it last changed libraries.
+    - `source`: what brought the document and keeps it up to date; None: a person uploaded it.
     """
 
     class Status(models.TextChoices):
         """PROCESSING -> COMPLETED | FAILED; either goes back to PROCESSING on `reprocess`.
 
-        FAILED has no index: what fails over one is COMPLETED again, with a warning.
+        FAILED has no index: a document that had one before is COMPLETED again, with a warning.
         """
 
         PROCESSING = "PROCESSING", _("Processing")
@@ -265,9 +268,9 @@ class Document(OwnedJob):
         FAILED = "FAILED", _("Failed")
 
     class Stage(models.TextChoices):
-        """What the ingest is doing now; DONE when it has ended, well or not.
+        """What the ingest is doing now; DONE when it has ended, successfully or not.
 
-        PICTURED waits as QUEUED does, and is known to hold pages or pictures to be recognised.
+        PICTURED waits like QUEUED, but is known to hold pages or pictures that need recognition.
         """
 
         QUEUED = "queued", _("Queued")
@@ -280,7 +283,7 @@ class Document(OwnedJob):
         DONE = "done", _("Done")
 
     class Priority(models.IntegerChoices):
-        """Which go before others while they wait."""
+        """Order among waiting documents."""
 
         LAST = -1, _("Last")
         USUAL = 0, _("In turn")
@@ -362,8 +365,8 @@ class Document(OwnedJob):
     class Meta:
         """Indexes of the lists, the queue and the reaper.
 
-        None holds `lease_until`, `progress` or `updated_at`: what workers write every moment is
-        then written without touching an index.
+        None covers `lease_until`, `progress` or `updated_at`: workers write these all the time, and
+        no index needs to be updated for it.
         """
 
         verbose_name = _("document")
@@ -428,10 +431,10 @@ class Document(OwnedJob):
         return self.name
 
     def choose_namespace(self) -> int:
-        """The namespace of the word index for its chunks: beside what is searched with them.
+        """The namespace of the word index for its chunks: one for each library, or for each owner.
 
-        That of its library, or of its owner. It keeps it until it is processed again, wherever it
-        moves; that two libraries share one by chance does no harm.
+        The document keeps it until it is processed again, wherever it moves. Two libraries may
+        share one by chance; that does no harm.
         """
         return self.library_id.int >> 65 if self.library_id else self.owner_id
 
@@ -442,7 +445,7 @@ class Document(OwnedJob):
 
     @property
     def origin(self) -> str | None:
-        """Where the source that brought it has it: an address, a path or a key; else None."""
+        """Its address, path or key at the source that brought it; None without a source."""
         if self.source_id is None or self.pk is None:
             return None
         first = next(iter(self.source_entries.all()), None)
@@ -450,15 +453,15 @@ class Document(OwnedJob):
 
     @property
     def origin_address(self) -> str:
-        """The same where it is an address of the web, which a page may link to; else ""."""
+        """The origin if it is a web address that a page may link to, else ""."""
         origin = self.origin or ""
         return origin if origin.startswith(("http://", "https://")) else ""
 
 
 class RecognisedPage(models.Model):
-    """A page that was recognised of a document which is not read to its end.
+    """A recognised page of a document that has not been read to its end yet.
 
-    `index` counts from 0 in the file with this `sha256`. `found` is what the reader hands on, as
+    `index` counts from 0 in the file with this `sha256`. `found` is the reader's output, as
     compressed JSON (`documents.recognised`).
     """
 
@@ -493,9 +496,9 @@ class QuotaMeasure(models.TextChoices):
 class QuotaRule(models.Model):
     """How much of one thing a user, each member of a group, or a whole library may have.
 
-    From `soft` on people are told, beyond `hard` they are refused. Without `hard` there is no
-    limit; without `soft` people are told at a share of `hard` (`settings.QUOTA_SOFT_PERCENT`).
-    `documents.quotas` says which of several rules counts.
+    From `soft` on people are warned, beyond `hard` they are refused. Without `hard` there is no
+    limit; without `soft` people are warned at a share of `hard` (`settings.QUOTA_SOFT_PERCENT`).
+    `documents.quotas` decides which of several rules counts.
     """
 
     user = models.ForeignKey(
@@ -561,9 +564,9 @@ class QuotaRule(models.Model):
 
 
 class QueueHold(models.Model):
-    """That no document is begun: administrators hold the queue. Those at work are read to the end.
+    """Administrators hold the queue: no further document is started, those at work are finished.
 
-    There is one row while it is held, and none else.
+    One row while it is held, otherwise none.
     """
 
     held_by = models.CharField(max_length=254)
@@ -582,11 +585,11 @@ class VersionState(models.TextChoices):
 
 
 class DocumentVersion(models.Model):
-    """A file of a document that is not the one it stands for now: to come, gone before, or refused.
+    """A file of a document that is not the current one: waiting, replaced, or refused.
 
-    The document's own row is the current version. A version to come takes its place in the
+    The document's own row is the current version. A waiting version takes its place in the
     transaction that writes its index; the one that it replaces stays here with its text, so that
-    old answers open what they were drawn from.
+    old answers can still open their evidence.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="versions")
@@ -619,6 +622,10 @@ class DocumentVersion(models.Model):
         return f"{self.document_id} v{self.number}"
 
 
+AnyVersion = Document | DocumentVersion
+"""One version of a document; the document's own row is the current one."""
+
+
 class DeletionKind(models.TextChoices):
     """What was deleted."""
 
@@ -629,13 +636,13 @@ class DeletionKind(models.TextChoices):
 
 
 class Deletion(models.Model):
-    """That something was deleted, and when the last copies of it go.
+    """Something was deleted: what, and when its last copies are erased.
 
-    `key` names it as its own table did. Copies of a document stand in answers, those of a chat are
-    its own rows, hidden; they go at `due_at`, and `erased_at` is when they went. `marked_at` is
-    when answers that rest on a document were told that it is gone. `receipt` is what a person is
-    given whose account was deleted. The rows stay: a backup that is older than a deletion is
-    restored without what was deleted (`documents.deletions`).
+    `key` is its primary key. Copies of a document are in answers, those of a chat are its own
+    hidden rows; they are erased at `due_at`, and `erased_at` is when that happened. `marked_at` is
+    when answers that cite the document were marked. `receipt` is for the person whose account was
+    deleted. The rows stay, so that a backup older than a deletion is restored without what was
+    deleted (`documents.deletions`).
     """
 
     kind = models.CharField(_("kind"), max_length=8, choices=DeletionKind.choices)
@@ -648,7 +655,7 @@ class Deletion(models.Model):
     receipt = models.JSONField(_("receipt"), null=True)
 
     class Meta:
-        """One row a thing; an index of what is to be done."""
+        """One row per deleted object; an index of what is due."""
 
         verbose_name = _("deletion")
         verbose_name_plural = _("deletions")
@@ -667,11 +674,11 @@ class Deletion(models.Model):
 
 
 class DocumentPicture(models.Model):
-    """A picture found in a document; `rejected` is why it was not kept, empty for a kept one.
+    """A picture found in a document; `rejected` is why it was not kept, empty if it was.
 
-    `box` is where it stands on its page; it stands in front of the offset `start` of the document's
-    text, None where that is not known. `description` is what the vision model `model` read in it,
-    None until it was asked.
+    `box` is its place on the page; `start` is the offset in the document's text that it precedes,
+    None if that is not known. `description` is what the vision model `model` read in it, None until
+    the model was asked.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="pictures")
@@ -701,7 +708,7 @@ class DocumentPicture(models.Model):
 
 
 class DocumentLabel(models.Model):
-    """One name of a document: `name` as it is compared, `value` as it is shown."""
+    """One name of a document: `name` is its normalised form for comparison, `value` is shown."""
 
     document = models.ForeignKey("documents.Document", models.CASCADE, related_name="labels")
     field = models.CharField(max_length=20)
@@ -720,17 +727,17 @@ class DocumentLabel(models.Model):
 
 
 def to_label_filter(field: str, value: str) -> models.Q:
-    """Documents that bear one of the names; `value` holds several as a filter writes them."""
+    """Documents with one of the names in `value`, which may hold several, as filters write them."""
     names = [to_name_key(name) for name in value.split(BETWEEN_NAMES)]
     rows = DocumentLabel.objects.filter(field=field, name__in=names)
     return models.Q(pk__in=rows.values("document_id"))
 
 
 class EmbeddingSpace(models.Model):
-    """A model and its width: vectors of one space are comparable. Exactly one space is active.
+    """An embedding model and its dimensions. Vectors of one space are comparable; one is active.
 
-    `base_url` is the endpoint of the model, empty for one in the workers. `unrelated` is the mean
-    cosine of chunks that have nothing to do with each other; None until it was measured.
+    `base_url` is the endpoint of the model, empty for a local one. `unrelated` is the mean cosine
+    of unrelated chunks; None until it was measured.
     """
 
     model = models.CharField(max_length=255, verbose_name=_("model"))
@@ -772,12 +779,11 @@ class ReindexState(models.TextChoices):
 
 
 class Reindexing(Job):
-    """One change, at most one of them open.
+    """One change of the embedding model; at most one of them is open.
 
     The process at work holds its lease; see `documents.reindex.change`. `attempts` counts slices
-    in a row that embed nothing, because they fail or are killed. `done` of `total` chunks were
-    looked at. `background`: the workers do it, and take it up again. `report` holds the comparison
-    of both spaces.
+    in a row that embed nothing because they fail or are killed. `done` of `total` chunks were
+    processed. `background`: the workers do it, and resume it. `report` compares both spaces.
     """
 
     OPEN = Q(open=True)
@@ -827,8 +833,8 @@ class DocumentPage(models.Model):
     """The text of one page; `start` is its offset in the whole text.
 
     Formats without pages have one, `number` 1. `margins` are running header and footer, which are
-    no part of the text. `headings` are `{start, level, title}`, at offsets in the page's text; None
-    where they were not kept yet.
+    not part of the text. `headings` are `{start, level, title}`, at offsets in the page's text;
+    None for documents indexed before they were stored.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="pages")
@@ -851,9 +857,9 @@ class DocumentPage(models.Model):
 
 
 class Chunk(models.Model):
-    """A stretch of a document; `lexemes` finds it in large scopes, its `ChunkTerms` score it.
+    """A piece of a document's text; `lexemes` finds it in large scopes, its `ChunkTerms` score it.
 
-    `owner_id` stands in the row so that the table can be partitioned by owner.
+    `owner_id` is repeated here so that the table can be partitioned by owner.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="chunks")
@@ -878,7 +884,7 @@ class Chunk(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("document", "index"), name="one_row_a_chunk"),
         )
-        # No list of pending entries: after an upload every search would walk through it.
+        # no pending list (`fastupdate`): after an upload every search would have to scan it
         indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes", fastupdate=False),)
 
     def __str__(self) -> str:
@@ -891,11 +897,11 @@ class Chunk(models.Model):
 
 
 class ChunkTerms(models.Model):
-    """What BM25 reads of a chunk, in a row of its own, because searches read whole scopes of them.
+    """What BM25 needs of a chunk, in a row of its own because searches read whole scopes of them.
 
-    `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and no more,
-    2 for one that stands more often or is emphasised; `surplus` holds what the latter score beyond
-    a term that stands once; see `documents.search.bm25`.
+    `length` is the sum of the term counts. `marks` holds 1 for a term that occurs exactly once, 2
+    for one that occurs more often or is emphasised; `surplus` holds what the latter score beyond a
+    single occurrence; see `documents.search.bm25`.
     """
 
     chunk = models.OneToOneField(Chunk, models.CASCADE, primary_key=True, related_name="+")
@@ -931,10 +937,10 @@ class ChunkEmbedding(models.Model):
 
 
 class VectorCodes(models.Model):
-    """The signs of a document's vectors in one space, which a search of thousands goes by first.
+    """The signs of a document's vectors in one space: the first stage of a search in thousands.
 
-    For each chunk its key, of 8 bytes, and a bit for each figure, filled up to whole bytes. The
-    database writes them, whoever writes or deletes the vectors (`0015_codes_follow_vectors`).
+    For each chunk its 8-byte key and one bit for each dimension, padded to whole bytes. Triggers of
+    the database keep them in step with the vectors (`0015_codes_follow_vectors`).
     """
 
     document_id = models.UUIDField()

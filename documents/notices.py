@@ -1,4 +1,4 @@
-"""Tells a user's open pages what changed, and how far an ingest is; and everybody that rights have.
+"""Notices to open pages: changed documents, progress of an ingest, changed rights.
 
 Notices are a convenience: the REST API is the truth.
 """
@@ -25,14 +25,14 @@ logger = structlog.get_logger()
 
 
 def get_channel() -> str:
-    """The Redis channel of all notices; channels know no databases, so it names its own."""
+    """The Redis channel of all notices. Channels ignore databases, so it names the database."""
     return f"nura:notices:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
 
 
 def send_notices(user_id: int, *payloads: Mapping[str, Any]) -> None:
     """Send payloads (`{type, data}`) to the sockets of one user, or of `EVERYBODY`.
 
-    What they tell of is there for him from now on, wherever it is read.
+    The user's reads from a replica wait for the change.
     """
     replica.note_write(f"user:{user_id}")
     channel = get_channel()
@@ -52,18 +52,18 @@ def notify_document_changed(document: Document) -> None:
 
 
 def notify_documents_changed(documents: Sequence[Document]) -> None:
-    """The same for several documents of one owner, as far as he may read them still."""
-    told = [_to_notice(document) for document in documents if is_open_to_owner(document)]
-    if told:
-        send_notices(documents[0].owner_id, *told)
+    """Notify the pages of one owner of several documents, as far as they may still read them."""
+    notices = [_to_notice(document) for document in documents if is_open_to_owner(document)]
+    if notices:
+        send_notices(documents[0].owner_id, *notices)
 
 
 def is_open_to_owner(document: Document) -> bool:
-    """Whether who uploaded it may read it: he may have left the library that it is in."""
+    """Whether the owner may read it: they may have left its library."""
     if document.library_id is None:
         return True
-    held = list_library_ids(User(pk=document.owner_id))
-    return held.filter(library_id=document.library_id).exists()
+    library_ids = list_library_ids(User(pk=document.owner_id))
+    return library_ids.filter(library_id=document.library_id).exists()
 
 
 def _to_notice(document: Document) -> dict[str, Any]:
@@ -71,21 +71,21 @@ def _to_notice(document: Document) -> dict[str, Any]:
 
 
 def to_deletion_notice(document: Document) -> dict[str, Any]:
-    """What lets the owner's pages drop the document."""
+    """The notice that makes the owner's pages drop the document."""
     data = to_document_json(document) | {"deleted": True}
     return {"type": "document", "data": data}
 
 
 def get_rights_channel() -> str:
-    """The Redis channel of changed rights; channels know no databases, so it names its own."""
+    """The Redis channel of changed rights. Channels ignore databases, so it names the database."""
     return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
 
 
 def announce_rights_change() -> None:
-    """Have everything that is open looked at, once the change of rights is committed.
+    """Have the rights of everything open checked again after commit.
 
-    For whatever ends some: a deactivation, a revoked key, a new password, an ended session, a
-    membership of a group or of a library, a document that moves. `chats.access` listens.
+    Call it for whatever takes rights away: a deactivation, a revoked key, a new password, an ended
+    session or membership, a moved document. `chats.access` listens.
     """
     transaction.on_commit(_publish_rights_change)
 
@@ -93,7 +93,7 @@ def announce_rights_change() -> None:
 def _publish_rights_change() -> None:
     try:
         connections.sync().publish(get_rights_channel(), "")
-    except (RedisError, OSError) as error:  # it is noticed within a second all the same
+    except (RedisError, OSError) as error:  # checks every second notice it as well
         logger.warning("rights_not_announced", error=type(error).__name__)
 
 
@@ -102,10 +102,7 @@ EVERYBODY = 0
 
 
 def announce_shared_change() -> None:
-    """Have open pages forget what others shared with their users, once the change is committed.
-
-    They ask anew where they show it; that may be less now, or more.
-    """
+    """Have open pages reload what others share with their users, after commit."""
     transaction.on_commit(lambda: send_notices(EVERYBODY, {"type": "shared.changed", "data": {}}))
 
 
@@ -117,13 +114,13 @@ SHARES = {
     Stage.EMBEDDING: (0.5, 0.95),
     Stage.INDEXING: (0.95, 1.0),
 }
-"""Where each stage begins and ends between 0 and 1. Pages are split as they are read."""
+"""The part of the progress, from 0 to 1, of each stage. Pages are split while they are read."""
 RECOGNITION_SHARE = 0.4
-"""How much later reading ends where all pages are recognised, beside which the rest is little."""
+"""Added to the part of reading if all pages are recognised: that takes most of the time."""
 
 
 class Stopwatch:
-    """How long each stage took, in seconds by its name."""
+    """Measures how long each stage takes."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -131,7 +128,7 @@ class Stopwatch:
         self._since = time.monotonic()
 
     def start_stage(self, stage: str) -> None:
-        """End the stage before and begin this one; it may have been there before."""
+        """End the running stage and start this one; times of a repeated stage add up."""
         now = time.monotonic()
         self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
         self._stage, self._since = stage, now
@@ -147,26 +144,26 @@ class Stopwatch:
             self.start_stage(stage)
 
     def seconds(self) -> dict[str, float]:
-        """What was measured so far, to the millisecond."""
+        """Seconds so far by name of the stage, to the millisecond."""
         self.start_stage(self._stage)
         return {stage: round(spent, 3) for stage, spent in self._seconds.items() if stage}
 
 
 class IngestProgress:
-    """Writes stage and share into the row and to the owner's pages, four times a second at most.
+    """Writes stage and progress to the row and the owner's pages, at most four times a second.
 
-    The claim has just said that the work begins, so what is done sooner than that is not told.
+    The claim itself announced the start, so nothing is reported right after it.
     """
 
-    def __init__(self, held: HeldLease[Document], watch: Stopwatch) -> None:
-        self._held = held
+    def __init__(self, held_lease: HeldLease[Document], watch: Stopwatch) -> None:
+        self._held_lease = held_lease
         self.watch = watch
         self._stage = Stage.PARSING
-        self._read_at = SHARES[Stage.PARSING][1]
+        self._reading_end = SHARES[Stage.PARSING][1]
         self._changes: dict[str, Any] = {}
         self._share = 0.0
-        self._told = False
-        self._reported = time.monotonic()
+        self._is_reported = False
+        self._last_report_at = time.monotonic()
 
     def enter(self, stage: Stage) -> None:
         """Begin a stage. Raises `LeaseLostError`."""
@@ -179,33 +176,33 @@ class IngestProgress:
 
         Raises `LeaseLostError`.
         """
-        begin, end = SHARES[self._stage]
+        start, end = SHARES[self._stage]
         if self._stage is Stage.PARSING:
-            end = self._read_at
+            end = self._reading_end
         elif self._stage is Stage.EMBEDDING:
-            begin = self._read_at
-        self._share = begin + (end - begin) * min(1.0, done / max(total, 1))
+            start = self._reading_end
+        self._share = start + (end - start) * min(1.0, done / max(total, 1))
         self._changes |= changes
-        self._told = False
+        self._is_reported = False
         self.check()
 
     def note_recognition(self, share: float) -> None:
-        """Of the pages that were read, this share was recognised, and took most of the time."""
-        self._read_at = SHARES[Stage.PARSING][1] + RECOGNITION_SHARE * min(1.0, share)
+        """Note the share of the pages read so far that were recognised: they take longest."""
+        self._reading_end = SHARES[Stage.PARSING][1] + RECOGNITION_SHARE * min(1.0, share)
 
     def check(self) -> None:
         """Send a notice if one is due. Raises `LeaseLostError` if the lease is lost."""
-        self._held.check()
-        if not self._told and time.monotonic() - self._reported >= REPORT_SECONDS:
+        self._held_lease.check()
+        if not self._is_reported and time.monotonic() - self._last_report_at >= REPORT_SECONDS:
             self.report()
 
     def report(self) -> None:
-        """Write and send what is to be told. Raises `LeaseLostError`."""
-        shown = {"stage": self._stage, "progress": self._share, **self._changes}
-        renew_lease(self._held.lease, updated_at=Now(), **shown)
-        self._reported = time.monotonic()
-        self._told = True
+        """Write the progress and send the notice. Raises `LeaseLostError`."""
+        values = {"stage": self._stage, "progress": self._share, **self._changes}
+        renew_lease(self._held_lease.lease, updated_at=Now(), **values)
+        self._last_report_at = time.monotonic()
+        self._is_reported = True
         self._changes = {}
-        document = Document.objects.filter(pk=self._held.lease.job_id).first()
+        document = Document.objects.filter(pk=self._held_lease.lease.job_id).first()
         if document:
             notify_document_changed(document)

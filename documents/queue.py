@@ -84,13 +84,13 @@ def claim_next_document(among: Q | None = None) -> Lease[Document] | None:
     if QueueHold.objects.exists():
         return None
     begun: dict[str, Any] = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
-    leases = claim_next_jobs(Document, limit=1, among=among, **begun)
+    leases = claim_next_jobs(Document, limit=1, condition=among, **begun)
     return leases[0] if leases else None
 
 
 def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bool:
     """Let another attempt begin a little later; False when there were `most` of them."""
-    if not release_lease(lease, most=most, rest=RETRY, **to_waiting_values()):
+    if not release_lease(lease, max_attempts=most, delay=RETRY, **to_waiting_values()):
         return False
     enqueue_ingest(lease.job_id, delay_seconds=RETRY.total_seconds() + DELIVERY_SECONDS)
     return True
@@ -126,7 +126,7 @@ def pass_turn(lease: Lease[Document], seconds: float) -> None:
         "seconds_before": F("seconds_before") + seconds,
         "updated_at": Now(),
     }
-    if release_lease(lease, rest=PASS, **waiting):
+    if release_lease(lease, delay=PASS, **waiting):
         enqueue_ingest(lease.job_id, delay_seconds=PASS.total_seconds() + DELIVERY_SECONDS)
 
 

@@ -1,7 +1,8 @@
-"""What was recognised of a document before its worker stopped: no page is recognised twice.
+"""Recognised pages of documents that are not finished: no page is recognised twice.
 
-Pages are kept as they come and go when the document's index is written (`index.delete_index`), so
-that a worker that ends, dies or passes its turn on costs the pages at which it was working.
+Pages are stored as they come and deleted when the document's index is written
+(`index.delete_index`). A worker that stops, dies or passes its turn on loses only the pages it was
+working on.
 """
 
 import zlib
@@ -15,31 +16,33 @@ from jobs.lease import LeaseLostError
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPages:
-    """Pages that need not be recognised again, as `read_document` takes them.
+class RecognisedPages:
+    """`count` pages that need not be recognised again, encoded as `read_document` takes them.
 
-    There are `count`; `reached` is the number of the last one, 0 without any.
+    `last_page` is the number of the last one, 0 if there is none.
     """
 
     encoded: bytes = b""
     count: int = 0
-    reached: int = 0
+    last_page: int = 0
 
 
-def load_pages(document_id: UUID, sha256: str) -> KeptPages:
-    """What was recognised of the file with this hash; none of another file of the document."""
+def load_pages(document_id: UUID, sha256: str) -> RecognisedPages:
+    """The recognised pages of the file with this hash, not those of other files of the document."""
     rows = RecognisedPage.objects.filter(document_id=document_id, sha256=sha256).order_by("index")
-    pages = dict(rows.values_list("index", "found"))
-    if not pages:
-        return KeptPages()
-    encoded = b",".join(b'"%d":' % index + zlib.decompress(pages[index]) for index in pages)
-    return KeptPages(b"{%s}" % encoded, len(pages), max(pages) + 1)
+    data_by_index = dict(rows.values_list("index", "found"))
+    if not data_by_index:
+        return RecognisedPages()
+    encoded = b",".join(
+        b'"%d":' % index + zlib.decompress(data_by_index[index]) for index in data_by_index
+    )
+    return RecognisedPages(b"{%s}" % encoded, len(data_by_index), max(data_by_index) + 1)
 
 
-def keep_page(document_id: UUID, sha256: str, index: int, found: bytes) -> None:
-    """Keep what was recognised of a page, in JSON. Raises `LeaseLostError`."""
+def keep_page(document_id: UUID, sha256: str, index: int, data: bytes) -> None:
+    """Store a recognised page; `data` is JSON. Raises `LeaseLostError`."""
     page = RecognisedPage(
-        document_id=document_id, sha256=sha256, index=index, found=zlib.compress(found)
+        document_id=document_id, sha256=sha256, index=index, found=zlib.compress(data)
     )
     try:
         RecognisedPage.objects.bulk_create([page], ignore_conflicts=True)

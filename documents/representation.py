@@ -1,7 +1,7 @@
-"""Documents as plain JSON values: API, notices, pages and commands show the same.
+"""Documents as plain JSON values, the same in API, notices, pages and commands.
 
-Warnings are kept as a code, or as a code with how often it happened; rows of before, and whatever
-nobody counts, hold the code alone.
+A warning is stored as a code, or as a code with a count. Old rows, and warnings that are not
+counted, have only the code.
 """
 
 import math
@@ -17,7 +17,14 @@ from django.db.models.functions import Length
 from django.utils.timezone import localtime
 
 from documents.errors import explain_code, explain_warning
-from documents.models import Chunk, ChunkEmbedding, Document, DocumentVersion, EmbeddingSpace
+from documents.models import (
+    AnyVersion,
+    Chunk,
+    ChunkEmbedding,
+    Document,
+    DocumentVersion,
+    EmbeddingSpace,
+)
 from documents.queue import estimate_document_seconds
 
 StoredWarning = str | Mapping[str, Any]
@@ -25,12 +32,12 @@ StoredWarning = str | Mapping[str, Any]
 
 
 def get_warning_code(warning: StoredWarning) -> str:
-    """Which warning it is."""
+    """The code of a stored warning."""
     return warning if isinstance(warning, str) else str(warning["code"])
 
 
 def to_warning_json(warning: StoredWarning) -> dict[str, Any]:
-    """As API clients see it; `count` is None if it was not counted."""
+    """The warning as in the API; `count` is None if it was not counted."""
     count = None if isinstance(warning, str) else warning.get("count")
     return {
         "code": get_warning_code(warning),
@@ -40,7 +47,7 @@ def to_warning_json(warning: StoredWarning) -> dict[str, Any]:
 
 
 def to_warning_sentence(warning: StoredWarning) -> str:
-    """The sentence, with the number where there is one."""
+    """The sentence for people, with the count if there is one."""
     params = {} if isinstance(warning, str) else {**warning, "kind": "counted"}
     return explain_warning(get_warning_code(warning), params)
 
@@ -50,12 +57,12 @@ CURRENT_VERSION = "current"
 
 
 def get_shown_name(user: User) -> str:
-    """What others read of an account: the name it chose, else the one it signs in by."""
+    """The name that others see of an account: the chosen one, else the user name."""
     return user.first_name or user.get_username()
 
 
 def to_document_json(document: Document) -> dict[str, Any]:
-    """Plain JSON values, as in the contract; the error in the language that is active."""
+    """The document as in the API; the error in the active language."""
     return {
         "id": str(document.pk),
         "name": document.name,
@@ -84,38 +91,48 @@ def to_document_json(document: Document) -> dict[str, Any]:
     }
 
 
-def to_version_json(kept: Document | DocumentVersion) -> dict[str, Any]:
-    """One of a document's files; the document itself is the current one."""
-    if isinstance(kept, Document):
-        number, state, error, came = kept.version, CURRENT_VERSION, None, kept.received_at
+def to_version_json(version: AnyVersion) -> dict[str, Any]:
+    """A version as in the API; the document itself is the current one."""
+    if isinstance(version, Document):
+        number, state, error, received_at = (
+            version.version,
+            CURRENT_VERSION,
+            None,
+            version.received_at,
+        )
     else:
-        number, state, error, came = kept.number, kept.state, to_error_json(kept), kept.created_at
+        number, state, error, received_at = (
+            version.number,
+            version.state,
+            to_error_json(version),
+            version.created_at,
+        )
     return {
         "number": number,
         "state": state,
-        "name": kept.name,
-        "size": kept.size,
-        "sha256": kept.sha256,
-        "page_count": kept.page_count,
+        "name": version.name,
+        "size": version.size,
+        "sha256": version.sha256,
+        "page_count": version.page_count,
         "error": error,
-        "created_at": localtime(came).isoformat(),
+        "created_at": localtime(received_at).isoformat(),
     }
 
 
-def to_error_json(failed: Document | DocumentVersion) -> dict[str, str] | None:
-    """Code and sentence of what went wrong."""
-    if not failed.error_code:
+def to_error_json(version: AnyVersion) -> dict[str, str] | None:
+    """Code and sentence of the error; None if there is none."""
+    if not version.error_code:
         return None
-    detail = explain_code(failed.error_code, failed.error_params)
-    return {"code": failed.error_code, "detail": detail}
+    detail = explain_code(version.error_code, version.error_params)
+    return {"code": version.error_code, "detail": detail}
 
 
-def list_headings(kept: Document | DocumentVersion) -> list[dict[str, Any]]:
-    """The headings of a document in order, as plain JSON values; none of an old version."""
-    if isinstance(kept, DocumentVersion):
+def list_headings(version: AnyVersion) -> list[dict[str, Any]]:
+    """The headings of a document in order; old versions have none."""
+    if isinstance(version, DocumentVersion):
         return []
-    pages = kept.pages.filter(headings__isnull=False).order_by("number")
-    has_pages = kept.page_count is not None
+    pages = version.pages.filter(headings__isnull=False).order_by("number")
+    has_pages = version.page_count is not None
     return [
         {
             "title": heading["title"],
@@ -130,7 +147,7 @@ def list_headings(kept: Document | DocumentVersion) -> list[dict[str, Any]]:
 
 MAX_BINS = 10
 """Bars of a histogram, at most."""
-MAX_PAGES_NAMED = 200
+MAX_PAGES_LISTED = 200
 """Pages without text that are listed; `pages_without_text_count` counts all of them."""
 
 
@@ -147,11 +164,11 @@ class LengthBin:
 class LengthStatistics:
     """Statistics of lengths in characters."""
 
-    least: int
+    min: int
     median: float
     mean: float
     p90: float
-    most: int
+    max: int
     histogram: tuple[LengthBin, ...]
 
     @classmethod
@@ -185,14 +202,14 @@ def measure_chunk_lengths(chunks: QuerySet[Chunk]) -> LengthStatistics | None:
 
 
 def inspect_document(document: Document) -> dict[str, Any]:
-    """What was read and indexed of a document, as plain JSON values."""
-    blank = document.pages.filter(text="").order_by("number").values_list("number", flat=True)
+    """Figures of what was read and indexed of a document, as plain JSON values."""
+    blank_pages = document.pages.filter(text="").order_by("number").values_list("number", flat=True)
     characters = document.pages.annotate(length=Length("text")).values_list("length", flat=True)
     return {
         "document_id": str(document.pk),
         "pages": document.page_count,
-        "pages_without_text": list(blank[:MAX_PAGES_NAMED]),
-        "pages_without_text_count": blank.count(),
+        "pages_without_text": list(blank_pages[:MAX_PAGES_LISTED]),
+        "pages_without_text_count": blank_pages.count(),
         "characters": sum(characters),
         "chunks": _count_chunks(document),
         "pictures": _count_pictures(document),
@@ -219,13 +236,13 @@ def to_lengths_json(lengths: LengthStatistics | None) -> dict[str, Any] | None:
     if lengths is None:
         return None
     return {
-        "min": lengths.least,
+        "min": lengths.min,
         "median": round(lengths.median, 1),
         "mean": round(lengths.mean, 1),
         "p90": round(lengths.p90, 1),
-        "max": lengths.most,
+        "max": lengths.max,
         "histogram": [
-            {"from": one.start, "to": one.end, "count": one.count} for one in lengths.histogram
+            {"from": bar.start, "to": bar.end, "count": bar.count} for bar in lengths.histogram
         ],
     }
 

@@ -37,9 +37,9 @@ def upload_document(  # noqa: PLR0913 - what a file is and where it goes
 ) -> tuple[Document, bool]:
     """The document of this file, and whether it is new. A new one is sent to the workers.
 
-    The same bytes in the same library are the document that is there. Where it is the user's, what
-    is said of it now is added to it, and it is processed again if it failed. `library` None: the
-    user's private one. What a `source` brings has its own documents, beside those of people. Raises
+    If the library already holds the same bytes, that document is returned. If it is the user's, its
+    metadata is merged with the new one, and it is processed again if it failed. `library` None: the
+    user's private one. Documents of a `source` are kept apart from those that people upload. Raises
     what is wrong with the file.
     """
     stated = clean_metadata(metadata)
@@ -74,7 +74,7 @@ def _find_same_bytes(
 
 
 def _store_new(document: Document, content: "File[Any]") -> Document | None:
-    """Store the file and make the row; another upload of the same bytes that was quicker."""
+    """Store file and row, or return the document of a quicker upload of the same bytes."""
     try:
         document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
@@ -95,8 +95,8 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
 
 def _lock_library(library: Library | None) -> None:
     """Let nobody else add to the library, or delete it, until the transaction ends."""
-    held = Library.objects.select_for_update(no_key=True)
-    if library is not None and not held.filter(pk=library.pk).exists():
+    locked_rows = Library.objects.select_for_update(no_key=True)
+    if library is not None and not locked_rows.filter(pk=library.pk).exists():
         raise LibraryNotFound
 
 
@@ -110,7 +110,7 @@ def _insert_row(document: Document) -> None:
 
 
 def _merge_into_existing(document: Document, stated: dict[str, Any]) -> None:
-    """Take over what an upload of a file that is there already says, and try again what failed."""
+    """Merge the metadata of a repeated upload into the document; reprocess it if it failed."""
     if stated:
         update_document(document=document, metadata=stated)
     if document.status == Document.Status.FAILED:
@@ -121,10 +121,10 @@ def _merge_into_existing(document: Document, stated: dict[str, Any]) -> None:
 def delete_document(
     *, document: Document, erase: bool = False, actor: "User | None" = None
 ) -> None:
-    """Delete row, chunks and vectors in one transaction, the files when that is done.
+    """Delete row, chunks and vectors in one transaction, the files once it is committed.
 
-    Answers that rest on it keep the passages they showed until its retention is over; `erase`: as
-    soon as it can be done. With an `actor` it is written to the audit log.
+    Answers that cite it keep their passages until the retention period is over; `erase`: they lose
+    them as soon as possible. With an `actor` it is written to the audit log.
     """
     with transaction.atomic():
         if not remove_document(document.pk):
@@ -136,13 +136,13 @@ def delete_document(
             days=0 if erase else settings.RETENTION_EVIDENCE_DAYS,
         )
         if actor is not None:
-            target, told = f"document:{document.pk}", {"erase": erase}
-            record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
+            target, details = f"document:{document.pk}", {"erase": erase}
+            record_event(Action.DATA_DELETED, actor=actor, target=target, details=details)
         transaction.on_commit(lambda: deletions.apply_deletions_of([document.pk]), robust=True)
         if notices.is_open_to_owner(document):
-            gone = notices.to_deletion_notice(document)  # now: its owner may be deleted with it
+            notice = notices.to_deletion_notice(document)  # now: its owner may be deleted with it
             transaction.on_commit(
-                lambda: notices.send_notices(document.owner_id, gone), robust=True
+                lambda: notices.send_notices(document.owner_id, notice), robust=True
             )
 
 
@@ -157,14 +157,16 @@ def remove_document(document_id: UUID) -> bool:
 
 
 def reprocess_document(*, document: Document) -> None:
-    """Process an ended document again; the old index stays until the new one is whole.
+    """Process a document again; the old index stays in use until the new one is complete.
 
     Raises `DocumentBusy`.
     """
     with transaction.atomic():
-        ended = Document.objects.filter(pk=document.pk).exclude(status=Document.Status.PROCESSING)
-        again = ended.update(**queue.to_new_values())
-        if not again:
+        ended_rows = Document.objects.filter(pk=document.pk).exclude(
+            status=Document.Status.PROCESSING
+        )
+        is_updated = ended_rows.update(**queue.to_new_values())
+        if not is_updated:
             raise DocumentBusy
         queue.enqueue_ingest_on_commit(document.pk)
     _notify_change(document)
@@ -173,14 +175,13 @@ def reprocess_document(*, document: Document) -> None:
 def cancel_document(*, document: Document) -> None:
     """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`.
 
-    A document that was being processed again keeps the index that it has; a new version is as if
-    it had never come.
+    A document that was being processed again keeps its index; a waiting version is discarded.
     """
     row = Document.objects.processing().filter(pk=document.pk)
-    before = queue.to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0}
+    restored_values = queue.to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0}
     if not (
         versions.withdraw_version(row)
-        or row.exclude(indexed_at=None).update(**before)
+        or row.exclude(indexed_at=None).update(**restored_values)
         or row.update(**queue.to_ended_values(Document.Status.FAILED, Cancelled.code))
     ):
         raise DocumentNotProcessing
@@ -190,9 +191,9 @@ def cancel_document(*, document: Document) -> None:
 def update_document(
     *, document: Document, name: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Change what people call the document and say about it; what is None stays.
+    """Change the name or the stated metadata; None leaves either as it is.
 
-    `metadata` is merged into what was said before; None as a value takes the key away for good.
+    `metadata` is merged into what was stated before; a value of None removes its key for good.
     """
     with transaction.atomic():
         row = Document.objects.select_for_update().get(pk=document.pk)
@@ -211,7 +212,7 @@ def _notify_change(document: Document) -> None:
 
 
 def pause_document(*, document: Document) -> None:
-    """Put a document off; a worker that reads it stops soon. Raises `DocumentNotProcessing`."""
+    """Pause a document; a worker that reads it stops soon. Raises `DocumentNotProcessing`."""
     row = Document.objects.filter(pk=document.pk)
     if not pause_rows(row) and not row.paused().exists():
         raise DocumentNotProcessing
@@ -219,7 +220,7 @@ def pause_document(*, document: Document) -> None:
 
 
 def resume_document(*, document: Document) -> None:
-    """Let a document wait again, from its beginning. Raises `DocumentNotProcessing`."""
+    """Queue a paused document again, from its beginning. Raises `DocumentNotProcessing`."""
     row = Document.objects.filter(pk=document.pk)
     if not resume_rows(row) and not row.processing().exists():
         raise DocumentNotProcessing
@@ -227,45 +228,45 @@ def resume_document(*, document: Document) -> None:
 
 
 def pause_documents(*, owner: "User") -> int:
-    """Put off all that waits or is at work; how many that were."""
+    """Pause all that wait or are at work. Returns their number."""
     return pause_rows(_list_changeable(owner))
 
 
 def resume_documents(*, owner: "User") -> int:
-    """Go on with all that was put off; how many that were."""
+    """Resume all that are paused. Returns their number."""
     return resume_rows(_list_changeable(owner))
 
 
 def cancel_documents(*, owner: "User") -> int:
-    """Stop the processing of all; how many that were."""
-    mine = _list_changeable(owner).processing()
+    """Stop the processing of all. Returns their number."""
+    processing = _list_changeable(owner).processing()
     count = 0
-    for document in mine.searchable():  # few: each may have a version that is refused
+    for document in processing.searchable():  # few: each may have a version that is refused
         with suppress(DocumentNotProcessing):  # it has ended meanwhile
             cancel_document(document=document)
             count += 1
-    never_indexed = mine.filter(indexed_at=None)
-    ended = queue.to_ended_values(Document.Status.FAILED, Cancelled.code)
-    return count + len(_change_rows(never_indexed, ended))
+    never_indexed = processing.filter(indexed_at=None)
+    failed_values = queue.to_ended_values(Document.Status.FAILED, Cancelled.code)
+    return count + len(_change_rows(never_indexed, failed_values))
 
 
 def _list_changeable(owner: "User") -> DocumentQuerySet:
-    """What a user put there and may still change; of a library he manages not that of others."""
+    """Documents that the user uploaded and may still change, not those of others they manage."""
     return Document.objects.owned_by(owner).filter(owner=owner)
 
 
-def hold_queue(*, by: str) -> bool:
-    """Begin no further document, whosever it is; False where that is so already."""
+def hold_queue(*, username: str) -> bool:
+    """Start no further document of anybody. False if the queue is held already."""
     with transaction.atomic():
         _lock_hold()
         if QueueHold.objects.exists():
             return False
-        QueueHold.objects.create(held_by=by)
+        QueueHold.objects.create(held_by=username)
         return True
 
 
 def release_queue() -> bool:
-    """Go on with what waits; False where nothing held it."""
+    """Let waiting documents start again. False if the queue was not held."""
     with transaction.atomic():
         _lock_hold()
         if not QueueHold.objects.all().delete()[0]:
@@ -277,40 +278,42 @@ def release_queue() -> bool:
 
 
 def _lock_hold() -> None:
-    """Two who hold or release it at once go one after the other."""
+    """Serialise holding and releasing until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('nura queue hold'))")
 
 
 def set_priority(rows: QuerySet[Document], priority: int) -> int:
-    """Let the documents that wait go before others, or after them; how many those are."""
-    waiting = rows.filter(status=Document.Status.PROCESSING, claim=None)
-    return waiting.update(priority=priority)
+    """Set the priority of those that wait. Returns their number."""
+    waiting_rows = rows.filter(status=Document.Status.PROCESSING, claim=None)
+    return waiting_rows.update(priority=priority)
 
 
 def pause_rows(rows: QuerySet[Document]) -> int:
-    """Put off what of these waits or is at work; how many that were."""
-    going = rows.filter(status=Document.Status.PROCESSING).exclude(stage=Document.Stage.PAUSED)
-    return len(_change_rows(going, queue.to_released_values() | {"stage": Document.Stage.PAUSED}))
+    """Pause those of these that wait or are at work. Returns their number."""
+    open_rows = rows.filter(status=Document.Status.PROCESSING).exclude(stage=Document.Stage.PAUSED)
+    return len(
+        _change_rows(open_rows, queue.to_released_values() | {"stage": Document.Stage.PAUSED})
+    )
 
 
 def resume_rows(rows: QuerySet[Document]) -> int:
-    """Go on with what of these was put off; how many that were."""
+    """Resume those of these that are paused. Returns their number."""
     paused = rows.filter(status=Document.Status.PROCESSING, stage=Document.Stage.PAUSED)
-    changed = _change_rows(paused, queue.to_released_values() | {"attempts": 0})
-    for pk in changed[:MAX_MESSAGES]:  # the workers carry on by themselves
+    ids = _change_rows(paused, queue.to_released_values() | {"attempts": 0})
+    for pk in ids[:MAX_MESSAGES]:  # the workers carry on by themselves
         queue.enqueue_ingest(pk)
-    return len(changed)
+    return len(ids)
 
 
 def _change_rows(rows: QuerySet[Document], values: dict[str, object]) -> list[UUID]:
-    """Change the rows and show it to their owner; their keys."""
+    """Update the rows and notify their owners. Returns their ids."""
     with transaction.atomic():
-        keys = list(rows.select_for_update().values_list("pk", flat=True))
-        Document.objects.filter(pk__in=keys).update(**values)
-    _notify_changes(keys)
-    return keys
+        ids = list(rows.select_for_update().values_list("pk", flat=True))
+        Document.objects.filter(pk__in=ids).update(**values)
+    _notify_changes(ids)
+    return ids
 
 
-def _notify_changes(keys: Collection[UUID]) -> None:
-    notices.notify_documents_changed(list(Document.objects.filter(pk__in=keys)))
+def _notify_changes(ids: Collection[UUID]) -> None:
+    notices.notify_documents_changed(list(Document.objects.filter(pk__in=ids)))

@@ -1,7 +1,7 @@
 """One background task for each event loop: what all coroutines of a loop share.
 
     class Listener(LoopTask):
-        async def work(self) -> None:            # one round; called again when it returns
+        async def run_round(self) -> None:            # one round; called again when it returns
             ...
     Listener.of_running_loop().do_something()
 
@@ -23,7 +23,7 @@ logger = structlog.get_logger()
 
 
 class LoopTask(ABC):
-    """Something that works in the background of one event loop, until `stop_loop_tasks`."""
+    """A background task of one event loop; it runs until `stop_loop_tasks`."""
 
     RETRY_SECONDS: ClassVar[float] = 0.5
     TROUBLE: ClassVar[str] = "background_task_fails"
@@ -36,11 +36,11 @@ class LoopTask(ABC):
     def of_running_loop(cls) -> Self:
         """The task of the running loop; created and started on first use."""
         tasks = _tasks_of_loop.setdefault(asyncio.get_running_loop(), {})
-        found = tasks.get(cls)
-        if not isinstance(found, cls) or not found.is_running:
-            found = tasks[cls] = cls()
-            found.start()
-        return found
+        task = tasks.get(cls)
+        if not isinstance(task, cls) or not task.is_running:
+            task = tasks[cls] = cls()
+            task.start()
+        return task
 
     @property
     def is_running(self) -> bool:
@@ -48,28 +48,28 @@ class LoopTask(ABC):
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Begin in the running loop."""
-        # A context of its own: it serves all coroutines, not only the one that came first.
+        """Start in the running loop."""
+        # a fresh context: it serves all coroutines, not only the one that came first
         self._task = asyncio.create_task(self._run(), name=type(self).__name__, context=Context())
 
     async def stop(self) -> None:
-        """End the task, whatever it does."""
+        """Cancel the task and wait for its end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     @abstractmethod
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """One round of the work; when it returns, the next begins."""
 
     def note_success(self) -> None:
-        """A round goes well: the next failure is logged again. Called after each whole round."""
+        """Note that the round works: the next failure is logged again. Called after each round."""
         self._is_failing = False
 
     async def _run(self) -> None:
         while True:
             try:
-                await self.work()
+                await self.run_round()
                 self.note_success()
             except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
                 if not self._is_failing:

@@ -1,11 +1,11 @@
-"""Whom this process works for, so that nobody's work keeps somebody else's waiting.
+"""Fair scheduling between owners, so that nobody's work keeps somebody else waiting.
 
     with work_for(f"user:{user.pk}"):
-        await asyncio.to_thread(...)             # takes a thread when it is this owner's turn
+        await asyncio.to_thread(...)             # gets a thread when it is this owner's turn
 
-Turns are taken wherever work of many people meets: at the threads of an event loop
-(`FairThreads`), and at a place of which there are few (`FairPlaces`). Who has least at work comes
-first, then who was served longest ago. Rows of a database are shared out in `jobs.lease`.
+Owners take turns for the threads of an event loop (`FairThreads`) and for other limited places
+(`FairPlaces`). Whoever has least at work comes first, then whoever was served longest ago. Jobs in
+the database are scheduled in `jobs.lease`.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ NOBODY = ""
 Waiting = TypeVar("Waiting")
 
 _owner: ContextVar[str] = ContextVar("owner", default=NOBODY)
-_leave: ContextVar[Callable[[], None] | None] = ContextVar("leave", default=None)
+_release: ContextVar[Callable[[], None] | None] = ContextVar("leave", default=None)
 
 
 def get_owner() -> str:
-    """Whose work the running task or thread does."""
+    """The owner whose work the running task or thread does."""
     return _owner.get()
 
 
 @contextmanager
 def work_for(owner: str) -> Iterator[None]:
-    """What is begun in the block is the owner's work."""
+    """Within the block, work is done for this owner."""
     token = _owner.set(owner)
     try:
         yield
@@ -43,20 +43,20 @@ def work_for(owner: str) -> Iterator[None]:
 
 
 @contextmanager
-def hold_place(leave: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Within the block a place is held; what is yielded frees it, once, from any thread.
+def hold_place(release: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Hold a place within the block, and call `release` once when it is no longer needed.
 
-    It is freed at the end of the block at the latest; work that only waits from some moment on
-    frees it before (`release_place`).
+    That is at the end of the block at the latest. Work that only waits from some moment on frees
+    its place earlier, with the function that is yielded (in the loop) or with `release_place`.
     """
     loop = asyncio.get_running_loop()
-    left = False
+    is_released = False
 
     def release_once() -> None:
-        nonlocal left
-        if not left:
-            left = True
-            leave()
+        nonlocal is_released
+        if not is_released:
+            is_released = True
+            release()
 
     def release_from_anywhere() -> None:
         if threading.get_ident() == home:
@@ -65,47 +65,47 @@ def hold_place(leave: Callable[[], None]) -> Iterator[Callable[[], None]]:
             loop.call_soon_threadsafe(release_once)
 
     home = threading.get_ident()
-    token = _leave.set(release_from_anywhere)
+    token = _release.set(release_from_anywhere)
     try:
         yield release_once
     finally:
-        _leave.reset(token)
+        _release.reset(token)
         release_once()
 
 
 def release_place() -> None:
-    """From now on the running request only waits for others: its place is free for the next one."""
-    if (leave := _leave.get()) is not None:
-        leave()
+    """Free the place of the running request, which from now on only waits for others."""
+    if (release := _release.get()) is not None:
+        release()
 
 
 @dataclass(slots=True)
 class _Share(Generic[Waiting]):
-    """What one owner has."""
+    """What one owner has waiting and at work."""
 
     waiting: deque[Waiting] = field(default_factory=deque)
     at_work: int = 0
-    served: int = 0
+    last_turn: int = 0
 
 
 class Turns(Generic[Waiting]):
-    """Chooses what comes next. Not thread-safe: its user locks, or lives in one event loop.
+    """Decides what comes next. Not thread-safe: lock, or use it within one event loop.
 
-    `limit` is how much may be at work at once, `limit_of_one` how much of that one owner's.
+    At most `limit` are at work at once, at most `limit_per_owner` of them for one owner.
     """
 
-    def __init__(self, limit: int, limit_of_one: int) -> None:
+    def __init__(self, limit: int, limit_per_owner: int) -> None:
         self._limit = limit
-        self._limit_of_one = limit_of_one
+        self._limit_per_owner = limit_per_owner
         self._shares: defaultdict[str, _Share[Waiting]] = defaultdict(_Share)
-        self._at_work = self._served = 0
+        self._at_work = self._turn_count = 0
 
     def add(self, owner: str, waiting: Waiting) -> None:
-        """Let something wait."""
+        """Add to the owner's queue."""
         self._shares[owner].waiting.append(waiting)
 
-    def drop(self, owner: str, waiting: Waiting) -> bool:
-        """Let it wait no longer; False when it has begun."""
+    def remove(self, owner: str, waiting: Waiting) -> bool:
+        """Remove from the owner's queue; False if it has begun."""
         share = self._shares.get(owner)
         if share is None or waiting not in share.waiting:
             return False
@@ -114,25 +114,25 @@ class Turns(Generic[Waiting]):
         return True
 
     def begin_next(self) -> tuple[str, Waiting] | None:
-        """Begin what comes next; None where nothing waits or may begin."""
+        """Begin what comes next; None if nothing waits or may begin."""
         if self._at_work >= self._limit:
             return None
         ready = [
             (owner, share)
             for owner, share in self._shares.items()
-            if share.waiting and (owner == NOBODY or share.at_work < self._limit_of_one)
+            if share.waiting and (owner == NOBODY or share.at_work < self._limit_per_owner)
         ]
         if not ready:
             return None
-        owner, share = min(ready, key=lambda one: (one[1].at_work, one[1].served))
-        self._served += 1
+        owner, share = min(ready, key=lambda item: (item[1].at_work, item[1].last_turn))
+        self._turn_count += 1
         self._at_work += 1
         share.at_work += 1
-        share.served = self._served
+        share.last_turn = self._turn_count
         return owner, share.waiting.popleft()
 
     def end(self, owner: str) -> None:
-        """Something of the owner's has ended."""
+        """Note that something of the owner's has ended."""
         self._at_work -= 1
         self._shares[owner].at_work -= 1
         self._forget_if_idle(owner)
@@ -147,37 +147,37 @@ _Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class FairThreads(ThreadPoolExecutor):
-    """The threads of an event loop: owners take turns, and none has more than `limit_of_one`.
+    """The threads of an event loop: owners take turns, and none has more than `limit_per_owner`.
 
-    Whose work it is says the context that hands it over.
+    The owner is the one of the submitting context (`work_for`).
     """
 
-    def __init__(self, threads: int, limit_of_one: int, name: str = "blocking") -> None:
+    def __init__(self, threads: int, limit_per_owner: int, name: str = "blocking") -> None:
         super().__init__(threads, thread_name_prefix=name)
-        self._turns: Turns[_Call] = Turns(threads, limit_of_one)
-        self._changing = threading.Lock()
+        self._turns: Turns[_Call] = Turns(threads, limit_per_owner)
+        self._lock = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run a function when it is its owner's turn."""
         future: Future[Any] = Future()
-        with self._changing:
+        with self._lock:
             self._turns.add(get_owner(), (future, lambda: fn(*args, **kwargs)))
-            begun = self._turns.begin_next()
-        if begun is not None:
-            super().submit(self._run_calls, *begun)
+            turn = self._turns.begin_next()
+        if turn is not None:
+            super().submit(self._run_calls, *turn)
         return future
 
     def _run_calls(self, owner: str, call: _Call) -> None:
-        """Do this, and then what comes next."""
+        """Run this call, then whatever comes next."""
         while True:
             _complete_future(*call)
-            del call  # else its result is kept until there is more to do
-            with self._changing:
+            del call  # or its result would be kept alive until the next call
+            with self._lock:
                 self._turns.end(owner)
-                begun = self._turns.begin_next()
-            if begun is None:
+                turn = self._turns.begin_next()
+            if turn is None:
                 return
-            owner, call = begun
+            owner, call = turn
 
 
 def _complete_future(future: "Future[Any]", function: Callable[[], Any]) -> None:
@@ -192,15 +192,17 @@ def _complete_future(future: "Future[Any]", function: Callable[[], Any]) -> None
 
 
 class TooManyWaitingError(Exception):
-    """So much of this owner's waits already that more will not be begun in good time."""
+    """Too much of this owner's is waiting already."""
 
 
 class FairPlaces:
-    """A few places of one event loop; who waits for one waits in the loop, and holds no thread."""
+    """A limited number of places in one event loop. Waiting for one takes no thread."""
 
-    def __init__(self, limit: int, limit_of_one: int, max_waiting_of_one: int = 10_000) -> None:
-        self._turns: Turns[asyncio.Future[None]] = Turns(limit, limit_of_one)
-        self._max_waiting = max_waiting_of_one
+    def __init__(
+        self, limit: int, limit_per_owner: int, max_waiting_per_owner: int = 10_000
+    ) -> None:
+        self._turns: Turns[asyncio.Future[None]] = Turns(limit, limit_per_owner)
+        self._max_waiting = max_waiting_per_owner
         self._waiting: defaultdict[Hashable, int] = defaultdict(int)
 
     @asynccontextmanager
@@ -223,7 +225,7 @@ class FairPlaces:
         try:
             await turn
         except asyncio.CancelledError:
-            if not self._turns.drop(owner, turn):
+            if not self._turns.remove(owner, turn):
                 self.release(owner)  # its turn came at the same moment
             raise
         finally:
@@ -237,8 +239,8 @@ class FairPlaces:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        while (begun := self._turns.begin_next()) is not None:
-            if not begun[1].done():
-                begun[1].set_result(None)
-            else:  # it was cancelled, and is about to say so
-                self._turns.end(begun[0])
+        while (next_turn := self._turns.begin_next()) is not None:
+            if not next_turn[1].done():
+                next_turn[1].set_result(None)
+            else:  # cancelled, but not removed yet
+                self._turns.end(next_turn[0])

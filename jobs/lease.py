@@ -1,7 +1,7 @@
 """Who works on a job: a conditional update of its row decides, never the broker.
 
-A worker that lives renews its lease; one that died lets it run out, and the reaper hands the job on
-or gives it up. Reaping is harmless when done twice or by several at once: each step is a claim or a
+A living worker renews its lease. When a worker dies, its lease runs out, and the reaper hands the
+job on or gives it up. Reaping twice or concurrently is harmless: each step is a claim or a
 conditional update. Beat does it, and any worker may (`claim_turn`). How to use it:
 
     class Upload(OwnedJob):                      # or Job, where owners do not take turns
@@ -14,12 +14,12 @@ conditional update. Beat does it, and any worker may (`claim_turn`). How to use 
         ...                                      # held.check() raises LeaseLost
     lease.rows().update(status="COMPLETED", **RELEASED)   # ends it, if it is still ours
 
-All times are the database's. `OPEN` must not join: Django updates what it joins by a list of keys,
-and Postgres does not look again at that list once it has waited for a row, so that two claims of
-one job would both succeed.
+All times are the database's. `OPEN` must not join: with a join Django updates by a list of keys,
+which Postgres does not evaluate again after waiting for a row lock, so two claims of one job would
+both succeed.
 
-One thread a process renews all leases that are held, apart from the work, whatever that is (a
-coroutine, a parser, a long query), so that no slow step costs a lease.
+One thread in each process renews all its leases, separate from the work (a coroutine, a parser, a
+long query), so that no slow step loses a lease.
 """
 
 import functools
@@ -43,22 +43,22 @@ from redis.exceptions import RedisError
 from jobs import connections
 
 RELEASED: Mapping[str, Any] = {"claim": None, "lease_until": None}
-"""Column values of a row that nobody holds."""
+"""Column values of a row without a lease."""
 
 SKIPPED_LOCKS = 64
 """Jobs of one owner to look past while other workers have them locked."""
 
 
 class LeaseLostError(Exception):
-    """Somebody else holds the job now, or it has ended: stop."""
+    """Somebody else holds the job now, or it has ended: stop working on it."""
 
 
 class Job(models.Model):
     """A row that workers claim.
 
-    `claim` names the hold of one worker, `lease_until` is when it ends unless renewed. A row with
-    a lease but no claim rests: nobody takes it before. `attempts` counts the claims, `enqueued_at`
-    is when workers were last told of it.
+    `claim` identifies the claim of one worker, `lease_until` is when it ends unless renewed. A row
+    with a lease but no claim is delayed: nobody claims it before. `attempts` counts the claims,
+    `enqueued_at` is when workers were last notified.
     """
 
     OPEN: ClassVar[Q] = Q()
@@ -86,10 +86,10 @@ class Job(models.Model):
 class OwnedJob(Job):
     """A job of a person: owners take turns (`claim_next_jobs`).
 
-    Nobody claims or keeps a job of an owner whose account is not active; only the reaper does, to
-    end it or let it wait until the account is active again.
+    While the owner's account is inactive, workers can neither claim nor renew the job; only the
+    reaper can, to end it or let it wait until the account is active again.
 
-    `RANK` is the column by which some go before all others, the highest first; empty: none does.
+    `RANK` is the column that sorts before everything else, highest first; empty: there is none.
 
     The model has `owner` and `created_at`, and indexes on (owner, created_at) where `OPEN`, and on
     (owner, started_at). `started_at` is when the latest attempt began.
@@ -111,7 +111,7 @@ OwnedJobT = TypeVar("OwnedJobT", bound=OwnedJob)
 
 @dataclass(frozen=True, slots=True)
 class Lease(Generic[JobT]):
-    """One worker's hold on one job."""
+    """One worker's claim on one job."""
 
     model: type[JobT]
     job_id: Any
@@ -135,7 +135,7 @@ def select_waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
 
 
 def filter_active_owners(rows: QuerySet[JobT]) -> QuerySet[JobT]:
-    """Those of the jobs that have no owner, or one whose account is active."""
+    """Jobs without an owner, or whose owner's account is active."""
     people = _find_account_model(rows.model)
     if people is None:
         return rows
@@ -144,7 +144,7 @@ def filter_active_owners(rows: QuerySet[JobT]) -> QuerySet[JobT]:
 
 
 def _find_account_model(model: Any) -> Any:
-    """The model of accounts that owns the jobs; None where an owner is no account."""
+    """The account model that owns the jobs; None for jobs without an owner."""
     if not issubclass(model, OwnedJob):
         return None
     return model._meta.get_field("owner").related_model  # noqa: SLF001 - public in all but its name
@@ -155,13 +155,13 @@ def select_jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
     return select_open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
 
 
-def claim_job(model: type[JobT], job_id: Any, *, counted: bool = True) -> Lease[JobT] | None:
-    """Take one job that nobody holds; None when somebody does or it has ended.
+def claim_job(model: type[JobT], job_id: Any, *, is_attempt: bool = True) -> Lease[JobT] | None:
+    """Claim one job that nobody holds; None if somebody does or it has ended.
 
-    `counted` False does not count as an attempt, and takes a job that had all of its attempts.
+    `is_attempt=False` does not count as an attempt, and also claims a job without attempts left.
     """
     token = uuid4()
-    query, parameters = _build_claim_one_statement(model, counted)
+    query, parameters = _build_claim_one_statement(model, is_attempt)
     key = model._meta.pk.get_db_prep_value(job_id, connection)  # noqa: SLF001 - Django's own way
     with connection.cursor() as cursor:
         cursor.execute(query, {**parameters, "key": key, "claim": token})
@@ -172,19 +172,21 @@ def claim_next_jobs(
     model: type[OwnedJobT],
     *,
     limit: int = 1,
-    limit_of_one: int = 0,
-    among: Q | None = None,
+    limit_per_owner: int = 0,
+    condition: Q | None = None,
     **values: Any,
 ) -> list[Lease[OwnedJobT]]:
-    """Take the jobs whose turn it is, at most `limit`; empty when none waits.
+    """Claim the next jobs, at most `limit`; empty if none waits.
 
-    Owners take turns: who has the fewest jobs at work comes first, then who was served longest
-    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. Before all of
-    that, those of a higher `RANK` go first. No owner has more than `limit_of_one` at work by this,
-    however much room there is; 0 is no limit. `among`, in columns of the row itself, says which
-    jobs may be taken. `values` are plain values to write with the claim.
+    Owners take turns: whoever has the fewest jobs at work comes first, then whoever was served
+    longest ago; of an owner's jobs the oldest. So a thousand jobs of one owner keep nobody else
+    waiting. A higher `RANK` goes before all of that. No owner gets more than `limit_per_owner` jobs
+    at work; 0 is no limit. `condition`, in columns of the row itself, restricts the jobs. `values`
+    are plain values to write with the claim.
     """
-    query, parameters = _build_claim_statement(model, limit, limit_of_one, among or Q(), values)
+    query, parameters = _build_claim_statement(
+        model, limit, limit_per_owner, condition or Q(), values
+    )
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return [Lease(model, key, token) for key, token in cursor.fetchall()]
@@ -199,39 +201,43 @@ def renew_lease(lease: Lease[JobT], **values: Any) -> None:
 
 
 def renew_leases(leases: Collection[Lease[JobT]]) -> set[Lease[JobT]]:
-    """Renew the leases of one model in one statement; those that still hold."""
+    """Renew the leases of one model in one statement. Returns those that are still valid."""
     if not leases:
         return set()
     model = next(iter(leases)).model
     tokens = [lease.token for lease in leases]
-    mine = select_open_jobs(model).filter(
+    rows = select_open_jobs(model).filter(
         pk__in=[lease.job_id for lease in leases], claim__in=tokens
     )
-    held = filter_active_owners(mine)
-    if held.update(lease_until=Now() + model.LEASE) == len(leases):
+    valid_rows = filter_active_owners(rows)
+    if valid_rows.update(lease_until=Now() + model.LEASE) == len(leases):
         return set(leases)
-    standing = set(held.values_list("claim", flat=True))
-    return {lease for lease in leases if lease.token in standing}
+    valid_claims = set(valid_rows.values_list("claim", flat=True))
+    return {lease for lease in leases if lease.token in valid_claims}
 
 
 def release_lease(
-    lease: Lease[JobT], *, most: int | None = None, rest: timedelta | None = None, **values: Any
+    lease: Lease[JobT],
+    *,
+    max_attempts: int | None = None,
+    delay: timedelta | None = None,
+    **values: Any,
 ) -> bool:
-    """Let another attempt begin, after `rest` where given.
+    """Let another attempt begin, after `delay` if given.
 
-    False, and nothing is written, when the lease is lost or the job had `most` attempts.
+    False, and nothing is written, if the lease is lost or the job had `max_attempts` attempts.
     """
-    rows = lease.rows() if most is None else lease.rows().filter(attempts__lt=most)
-    until = Now() + rest if rest else None
-    freed = {"claim": None, "lease_until": until, "enqueued_at": Now()}
-    return bool(rows.update(**freed | values))
+    rows = lease.rows() if max_attempts is None else lease.rows().filter(attempts__lt=max_attempts)
+    until = Now() + delay if delay else None
+    released = {"claim": None, "lease_until": until, "enqueued_at": Now()}
+    return bool(rows.update(**released | values))
 
 
 def _build_free_condition() -> Q:
     return Q(lease_until=None) | Q(lease_until__lt=Now())
 
 
-TAKE = """
+CLAIM_NEXT = """
     WITH RECURSIVE one AS (
         (SELECT {owner} AS owner FROM {table} WHERE {open} ORDER BY {owner}, created_at LIMIT 1)
         UNION ALL
@@ -274,36 +280,40 @@ TAKE = """
 """
 
 
-FREE = "({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
-"""That nobody holds a job, as `_build_free_condition` says it."""
-TAKE_ONE = """
+FREE_CONDITION = "({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
+"""Nobody holds the job: `_build_free_condition` in SQL."""
+CLAIM_ONE = """
     UPDATE {table} SET claim = %(claim)s, lease_until = statement_timestamp() + %(lease)s{begun}
      WHERE {key} = %(key)s AND {waits}
 """
 
 
 @functools.cache
-def _build_claim_one_statement(model: type[Job], counted: bool) -> tuple[str, Mapping[str, Any]]:
-    """The SQL of `claim_job` with its named parameters, but for the key and the claim."""
+def _build_claim_one_statement(model: type[Job], is_attempt: bool) -> tuple[str, Mapping[str, Any]]:
+    """The SQL of `claim_job` with its named parameters, except key and claim."""
     quote = connection.ops.quote_name
     meta: Any = model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)
     is_open = _compile_condition(select_open_jobs(model), "open", parameters)
-    waits, begun = f"{is_open} AND {FREE.format(table=table)}", ""
-    if counted:
-        waits += f" AND {table}.attempts < %(most)s"
-        begun = ", attempts = attempts + 1"
-    if counted and issubclass(model, OwnedJob):
+    condition, changes = f"{is_open} AND {FREE_CONDITION.format(table=table)}", ""
+    if is_attempt:
+        condition += f" AND {table}.attempts < %(most)s"
+        changes = ", attempts = attempts + 1"
+    if is_attempt and issubclass(model, OwnedJob):
         owner = quote(meta.get_field("owner").column)
-        waits += f" AND {_build_active_condition(model, f'{table}.{owner}')}"
-        begun += ", started_at = statement_timestamp()"
+        condition += f" AND {_build_active_condition(model, f'{table}.{owner}')}"
+        changes += ", started_at = statement_timestamp()"
     key = quote(str(meta.pk.column))
-    return TAKE_ONE.format(table=table, key=key, waits=waits, begun=begun), parameters
+    return CLAIM_ONE.format(table=table, key=key, waits=condition, begun=changes), parameters
 
 
 def _build_claim_statement(
-    model: type[OwnedJobT], limit: int, limit_of_one: int, among: Q, values: Mapping[str, Any]
+    model: type[OwnedJobT],
+    limit: int,
+    limit_per_owner: int,
+    condition: Q,
+    values: Mapping[str, Any],
 ) -> tuple[str, Any]:
     """The SQL of `claim_next_jobs` with its named parameters."""
     quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
@@ -311,21 +321,21 @@ def _build_claim_statement(
     table = quote(meta.db_table)
     owner: Any = meta.get_field("owner")
     is_open = _compile_condition(select_open_jobs(model), "open", parameters)
-    is_meant = _compile_condition(model._default_manager.filter(among), "among", parameters)  # noqa: SLF001
-    free = FREE.format(table=table)
+    is_chosen = _compile_condition(model._default_manager.filter(condition), "among", parameters)  # noqa: SLF001
+    is_free = FREE_CONDITION.format(table=table)
     changes = ""
     for name, value in values.items():
         field: Any = meta.get_field(name)
         changes += f", {quote(field.column)} = %(new_{name})s"
         parameters[f"new_{name}"] = field.get_db_prep_save(value, connection)
-    query = TAKE.format(
+    query = CLAIM_NEXT.format(
         table=table,
         key=quote(str(meta.pk.column)),
         owner=quote(owner.column),
         active=_build_active_condition(model, "one.owner"),
         open=is_open,
-        waits=f"{is_open} AND {is_meant} AND {table}.attempts < %(most)s AND {free}",
-        bound=f"turn <= {int(limit_of_one)}" if limit_of_one else "TRUE",
+        waits=f"{is_open} AND {is_chosen} AND {table}.attempts < %(most)s AND {is_free}",
+        bound=f"turn <= {int(limit_per_owner)}" if limit_per_owner else "TRUE",
         limit=int(limit),
         rank=quote(model.RANK) if model.RANK else "0::int",
         reach=int(limit) + SKIPPED_LOCKS,
@@ -336,7 +346,7 @@ def _build_claim_statement(
 
 
 def _build_active_condition(model: type[OwnedJob], owner: str) -> str:
-    """That the account with this key, a column, is active, as SQL."""
+    """SQL for: the account whose key is in the column `owner` is active."""
     people = _find_account_model(model)
     if people is None:
         return "TRUE"
@@ -346,13 +356,13 @@ def _build_active_condition(model: type[OwnedJob], owner: str) -> str:
 
 
 def _compile_condition(rows: QuerySet[Any], name: str, parameters: dict[str, Any]) -> str:
-    """What the rows are filtered by, as SQL; its parameters are added to those given, by `name`."""
+    """The filters of `rows` as SQL; their parameters go into `parameters`, named after `name`."""
     query = rows.query
     if not query.where:
         return "TRUE"
-    sql, given = query.get_compiler(connection=connection).compile(query.where)
-    names: Iterable[str] = [f"{name}_{number}" for number in range(len(given))]
-    parameters.update(zip(names, given, strict=True))
+    sql, values = query.get_compiler(connection=connection).compile(query.where)
+    names: Iterable[str] = [f"{name}_{number}" for number in range(len(values))]
+    parameters.update(zip(names, values, strict=True))
     return "(" + str(sql) % tuple(f"%({each})s" for each in names) + ")"
 
 
@@ -366,24 +376,24 @@ def reap_lost_jobs(
     *,
     announce: Callable[[Any], None],
     give_up: Callable[[Lease[JobT]], object],
-    settle: Callable[[Lease[JobT]], bool] | None = None,
+    resolve: Callable[[Lease[JobT]], bool] | None = None,
     limit: int = MAX_JOBS_A_REAPING,
 ) -> list[Any]:
-    """Hand on the jobs whose lease ran out while they were held; the keys of those touched.
+    """Hand on the jobs whose lease ran out while they were held. Returns the keys of all of them.
 
-    A job that had all its attempts is given up: `give_up` ends the row that the lease holds.
-    `settle`, where given, decides instead: True where it has ended the job, False to hand it on.
-    `announce` tells the workers of one job, by its key.
+    A job without attempts left is given up: `give_up` ends the row that the lease holds. `resolve`,
+    if given, decides instead: True if it has ended the job, False to hand it on. `announce`
+    notifies the workers of one job, by its key.
     """
-    lost = select_open_jobs(model).filter(claim__isnull=False, lease_until__lt=Now())
-    touched = []
-    for key in lost.order_by("lease_until").values_list("pk", flat=True)[:limit]:
-        lease = claim_job(model, key, counted=False)  # only one of several reapers gets on
+    lost_jobs = select_open_jobs(model).filter(claim__isnull=False, lease_until__lt=Now())
+    keys = []
+    for key in lost_jobs.order_by("lease_until").values_list("pk", flat=True)[:limit]:
+        lease = claim_job(model, key, is_attempt=False)  # only one of several reapers gets on
         if lease is None:
             continue
-        touched.append(key)
-        if settle is not None:
-            if settle(lease):
+        keys.append(key)
+        if resolve is not None:
+            if resolve(lease):
                 continue
         elif not lease.rows().filter(attempts__lt=model.MAX_ATTEMPTS).exists():
             give_up(lease)
@@ -392,7 +402,7 @@ def reap_lost_jobs(
         if release_lease(lease):
             logger.warning("job_handed_on", job=model.__name__, key=str(key))
             announce(key)
-    return touched
+    return keys
 
 
 def announce_unclaimed_jobs(
@@ -402,19 +412,19 @@ def announce_unclaimed_jobs(
     patience: timedelta,
     limit: int = MAX_JOBS_A_REAPING,
 ) -> list[Any]:
-    """Tell the workers again of jobs that nobody took for `patience`; the keys of those."""
+    """Announce jobs again that nobody claimed for `patience`. Returns their keys."""
     overdue = _select_overdue(model, patience)
     keys: Sequence[Any] = list(overdue.order_by("enqueued_at").values_list("pk", flat=True)[:limit])
-    told = [key for key in keys if overdue.filter(pk=key).update(enqueued_at=Now())]
-    for key in told:
+    announced = [key for key in keys if overdue.filter(pk=key).update(enqueued_at=Now())]
+    for key in announced:
         announce(key)
-    return told
+    return announced
 
 
 def claim_turn(name: str, seconds: float) -> bool:
-    """Claim the turn to do what one process does every `seconds`; False where another has it.
+    """Claim periodic work that one process does every `seconds`. False if another has claimed it.
 
-    True as well while Redis is away: what is done twice must be harmless.
+    Also True while Redis is away: doing the work twice must be harmless.
     """
     try:
         milliseconds = int(seconds * 1000)
@@ -424,21 +434,21 @@ def claim_turn(name: str, seconds: float) -> bool:
 
 
 def _select_overdue(model: type[JobT], patience: timedelta) -> Any:
-    late = Q(enqueued_at=None) | Q(enqueued_at__lt=Now() - patience)
-    waiting: Any = filter_active_owners(select_open_jobs(model)).filter(
-        _build_free_condition(), late, claim=None
+    is_late = Q(enqueued_at=None) | Q(enqueued_at__lt=Now() - patience)
+    rows: Any = filter_active_owners(select_open_jobs(model)).filter(
+        _build_free_condition(), is_late, claim=None
     )
-    return waiting.filter(attempts__lt=model.MAX_ATTEMPTS)
+    return rows.filter(attempts__lt=model.MAX_ATTEMPTS)
 
 
 BEATS_A_LEASE = 5
 """Renewals per lease, so that some may fail without losing it."""
 MAX_IDLE_BEATS = 10
-"""The thread ends when it had nothing to renew for so many beats."""
+"""The thread ends after so many beats with nothing to renew."""
 
 
 class LeavingError(LeaseLostError):
-    """This process is to end: give the job back, which is no attempt that failed, and stop."""
+    """This process is shutting down: give the job back (no failed attempt) and stop."""
 
 
 class HeldLease(Generic[JobT]):
@@ -451,14 +461,14 @@ class HeldLease(Generic[JobT]):
         is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         self.lease = lease
-        self.since = time.monotonic()
+        self.held_since = time.monotonic()
         self._on_loss = on_loss
         self._is_leaving = is_leaving
         self._lost = threading.Event()
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else has the job, or it has ended."""
+        """Whether somebody else holds the job, or it has ended."""
         return self._lost.is_set()
 
     def check(self) -> None:
@@ -469,7 +479,7 @@ class HeldLease(Generic[JobT]):
             raise LeavingError
 
     def mark_lost(self) -> None:
-        """Notify the worker; called from the heartbeat's thread."""
+        """Note the loss and notify the worker; called from the heartbeat's thread."""
         if not self._lost.is_set():
             self._lost.set()
             if self._on_loss:
@@ -479,8 +489,8 @@ class HeldLease(Generic[JobT]):
 class Heartbeat(Generic[JobT]):
     """Renews the leases of one kind of job that this process holds.
 
-    `renew` does it where more is to be written than the lease; it is given the held leases and
-    returns those that stand. `seconds` between two beats: by default a fifth of the lease.
+    `renew` replaces `renew_leases` if more than the lease has to be written; it gets the held
+    leases and returns the valid ones. `seconds` between two beats: by default a fifth of the lease.
     """
 
     def __init__(
@@ -495,26 +505,25 @@ class Heartbeat(Generic[JobT]):
         self._renew = renew
         self._held: dict[Lease[JobT], HeldLease[JobT]] = {}
         self._thread: threading.Thread | None = None
-        self._changing = threading.Lock()
-        self._beating = threading.Lock()
-        self._leaving: mmap.mmap | None = None
+        self._lock = threading.Lock()
+        self._beat_lock = threading.Lock()
+        self._leave_flag: mmap.mmap | None = None
 
     def share_leave_signal(self) -> Callable[[], None]:
-        """What lets this process and all that it forks from now on give back what they hold.
+        """A function that makes this process and its future forks give back what they hold.
 
-        A byte that they share; unlike an event between processes it has no lock, which a process
-        that is killed would keep.
+        They share one byte: the lock of a `multiprocessing.Event` would stay with a killed process.
         """
-        self._leaving = leaving = mmap.mmap(-1, 1)
+        self._leave_flag = flag = mmap.mmap(-1, 1)
 
         def leave() -> None:
-            leaving[0] = 1
+            flag[0] = 1
 
         return leave
 
     def is_leaving(self) -> bool:
-        """Whether what is held is to be given back."""
-        return self._leaving is not None and self._leaving[0] == 1
+        """Whether leases are to be given back."""
+        return self._leave_flag is not None and self._leave_flag[0] == 1
 
     @contextmanager
     def hold(
@@ -522,7 +531,7 @@ class Heartbeat(Generic[JobT]):
     ) -> Iterator[HeldLease[JobT]]:
         """Renew a lease within the block. `on_loss` is called once, from another thread."""
         held = HeldLease(lease, on_loss, self.is_leaving)
-        with self._changing:
+        with self._lock:
             self._held[lease] = held
             if self._thread is None or not self._thread.is_alive():  # also after a fork
                 self._thread = threading.Thread(
@@ -532,39 +541,39 @@ class Heartbeat(Generic[JobT]):
         try:
             yield held
         finally:
-            with self._changing:
+            with self._lock:
                 del self._held[lease]
 
     def wait_until_idle(self) -> None:
-        """Wait for a renewal in progress. Nothing is held any more."""
-        with self._beating:
+        """Wait for a renewal in progress, once nothing is held any more."""
+        with self._beat_lock:
             pass
 
     def _run_beats(self) -> None:
-        """Beat while something is held; a thread is dear, so that it outlives short work."""
+        """Beat while something is held, and a while longer: starting a thread is expensive."""
         idle = 0
         while True:
             time.sleep(self.seconds)
-            with self._beating:
-                with self._changing:
+            with self._beat_lock:
+                with self._lock:
                     idle = 0 if self._held else idle + 1
                     if idle > MAX_IDLE_BEATS:
                         self._thread = None
                         return
-                    young = time.monotonic() - self.seconds  # their leases have just begun
-                    held = [one for one in self._held.values() if one.since <= young]
-                if held:
-                    self._beat(held)
+                    newest = time.monotonic() - self.seconds  # later leases have just begun
+                    held_leases = [one for one in self._held.values() if one.held_since <= newest]
+                if held_leases:
+                    self._beat(held_leases)
 
-    def _beat(self, held: list[HeldLease[JobT]]) -> None:
+    def _beat(self, held_leases: list[HeldLease[JobT]]) -> None:
         try:
-            standing = self._renew([one.lease for one in held])
+            valid_leases = self._renew([held.lease for held in held_leases])
         except (DatabaseError, InterfaceError) as error:  # one beat of several in a lease
             connection.close()
             logger.warning("leases_not_renewed", job=self._name, error=str(error)[:200])
             return
         finally:
             connection.close()  # idle between two beats
-        for one in held:
-            if one.lease not in standing:
-                one.mark_lost()
+        for held in held_leases:
+            if held.lease not in valid_leases:
+                held.mark_lost()

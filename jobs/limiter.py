@@ -4,11 +4,11 @@
     if verdict and not verdict.allowed: ...      # `verdict.wait` seconds
 
 A bucket is one number, the moment at which it will be full again (the "theoretical arrival time"
-of GCRA, ITU-T I.371): all buckets of one request are looked at and filled by one script, so that no
-two processes give out the same token. A Redis that is away limits nobody: that is logged once.
+of GCRA, ITU-T I.371). One script checks and updates all buckets of a request, so that no two
+processes hand out the same token. While Redis is away nobody is limited; that is logged once.
 
-What is let in by a rule comes in a row: after the first few at once, one after the other at the
-pace of the limit, so that nobody's minute falls on all others in its first second.
+Requests allowed by a rule are also paced: after an initial burst they start one after the other at
+the rate of the limit, so that nobody spends a whole minute's allowance in its first second.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ from jobs import connections
 logger = structlog.get_logger()
 
 KEY_SHARE = 0.75
-"""Of what an account may do, one of its keys may do so much: the rest is its owner's."""
+"""Share of an account's limit that one of its keys may use; the rest is left for its owner."""
 BURST_SHARE, MIN_BURST = 8, 10
-"""Of what a rule gives a minute, one part in so many comes at once, and so many at the least."""
-PATIENCE_SECONDS = 1.0
-"""A Redis that takes longer is not waited for ..."""
+"""The initial burst: the limit of a minute divided by the first, at least the second."""
+REDIS_TIMEOUT_SECONDS = 1.0
+"""After this, Redis counts as away ..."""
 AWAY_SECONDS = 2.0
-"""... and not asked again before."""
-MAX_REMEMBERED = 10_000
-"""Refusals that a process remembers, so that it need not ask again before they end."""
+"""... and is not asked again for this long."""
+MAX_CACHED_CALLERS = 10_000
+"""Callers whose refusal or pace a process remembers."""
 
 SCRIPT = """
 local clock = redis.call('TIME')
@@ -66,14 +66,14 @@ return told
 """
 """Takes `ARGV[1]` tokens out of every bucket, or of none; amount and milliseconds of each follow.
 
-Answers whether it was refused, then for each bucket the milliseconds to wait and those until it is
-full. A cost above what a bucket can hold is let in when it is full, and paid off afterwards.
+Returns whether it was refused, then for each bucket the milliseconds to wait and those until it is
+full. A cost above a bucket's size is allowed when the bucket is full, and paid off afterwards.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """`amount` tokens in `seconds`, all of them at once if need be. `key` says whose they are."""
+    """`amount` tokens in `seconds`; they may be used all at once. `key` identifies the caller."""
 
     name: str
     key: str
@@ -83,10 +83,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class LimitVerdict:
-    """Of the bucket that allows least: what is left in it, and what there is to wait for.
+    """The state of the bucket that allows least.
 
-    `wait` seconds are left until the same would be allowed, 0 where it was; after `refill` seconds
-    the bucket is full.
+    `left` tokens remain. The same request would be allowed in `wait` seconds, 0 if it was allowed;
+    in `refill` seconds the bucket is full.
     """
 
     bucket: Bucket
@@ -99,11 +99,11 @@ class LimitVerdict:
     def headers(self) -> dict[str, str]:
         """As draft-ietf-httpapi-ratelimit-headers-10 has them; `Retry-After` with a refusal."""
         bucket = self.bucket
-        told = {
+        headers = {
             "RateLimit-Policy": f'"{bucket.name}";q={bucket.amount};w={math.ceil(bucket.seconds)}',
             "RateLimit": f'"{bucket.name}";r={self.left};t={math.ceil(self.refill)}',
         }
-        return told if self.allowed else told | {"Retry-After": str(self.retry_after)}
+        return headers if self.allowed else headers | {"Retry-After": str(self.retry_after)}
 
     @property
     def retry_after(self) -> int:
@@ -111,8 +111,8 @@ class LimitVerdict:
         return max(1, math.ceil(self.wait))
 
 
-class _KnownLimits:
-    """What this process knows without asking: until when a bucket is empty, and Redis away."""
+class _LimitCache:
+    """What this process knows without asking Redis: refusals in force, and whether it is away."""
 
     def __init__(self) -> None:
         self.refusals: dict[str, tuple[float, LimitVerdict]] = {}
@@ -124,79 +124,83 @@ class _KnownLimits:
         for bucket in buckets:
             if (known := self.refusals.get(bucket.key)) is None:
                 continue
-            until, verdict = known
-            if verdict.bucket == bucket and now < until:
-                passed = verdict.wait - (until - now)
-                refill = max(0.0, verdict.refill - passed)
-                return LimitVerdict(bucket, allowed=False, left=0, wait=until - now, refill=refill)
+            ends_at, verdict = known
+            if verdict.bucket == bucket and now < ends_at:
+                elapsed = verdict.wait - (ends_at - now)
+                refill = max(0.0, verdict.refill - elapsed)
+                return LimitVerdict(
+                    bucket, allowed=False, left=0, wait=ends_at - now, refill=refill
+                )
             del self.refusals[bucket.key]
         return None
 
     def keep_refusal(self, verdict: LimitVerdict) -> None:
-        if len(self.refusals) >= MAX_REMEMBERED:
+        if len(self.refusals) >= MAX_CACHED_CALLERS:
             self.refusals.clear()
         self.refusals[verdict.bucket.key] = time.monotonic() + verdict.wait, verdict
 
 
-_memory = _KnownLimits()
+_memory = _LimitCache()
 
 
 class Pace:
-    """Lets what each caller does begin one after the other. Of one process; nobody is refused."""
+    """Spaces out the requests of each caller within one process. Nobody is refused."""
 
     def __init__(self) -> None:
-        self._full: dict[str, float] = {}
-        """When each caller's row has passed."""
+        self._busy_until: dict[str, float] = {}
+        """When the last reserved request of each caller begins."""
 
-    def reserve_seconds(self, caller: str, apart: float, at_once: float = 1) -> float:
-        """How long the next of a caller waits: `at_once` begin together, more `apart` seconds."""
+    def reserve_seconds(self, caller: str, interval: float, burst: float = 1) -> float:
+        """Reserve a place; seconds to wait for it: `burst` begin at once, then every `interval`."""
         now = time.monotonic()
-        if len(self._full) >= MAX_REMEMBERED:
-            self._full = {key: until for key, until in self._full.items() if until > now}
-        full = max(now, self._full.get(caller, 0.0)) + apart
-        self._full[caller] = full
-        return max(0.0, full - now - apart * at_once)
+        if len(self._busy_until) >= MAX_CACHED_CALLERS:
+            self._busy_until = {
+                key: until for key, until in self._busy_until.items() if until > now
+            }
+        busy_until = max(now, self._busy_until.get(caller, 0.0)) + interval
+        self._busy_until[caller] = busy_until
+        return max(0.0, busy_until - now - interval * burst)
 
     def forget(self) -> None:
-        """Begin anew with everybody."""
-        self._full.clear()
+        """Forget all callers."""
+        self._busy_until.clear()
 
 
 _pace = Pace()
 
 
 async def consume_by_rule(
-    rule: str, whose: str, *, key: str = "", cost: int = 1
+    rule: str, caller: str, *, key: str = "", cost: int = 1
 ) -> LimitVerdict | None:
-    """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it.
+    """Count a request against a rule of `settings.LIMITS`, for the caller and for their API `key`.
 
-    Returns when it is to begin.
+    An allowed request waits here for its turn in the caller's pace. None: there is no limit.
     """
     amount = settings.LIMITS[rule]
-    buckets = [Bucket(rule, f"{rule}:{whose}", amount)]
+    buckets = [Bucket(rule, f"{rule}:{caller}", amount)]
     if key and amount:
         share = max(1, int(amount * KEY_SHARE))
         buckets.append(Bucket(f"{rule}-key", f"{rule}:key:{key[:32]}", share))
     verdict = await consume(buckets, cost)
     if verdict is not None and verdict.allowed:
         burst = max(MIN_BURST, amount // BURST_SHARE)
-        apart = cost * buckets[0].seconds / amount
-        await asyncio.sleep(_pace.reserve_seconds(buckets[0].key, apart, max(1.0, burst / cost)))
+        interval = cost * buckets[0].seconds / amount
+        await asyncio.sleep(_pace.reserve_seconds(buckets[0].key, interval, max(1.0, burst / cost)))
     return verdict
 
 
 async def consume(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
     """Take `cost` tokens out of each bucket, or of none where one has too few.
 
-    Buckets of amount 0 are no limit. None where there is none, and while Redis is away.
+    Buckets of amount 0 are no limit. None if there is no limit, and while Redis is away.
     """
-    limited = [bucket for bucket in buckets if bucket.amount]
-    if not limited or time.monotonic() < _memory.away_until:
+    limited_buckets = [bucket for bucket in buckets if bucket.amount]
+    if not limited_buckets or time.monotonic() < _memory.away_until:
         return None
-    if cost == 1 and (known := _memory.find_refusal(limited)):
-        return known
+    if cost == 1 and (refusal := _memory.find_refusal(limited_buckets)):
+        return refusal
     try:
-        told = await _Counter.of_running_loop().consume(limited, cost)
+        reply = await _RequestBatcher.of_running_loop().consume(limited_buckets, cost)
     except (RedisError, OSError) as error:  # a time-out is an OSError too
         _memory.away_until = time.monotonic() + AWAY_SECONDS
         if not _memory.is_away:  # once an outage
@@ -204,73 +208,75 @@ async def consume(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | No
         _memory.is_away = True
         return None
     _memory.is_away = False
-    verdict = _to_verdict(limited, told)
+    verdict = _to_verdict(limited_buckets, reply)
     if not verdict.allowed and cost == 1:
         _memory.keep_refusal(verdict)
     return verdict
 
 
 def forget_refusals() -> None:
-    """Ask Redis about every bucket again, and about Redis."""
+    """Forget what this process knows, so that it asks Redis again."""
     _memory.refusals.clear()
     _pace.forget()
     _memory.away_until = 0.0
 
 
-class _Counter:
-    """Asks Redis for all who ask on one event loop, those who come meanwhile together.
+class _RequestBatcher:
+    """Sends the requests of one event loop to Redis; those that come meanwhile go in one batch.
 
-    A flood of requests so takes one connection, and the time-out is that of Redis alone.
+    So a flood of requests takes one connection, and only Redis itself can cause the time-out.
     """
 
     def __init__(self) -> None:
-        self._asked: list[tuple[Sequence[Any], asyncio.Future[list[Any]]]] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._requests: list[tuple[Sequence[Any], asyncio.Future[list[Any]]]] = []
+        self._sender: asyncio.Task[None] | None = None
 
     @classmethod
-    def of_running_loop(cls) -> "_Counter":
-        """That of the running loop, made at its first request."""
+    def of_running_loop(cls) -> "_RequestBatcher":
+        """The batcher of the running loop, created at its first request."""
         loop = asyncio.get_running_loop()
-        if loop not in _counters:
-            _counters[loop] = cls()
-        return _counters[loop]
+        if loop not in _batchers:
+            _batchers[loop] = cls()
+        return _batchers[loop]
 
     async def consume(self, buckets: Sequence[Bucket], cost: int) -> list[Any]:
-        """The script's answer. Raises `RedisError`, `OSError`."""
-        limits = [part for one in buckets for part in (one.amount, int(one.seconds * 1000))]
+        """The script's reply. Raises `RedisError`, `OSError`."""
+        limits = [
+            part for bucket in buckets for part in (bucket.amount, int(bucket.seconds * 1000))
+        ]
         keys = [f"nura:limit:{bucket.key}" for bucket in buckets]
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._asked.append(((len(keys), *keys, cost, *limits), answer))
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._send_all(), context=Context())
+        self._requests.append(((len(keys), *keys, cost, *limits), answer))
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_all(), context=Context())
         return await answer
 
     async def _send_all(self) -> None:
-        while asked := self._asked:
-            self._asked = []
+        while requests := self._requests:
+            self._requests = []
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    commands = [("EVAL", SCRIPT, *arguments) for arguments, _answer in asked]
-                    told = await connections.execute_all(*commands)
+                async with asyncio.timeout(REDIS_TIMEOUT_SECONDS):
+                    commands = [("EVAL", SCRIPT, *arguments) for arguments, _answer in requests]
+                    replies = await connections.execute_all(*commands)
             except (RedisError, OSError) as error:
-                for _arguments, answer in asked:
+                for _arguments, answer in requests:
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for (_arguments, answer), one in zip(asked, told, strict=True):
+            for (_arguments, answer), reply in zip(requests, replies, strict=True):
                 if not answer.done():
-                    answer.set_result(one)
+                    answer.set_result(reply)
 
 
-_counters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Counter] = WeakKeyDictionary()
+_batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, _RequestBatcher] = WeakKeyDictionary()
 
 
-def _to_verdict(buckets: Sequence[Bucket], told: Sequence[Any]) -> LimitVerdict:
-    allowed = not int(told[0])
+def _to_verdict(buckets: Sequence[Bucket], reply: Sequence[Any]) -> LimitVerdict:
+    is_allowed = not int(reply[0])
     verdicts = []
-    for bucket, wait, refill in zip(buckets, told[1::2], told[2::2], strict=True):
+    for bucket, wait, refill in zip(buckets, reply[1::2], reply[2::2], strict=True):
         full = float(refill) / 1000
         share = 1 - full / bucket.seconds
         left = max(0, math.floor(bucket.amount * share + 1e-3))
-        verdicts.append(LimitVerdict(bucket, allowed, left, float(wait) / 1000, full))
-    return max(verdicts, key=lambda one: (one.wait, -one.left, one.refill))
+        verdicts.append(LimitVerdict(bucket, is_allowed, left, float(wait) / 1000, full))
+    return max(verdicts, key=lambda verdict: (verdict.wait, -verdict.left, verdict.refill))

@@ -1,8 +1,8 @@
-"""Tells workers that there is work. A message may be lost or come twice: the rows decide.
+"""Wakes workers up when there is work. Messages may be lost or come twice: the rows decide.
 
-Asyncio workers wait at a `WorkStream`, a Redis stream with a consumer group. The others are told
-by a Celery message (`send_task`). Either way a message only wakes somebody up; who works on which
-job is settled in `jobs.lease`, which also finds what is lost here.
+Asyncio workers read a `WorkStream`, a Redis stream with a consumer group; the others get a Celery
+message (`send_task`). A message only wakes a worker up. Who works on which job is decided in
+`jobs.lease`, which also finds jobs whose message was lost.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ def send_task(
 ) -> bool:
     """Send a Celery message; False, with a line in the log, where the broker is away.
 
-    `task_id` shows in logs and monitors: name the job in it, with a part of its own, as one id is
-    carried out once.
+    `task_id` is shown in logs and monitors: name the job in it, and add something unique, because
+    Celery runs an id only once.
     """
     try:
         current_app.send_task(
@@ -105,30 +105,33 @@ class WorkStream:
         return True
 
     def add_entry(self, client: Any, fields: Mapping[str, str]) -> None:
-        """The same by a client, or a pipeline that the caller sends. Raises `RedisError`.
+        """Add an entry through a client, or a pipeline that the caller executes.
 
-        The entry carries the id of the request that it is sent for, so that its reader can log it.
+        The entry carries the id of the current request for its reader's log. Raises `RedisError`.
         """
-        asked = structlog.contextvars.get_contextvars().get("request_id")
-        told = {**fields, "request_id": asked} if asked else dict(fields)
-        client.xadd(self.key, told, maxlen=MAX_MESSAGES, approximate=True)
+        request_id = structlog.contextvars.get_contextvars().get("request_id")
+        entry = {**fields, "request_id": request_id} if request_id else dict(fields)
+        client.xadd(self.key, entry, maxlen=MAX_MESSAGES, approximate=True)
 
     async def read(
-        self, *, limit: int, patience: float, settled: Sequence[WorkMessage] = ()
+        self, *, limit: int, patience: float, to_acknowledge: Sequence[WorkMessage] = ()
     ) -> list[WorkMessage]:
-        """New entries, at most `limit`; empty when none came for `patience` seconds.
+        """New entries, at most `limit`; empty if none came for `patience` seconds.
 
-        Acknowledges others in the same call. Raises `RedisError`, `OSError`.
+        Acknowledges `to_acknowledge` in the same round trip. Raises `RedisError`, `OSError`.
         """
         wait = max(1, int(patience * 1000))
         reading = ("XREADGROUP", "GROUP", self._group, self._reader, "COUNT", limit, "BLOCK", wait)
-        commands = (*self._build_acknowledgement(settled), (*reading, "STREAMS", self.key, ">"))
+        commands = (
+            *self._build_acknowledgement(to_acknowledge),
+            (*reading, "STREAMS", self.key, ">"),
+        )
         try:
             async with asyncio.timeout(patience + connections.HANGING_SECONDS):
                 answer = (await connections.execute_all(*commands))[-1]
         except ResponseError as error:
             if "NOGROUP" not in str(error) and "UNBLOCKED" not in str(error):
-                raise  # the group is missing: it was before, or went while we waited
+                raise  # else the group is missing, or vanished while we waited
             await self.create_group()
             return []
         return _to_messages(answer[0][1]) if answer else []
@@ -170,21 +173,22 @@ class WorkStream:
         return int(await connections.asynchronous().xlen(self.key))
 
     async def remove_idle_readers(self) -> None:
-        """Strike this reader from the group, and those that were not heard of for an hour.
+        """Remove this reader from the group, and those idle for an hour.
 
-        A reader that still has entries stays: they would go with it.
+        A reader with pending entries stays: they would be lost with it.
         """
         client = connections.asynchronous()
-        forgotten = FORGOTTEN_SECONDS * 1000
+        max_idle = FORGOTTEN_SECONDS * 1000
         async with asyncio.timeout(connections.HANGING_SECONDS):
             readers = await client.xinfo_consumers(self.key, self._group)
-            gone = [
-                one["name"]
-                for one in readers
-                if not one["pending"] and (one["name"] == self._reader or one["idle"] > forgotten)
+            names = [
+                reader["name"]
+                for reader in readers
+                if not reader["pending"]
+                and (reader["name"] == self._reader or reader["idle"] > max_idle)
             ]
             await asyncio.gather(
-                *(client.xgroup_delconsumer(self.key, self._group, name) for name in gone)
+                *(client.xgroup_delconsumer(self.key, self._group, name) for name in names)
             )
 
 

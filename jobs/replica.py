@@ -1,23 +1,22 @@
-"""Reading from a replica of the database: searches and lists, never what decides access.
+"""Reads from a replica of the database: searches and lists, never access decisions.
 
     rows = fetch_rows(queryset, 0, 20)
-    found = read(lambda server: queryset.using(server).count())
+    count = read_from_replica(lambda server: queryset.using(server).count())
 
-A replica is behind. What may be read from it, and when, is decided here alone:
+A replica lags behind. What may be read from it, and when, is decided here alone:
 
 - **Rights.** A replica only proposes. A list takes the ids of its rows from there; the rows are
-  read from the primary by the same queryset, `visible_to(user)` in it. A search is given ids that
-  the primary let through `visible_to` for this very question, and reads passages of these alone.
-  So a right that has ended on the primary ends here at once, however far the replica is behind;
-  only the text of a passage, and the order of a list, may be those of a moment ago.
-- **One's own.** Whoever wrote finds it: after each of an owner's writes the position of the
-  primary's log is kept in Redis (`note_write`), and his reads go to the replica only when that has
-  replayed as much. Of whom nothing is known, because he never wrote or Redis forgot, the position
-  is the primary's as it is now.
-- **Failure.** A replica that is away, behind, or has been promoted is passed by: the primary is
-  read instead, at once, and what broke on the way is read again there.
+  read from the primary by the same queryset, including `visible_to(user)`. A search gets ids that
+  the primary let through `visible_to` for this very question, and reads only their passages. So a
+  right revoked on the primary ends here at once, however far the replica lags; only the text of a
+  passage and the order of a list may be out of date.
+- **Read your own writes.** After each write of an owner the position of the primary's log is stored
+  in Redis (`note_write`), and their reads go to the replica only once it has replayed that much. If
+  nothing is known of an owner, the primary's current position counts.
+- **Failure.** If the replica is away, behind or promoted, the primary is read instead; a read that
+  fails halfway is repeated there.
 
-The owner is whose work the process does (`jobs.fairness`); work of nobody reads from the primary.
+The owner is the one the process works for (`jobs.fairness`); work for nobody reads the primary.
 """
 
 import threading
@@ -49,11 +48,11 @@ READS = "nura:replica:reads"
 """Hash: how many reads went where, `replica` or why not."""
 EVERYBODY = "*"
 BEHIND, AWAY, PROMOTED = "behind", "away", "promoted"
-REST_SECONDS = 5.0
-"""A replica that failed is left alone for so long."""
+SUSPENSION_SECONDS = 5.0
+"""A replica that failed is not used for so long."""
 
 PRIMARY_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8"
-"""Of all that was written, flushed or not: a commit need not wait for the disk."""
+"""Including what is not flushed: a commit need not wait for the disk."""
 REPLICA_STATE = """
     SELECT pg_is_in_recovery(), pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::int8
 """
@@ -62,13 +61,13 @@ T = TypeVar("T")
 Row = TypeVar("Row", bound=models.Model)
 
 
-_wrote: ContextVar[threading.Event | None] = ContextVar("wrote", default=None)
+_has_written: ContextVar[threading.Event | None] = ContextVar("wrote", default=None)
 
 
 class PrimaryRouter:
-    """Django's router: everything is the primary's unless a queryset names the replica.
+    """Django's database router: everything uses the primary unless a queryset names the replica.
 
-    Rows from there are written, and their relations read, where all others are.
+    Rows read from the replica are saved to the primary, and their relations are read there.
     """
 
     def db_for_read(self, _model: type[models.Model], **_hints: Any) -> str:
@@ -77,8 +76,8 @@ class PrimaryRouter:
 
     def db_for_write(self, _model: type[models.Model], **_hints: Any) -> str:
         """The primary; `watch_writes` sees it."""
-        if (wrote := _wrote.get()) is not None:
-            wrote.set()
+        if (has_written := _has_written.get()) is not None:
+            has_written.set()
         return PRIMARY
 
     def allow_relation(self, *_objects: models.Model, **_hints: Any) -> bool:
@@ -98,19 +97,19 @@ def has_replica() -> bool:
 class _ReplicaMemory:
     """What this process remembers of the replica.
 
-    `resting_until` is how long one that failed is left alone. `owed` is a position that Redis was
-    not there to keep: everybody has to wait for it, once it is.
+    `suspended_until`: when one that failed may be used again. `unsaved_position`: a position that
+    could not be stored in Redis; once Redis is back, everybody's reads wait for it.
     """
 
     def __init__(self) -> None:
-        self.resting_until = 0.0
-        self.owed = 0
+        self.suspended_until = 0.0
+        self.unsaved_position = 0
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def suspend_replica(self, error: Error) -> None:
-        """Leave it alone for a while."""
-        self.resting_until = time.monotonic() + REST_SECONDS
+        """Do not use it for a while."""
+        self.suspended_until = time.monotonic() + SUSPENSION_SECONDS
         logger.warning("replica_failed", error=type(error).__name__)
 
     def count_read(self, kind: str) -> None:
@@ -119,7 +118,7 @@ class _ReplicaMemory:
             self._counts[kind] += 1
 
     def take_counts(self) -> Counter[str]:
-        """Reads that Redis has not been told of."""
+        """Remove and return the counts that are not in Redis yet."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
         return counts
@@ -133,17 +132,17 @@ _memory = _ReplicaMemory()
 
 @contextmanager
 def watch_writes() -> Iterator[threading.Event]:
-    """Set as soon as models are written in the block, in whatever thread or task of it."""
-    wrote = threading.Event()
-    token = _wrote.set(wrote)
+    """An event that is set as soon as the block writes models, in any of its threads or tasks."""
+    has_written = threading.Event()
+    token = _has_written.set(has_written)
     try:
-        yield wrote
+        yield has_written
     finally:
-        _wrote.reset(token)
+        _has_written.reset(token)
 
 
 def note_write(owner: str) -> None:
-    """Let the owner's reads see what has been written so far, once that is committed."""
+    """After commit, make the owner's reads wait for what has been written so far."""
     if has_replica() and owner.startswith("user:"):
         transaction.on_commit(partial(_store_position, owner))
 
@@ -153,7 +152,7 @@ def _store_position(owner: str) -> int:
     try:
         services.sync().zadd(POSITIONS, {owner: position}, gt=True)
     except (RedisError, OSError) as error:
-        _memory.owed = max(_memory.owed, position)
+        _memory.unsaved_position = max(_memory.unsaved_position, position)
         logger.warning("position_not_kept", owner=owner, error=type(error).__name__)
     return position
 
@@ -165,20 +164,23 @@ def read_primary_position() -> int:
         return int(cursor.fetchone()[0])
 
 
-def _read_wanted_position(owner: str) -> int:
-    """What the owner's reads must have seen. Raises `RedisError`, `OSError`."""
-    owed, counts = _memory.owed, _memory.take_counts()
+def _read_required_position(owner: str) -> int:
+    """The position that the owner's reads need. Raises `RedisError`, `OSError`."""
+    unsaved, counts = _memory.unsaved_position, _memory.take_counts()
     with services.sync().pipeline(transaction=False) as pipe:
-        if owed:
-            pipe.zadd(POSITIONS, {EVERYBODY: owed}, gt=True)
+        if unsaved:
+            pipe.zadd(POSITIONS, {EVERYBODY: unsaved}, gt=True)
         for kind, count in counts.items():
             pipe.hincrby(READS, kind, count)
         pipe.zscore(POSITIONS, EVERYBODY)
         pipe.zscore(POSITIONS, owner)
-        *_, everybody, own = pipe.execute()
-    if _memory.owed == owed:
-        _memory.owed = 0
-    return max(int(everybody or 0), _store_position(owner) if own is None else int(own))
+        *_, common_position, own_position = pipe.execute()
+    if _memory.unsaved_position == unsaved:
+        _memory.unsaved_position = 0
+    return max(
+        int(common_position or 0),
+        _store_position(owner) if own_position is None else int(own_position),
+    )
 
 
 # Where to read
@@ -186,40 +188,40 @@ def _read_wanted_position(owner: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What a replica says of itself; `position` is how much of the primary's log it shows."""
+    """State of the replica; `position` is how much of the primary's log it has replayed."""
 
     is_replica: bool
     position: int
 
 
 def read_replica_state() -> ReplicaState:
-    """Ask it. Raises `django.db.Error`."""
+    """Ask the replica. Raises `django.db.Error`."""
     try:
         with connections[REPLICA].cursor() as cursor:
             cursor.execute(REPLICA_STATE)
-            follows, position = cursor.fetchone()
+            is_replica, position = cursor.fetchone()
     finally:
         connections[REPLICA].close()
-    return ReplicaState(follows, position or 0)
+    return ReplicaState(is_replica, position or 0)
 
 
 def choose_server() -> str:
-    """The replica, if it shows the owner all that he wrote, else the primary."""
+    """The replica if it has everything that the owner wrote, else the primary."""
     owner = get_owner()
     if not has_replica() or not owner.startswith("user:") or connections[PRIMARY].in_atomic_block:
         return PRIMARY
-    against = _find_reason_against(owner)
-    _memory.count_read(against or REPLICA)
-    return PRIMARY if against else REPLICA
+    reason = _find_reason_against(owner)
+    _memory.count_read(reason or REPLICA)
+    return PRIMARY if reason else REPLICA
 
 
 def _find_reason_against(owner: str) -> str:
-    if time.monotonic() < _memory.resting_until:
+    if time.monotonic() < _memory.suspended_until:
         return AWAY
     try:
-        wanted = _read_wanted_position(owner)
+        required_position = _read_required_position(owner)
     except (RedisError, OSError):
-        return AWAY  # nobody knows what he wrote
+        return AWAY  # the position is unknown
     try:
         state = read_replica_state()
     except Error as error:
@@ -227,45 +229,45 @@ def _find_reason_against(owner: str) -> str:
         return AWAY
     if not state.is_replica:
         return PROMOTED
-    return "" if state.position >= wanted else BEHIND
+    return "" if state.position >= required_position else BEHIND
 
 
-def read_from_replica(work: Callable[[str], T]) -> T:
-    """What `work` makes of the name of the server to read from.
+def read_from_replica(read: Callable[[str], T]) -> T:
+    """Call `read` with the name of the server to read from, and return its result.
 
-    Where the replica fails meanwhile, it is called again with the primary.
+    If the replica fails meanwhile, `read` is called again with the primary.
     """
     if choose_server() == REPLICA:
         try:
-            return work(REPLICA)
+            return read(REPLICA)
         except Error as error:
             if isinstance(error.__cause__, QueryCanceled):
-                raise  # it took too long, and would there as well
-            if not isinstance(error.__cause__, SerializationFailure):  # rows were cleared meanwhile
+                raise  # too slow, and it would be on the primary as well
+            if not isinstance(error.__cause__, SerializationFailure):  # rows were vacuumed
                 _memory.suspend_replica(error)
         finally:
             connections[REPLICA].close()
-    return work(PRIMARY)
+    return read(PRIMARY)
 
 
 def fetch_rows(rows: QuerySet[Row], first: int, last: int) -> list[Row]:
-    """The rows from `first` up to `last`, found on the replica and read from the primary.
+    """The rows from `first` up to `last`: ids from the replica, rows from the primary.
 
-    One that the queryset does not hold on the primary any more is left out.
+    Rows that the queryset no longer contains on the primary are left out.
     """
 
     def fetch(server: str) -> list[Row]:
         if server == PRIMARY:
             return list(rows[first:last])
         ids = list(rows.using(server).values_list("pk", flat=True)[first:last])
-        found = {row.pk: row for row in rows.filter(pk__in=ids)}
-        return [found[pk] for pk in ids if pk in found]
+        rows_by_id = {row.pk: row for row in rows.filter(pk__in=ids)}
+        return [rows_by_id[pk] for pk in ids if pk in rows_by_id]
 
     return read_from_replica(fetch)
 
 
 class ReplicaPaginator(Paginator[Any]):
-    """Pages of a queryset, counted and found on the replica, with rows of the primary."""
+    """Paginates a queryset: count and ids from the replica, rows from the primary."""
 
     @cached_property
     def count(self) -> int:
@@ -286,5 +288,5 @@ class ReplicaPaginator(Paginator[Any]):
 
 
 def read_counts() -> dict[str, int]:
-    """Reads so far by where they went, `replica` or why not. Raises `RedisError`."""
+    """Number of reads by target: `replica`, or the reason against it. Raises `RedisError`."""
     return {kind: int(count) for kind, count in services.sync().hgetall(READS).items()}

@@ -68,7 +68,7 @@ def running(embedder: Any) -> Iterator[Any]:
         for module in (ingest, spaces):
             stack.enter_context(patch.object(module, "get_engine", lambda _config: engine))
         # No Redis here: who is told and who is sent is not what is measured.
-        stack.enter_context(patch.object(notices, "send"))
+        stack.enter_context(patch.object(notices, "send_notices"))
         stack.enter_context(patch.object(queue, "_send"))
         yield User.objects.create(username="bench")
         connection.close()

@@ -111,8 +111,8 @@ def claim_run(run_id: UUID) -> list[ClaimedRun]:
 
 def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
     """Take the runs whose turn it is, at most `limit`; of one owner as many as he may have."""
-    limit_of_one = settings.LIMITS["answers"]
-    return load_claimed_runs(claim_next_jobs(Run, limit=limit, limit_of_one=limit_of_one))
+    limit_per_owner = settings.LIMITS["answers"]
+    return load_claimed_runs(claim_next_jobs(Run, limit=limit, limit_per_owner=limit_per_owner))
 
 
 def _select_runs(run_ids: object) -> QuerySet[Run]:
@@ -600,14 +600,14 @@ def leave_run(lease: Lease[Run], content: str) -> None:
 def end_runs_without_rights() -> None:
     """Stop the answers of those who may not have them any more, and end those nobody has begun."""
     for run_id in access.stop_runs_without_rights():
-        lease = claim_job(Run, run_id, counted=False)
+        lease = claim_job(Run, run_id, is_attempt=False)
         if lease is not None:
             end_lost_run(lease)
 
 
 def recover_run(run_id: UUID) -> None:
     """Run again, or end, a run whose lease has run out."""
-    lease = claim_job(Run, run_id, counted=False)
+    lease = claim_job(Run, run_id, is_attempt=False)
     if lease is not None and not end_lost_run(lease) and release_lease(lease):
         dispatch_run_again(run_id)
 

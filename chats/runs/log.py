@@ -282,7 +282,7 @@ class StopListener(LoopTask):
     def __init__(self) -> None:
         self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Listen until the connection breaks. Requests made while nobody did left their flag."""
         async with connections.asynchronous().pubsub() as channel:
             await channel.subscribe(STOP_CHANNEL)

@@ -140,7 +140,7 @@ class Relay(LoopTask):
             except (RedisError, OSError):
                 return  # the reading fails as well, and begins anew with all there are
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Ask once, and pause in proportion to what was asked."""
         read = await self._read()
         self.note_success()

@@ -76,7 +76,7 @@ class RightsKeeper(LoopTask):
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Look once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed)
@@ -145,7 +145,9 @@ class AnswersWorker:
                     taken = []
                     await self._wait_for_room()
                 limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
-                messages = await STREAM.read(limit=limit, patience=READING_SECONDS, settled=taken)
+                messages = await STREAM.read(
+                    limit=limit, patience=READING_SECONDS, to_acknowledge=taken
+                )
                 taken = []
                 if time.monotonic() - looked > TAKING_OVER_SECONDS:
                     looked = time.monotonic()
@@ -304,7 +306,7 @@ def reap_runs() -> int:
         Run,
         announce=dispatch_run_again,
         give_up=answering.end_lost_run,
-        settle=answering.end_lost_run,
+        resolve=answering.end_lost_run,
     )
     late = announce_unclaimed_jobs(Run, announce=dispatch_run_again, patience=UNCLAIMED)
     return len(lost) + len(late)

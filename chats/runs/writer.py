@@ -248,7 +248,7 @@ class Flusher(LoopTask):
         """Write nothing more for this writer."""
         self._dirty.pop(writer, None)
 
-    async def work(self) -> None:
+    async def run_round(self) -> None:
         """Send what has gathered, once there is something."""
         await self._something.wait()
         self._something.clear()

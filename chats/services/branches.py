@@ -81,7 +81,7 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     if actor is not None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
     deletions.record_deletions(
-        DeletionKind.MESSAGE, keys, owner_id=chat.owner_id, days=0, done=True
+        DeletionKind.MESSAGE, keys, owner_id=chat.owner_id, days=0, is_erased=True
     )
     transaction.on_commit(lambda: log.delete_logs(runs), robust=True)
     transaction.on_commit(partial(send_chat_change, chat.pk))

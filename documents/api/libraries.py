@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from documents import libraries
-from documents.libraries import DocumentsOfDeleted
+from documents.api.requests import get_user, validate_body, validate_query
+from documents.libraries import DocumentFate
 from documents.models import Library, LibraryMember, LibraryRole
 from documents.representation import get_shown_name
 
@@ -24,7 +25,7 @@ MEMBER_CHARACTERS = 150
 
 
 class LibraryShape(serializers.ModelSerializer[Library]):
-    """A library, and what the asking user may do there."""
+    """A library, and the user's role in it."""
 
     role = serializers.ChoiceField(choices=LibraryRole.choices)
     document_count = serializers.IntegerField()
@@ -46,7 +47,7 @@ class LibraryRequest(serializers.Serializer[Any]):
 
 
 class LibraryChange(serializers.Serializer[Any]):
-    """What is to be changed."""
+    """Changes to a library."""
 
     name = serializers.CharField(max_length=NAME_CHARACTERS, required=False)
     description = serializers.CharField(
@@ -55,7 +56,7 @@ class LibraryChange(serializers.Serializer[Any]):
 
 
 class LibraryListQuery(serializers.Serializer[Any]):
-    """What narrows the list."""
+    """Filter of the list."""
 
     q = serializers.CharField(required=False, allow_blank=True, help_text="Part of the name")
 
@@ -64,9 +65,9 @@ class LibraryDeletionQuery(serializers.Serializer[Any]):
     """What becomes of the documents: each back to its owner, or deleted."""
 
     documents = serializers.ChoiceField(
-        choices=[one.value for one in DocumentsOfDeleted],
+        choices=[one.value for one in DocumentFate],
         required=False,
-        default=DocumentsOfDeleted.OWNERS.value,
+        default=DocumentFate.OWNERS.value,
     )
 
 
@@ -122,29 +123,28 @@ class LibraryViewSet(
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Library]:
-        """What the user may read, a list of it narrowed; what he may change."""
-        user = _get_asker(self.request)
+        """Libraries that the user may read, filtered in a list; for changes those they manage."""
+        user = get_user(self.request)
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
             return Library.objects.managed_by(user)
         rows = Library.objects.visible_to(user).annotate_for(user)
         if self.action == "list":
-            query = LibraryListQuery(data=self.request.query_params)
-            query.is_valid(raise_exception=True)
-            rows = rows.filter(name__icontains=query.validated_data.get("q", "").strip())
+            query = validate_query(LibraryListQuery, self.request)
+            rows = rows.filter(name__icontains=query.get("q", "").strip())
         return rows
 
     @extend_schema(request=LibraryRequest, responses={201: LibraryShape})
     def create(self, request: Request) -> Response:
-        """Make a library; whoever does manages it."""
-        user = _get_asker(request)
-        library = libraries.create_library(creator=user, **_validate_body(LibraryRequest, request))
+        """Create a library; its creator becomes its manager."""
+        user = get_user(request)
+        library = libraries.create_library(creator=user, **validate_body(LibraryRequest, request))
         return Response(_to_library_json(library, user), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=LibraryChange, responses=LibraryShape)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Change name or description."""
-        user, library = _get_asker(request), self.get_object()
-        fields = _validate_body(LibraryChange, request)
+        user, library = get_user(request), self.get_object()
+        fields = validate_body(LibraryChange, request)
         libraries.update_library(library=library, actor=user, **fields)
         return Response(_to_library_json(library, user))
 
@@ -152,10 +152,8 @@ class LibraryViewSet(
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a library; `documents` says whether its documents go back or are deleted."""
         library = self.get_object()
-        query = LibraryDeletionQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        chosen = DocumentsOfDeleted(query.validated_data["documents"])
-        libraries.delete_library(library=library, actor=_get_asker(request), documents=chosen)
+        fate = DocumentFate(validate_query(LibraryDeletionQuery, request)["documents"])
+        libraries.delete_library(library=library, actor=get_user(request), documents=fate)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -173,20 +171,20 @@ class LibraryMemberViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Librar
         return self._get_library().members.select_related("user", "group").order_by("pk")
 
     def _get_library(self) -> Library:
-        managed = Library.objects.managed_by(_get_asker(self.request))
-        return get_object_or_404(managed, pk=self.kwargs["library_id"])
+        libraries = Library.objects.managed_by(get_user(self.request))
+        return get_object_or_404(libraries, pk=self.kwargs["library_id"])
 
     @extend_schema(request=LibraryMemberRequest, responses={201: LibraryMemberShape})
     def create(self, request: Request, library_id: UUID) -> Response:
         """Make an account or a group a member."""
         library = self._get_library()
-        fields = _validate_body(LibraryMemberRequest, request)
+        fields = validate_body(LibraryMemberRequest, request)
         role = LibraryRole(fields.pop("role"))
         member = libraries.add_member(
             library=library,
             principal=libraries.find_principal(**fields),
             role=role,
-            actor=_get_asker(request),
+            actor=get_user(request),
         )
         return Response(LibraryMemberShape(member).data, status=status.HTTP_201_CREATED)
 
@@ -194,27 +192,16 @@ class LibraryMemberViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Librar
     def partial_update(self, request: Request, library_id: UUID, member_id: int) -> Response:
         """Give a member another role."""
         member = self.get_object()
-        role = LibraryRole(_validate_body(LibraryMemberChange, request)["role"])
-        libraries.change_member(member=member, role=role, actor=_get_asker(request))
+        role = LibraryRole(validate_body(LibraryMemberChange, request)["role"])
+        libraries.change_member(member=member, role=role, actor=get_user(request))
         return Response(LibraryMemberShape(member).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, library_id: UUID, member_id: int) -> Response:
         """End a membership; what is being read by it ends with it."""
-        libraries.remove_member(member=self.get_object(), actor=_get_asker(request))
+        libraries.remove_member(member=self.get_object(), actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _get_asker(request: Request) -> "User":
-    """The signed-in user; permission classes let nobody else in."""
-    return cast("User", request.user)
 
 
 def _to_library_json(library: Library, user: "User") -> Any:
     return LibraryShape(Library.objects.annotate_for(user).get(pk=library.pk)).data
-
-
-def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    serializer = shape(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)

@@ -1,4 +1,4 @@
-"""What comes in and goes out, validated and described for the schema."""
+"""Requests and responses of documents, validated and described for the schema."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from rest_framework import serializers
 from documents.metadata import ORIGINAL_CHARACTERS
 from documents.models import (
     PRIVATE,
+    AnyVersion,
     Chunk,
     Document,
     DocumentPicture,
-    DocumentVersion,
     VersionState,
 )
 from documents.representation import (
@@ -35,7 +35,7 @@ VERSION_STATES = [CURRENT_VERSION, *VersionState.values]
 
 
 class DocumentErrorShape(serializers.Serializer[Any]):
-    """Why a document failed."""
+    """The error of a document."""
 
     code = serializers.CharField()
     detail = serializers.CharField()
@@ -109,8 +109,8 @@ class VersionShape(serializers.Serializer[Any]):
     error = DocumentErrorShape(allow_null=True)
     created_at = serializers.DateTimeField()
 
-    def to_representation(self, instance: Document | DocumentVersion) -> dict[str, Any]:
-        """Alike for the current one and the others."""
+    def to_representation(self, instance: AnyVersion) -> dict[str, Any]:
+        """The same form for the current version and the others."""
         return to_version_json(instance)
 
 
@@ -187,7 +187,7 @@ class DocumentRequest(serializers.Serializer[Any]):
 
 
 class ListQuery(serializers.Serializer[Any]):
-    """What narrows the list."""
+    """Filters of the list."""
 
     status = serializers.ChoiceField(choices=Document.Status.choices, required=False)
     q = serializers.CharField(
@@ -226,16 +226,16 @@ class VersionQuery(serializers.Serializer[Any]):
 
 def parse_metadata_filters(params: Mapping[str, str]) -> dict[str, str]:
     """Key -> value of the filters on metadata. Raises `ValidationError`."""
-    named = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
-    if len(named) > MAX_FILTERS:
+    filters = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
+    if len(filters) > MAX_FILTERS:
         raise serializers.ValidationError({METADATA_PREFIX: [f"> {MAX_FILTERS}"]})
-    words = {name.removeprefix(METADATA_PREFIX): value for name, value in named.items()}
-    return {_clean_word(key): _clean_word(value) for key, value in words.items()}
+    by_key = {name.removeprefix(METADATA_PREFIX): value for name, value in filters.items()}
+    return {_clean_word(key): _clean_word(value) for key, value in by_key.items()}
 
 
 def _clean_word(text: str) -> str:
-    known = serializers.CharField(max_length=MAX_QUERY_CHARACTERS).run_validation(text)
-    return unicodedata.normalize("NFC", known)
+    value = serializers.CharField(max_length=MAX_QUERY_CHARACTERS).run_validation(text)
+    return unicodedata.normalize("NFC", value)
 
 
 class BinShape(serializers.Serializer[Any]):

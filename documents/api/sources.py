@@ -1,25 +1,21 @@
 """The sources of a library over REST, for those who manage it."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
-from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method, takes_file
+from documents.api.requests import get_user, validate_body, validate_query
+from documents.api.transfers import UploadViewSet, get_sent_name, takes_file
 from documents.models import Library
 from documents.sources import services
 from documents.sources.models import RunStatus, Source
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
 
 KIND_CHARACTERS, NAME_CHARACTERS = 20, 120
 
@@ -52,7 +48,7 @@ class SourceRunShape(serializers.Serializer[Any]):
 
 
 class SourceShape(serializers.Serializer[Any]):
-    """A source; of its secrets only the names are told."""
+    """A source; secrets are listed by name only."""
 
     id = serializers.UUIDField()
     kind = serializers.CharField()
@@ -86,7 +82,7 @@ class SourceRequest(serializers.Serializer[Any]):
 
 
 class SourceChange(serializers.Serializer[Any]):
-    """What is to be changed; settings that are not named stay."""
+    """Changes to a source; settings that are not named stay."""
 
     name = serializers.CharField(max_length=NAME_CHARACTERS, required=False)
     settings = serializers.DictField(required=False)
@@ -104,7 +100,7 @@ class SourceRunRequest(serializers.Serializer[Any]):
 
 
 class SourceDeletionQuery(serializers.Serializer[Any]):
-    """What becomes of its documents."""
+    """What becomes of the source's documents."""
 
     documents = serializers.ChoiceField(choices=["keep", "delete"], required=False, default="keep")
 
@@ -125,13 +121,13 @@ class ManifestFile(serializers.Serializer[Any]):
 
 
 class ManifestRequest(SourceRunRequest):
-    """All files of a program; what is not among them is deleted."""
+    """All files of a program; documents of others are deleted."""
 
     files = ManifestFile(many=True)
 
 
 class ManifestShape(serializers.Serializer[Any]):
-    """What came of a list, and the paths of the files that are still to be sent."""
+    """The run that a list started, and the paths of the files that are still to be sent."""
 
     run = SourceRunShape(allow_null=True)
     wanted = serializers.ListField(child=serializers.CharField())
@@ -152,10 +148,8 @@ class SourceFileShape(serializers.Serializer[Any]):
     document_id = serializers.UUIDField()
 
 
-class SourceViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Source]
-):
-    """What fills a library by itself."""
+class SourceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, UploadViewSet[Source]):
+    """The sources that fill a library."""
 
     queryset = Source.objects.none()
     serializer_class = SourceShape
@@ -163,28 +157,14 @@ class SourceViewSet(
     lookup_value_converter = "uuid"
     lookup_url_kwarg = "source_id"
 
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """Watch a file from its first byte: authentication may be what reads the body."""
-        if self._takes_file(request):
-            request.upload_handlers = [LimitedUpload(request)]
-        return super().initialize_request(request, *args, **kwargs)
-
-    def get_parsers(self) -> list[BaseParser]:
-        """Files come as forms, the rest as JSON."""
-        return [MultiPartParser()] if self._takes_file(self.request) else super().get_parsers()
-
-    def _takes_file(self, request: HttpRequest | Request | None) -> bool:
-        method = (request.method or "") if request else ""
-        return is_file_method(type(self), self.action_map or {}, method)
-
     def get_queryset(self) -> QuerySet[Source]:
-        """Those of the library, by name."""
+        """The sources of the library, by name."""
         rows = Source.objects.filter(library=self._get_library())
         return rows.select_related("owner", "library")
 
     def _get_library(self) -> Library:
-        managed = Library.objects.managed_by(_get_asker(self.request))
-        return get_object_or_404(managed, pk=self.kwargs["library_id"])
+        libraries = Library.objects.managed_by(get_user(self.request))
+        return get_object_or_404(libraries, pk=self.kwargs["library_id"])
 
     def list(self, request: Request, library_id: UUID) -> Response:
         """List the sources."""
@@ -199,10 +179,10 @@ class SourceViewSet(
     def create(self, request: Request, library_id: UUID) -> Response:
         """Set a source up. It runs when it is told to, or by its schedule."""
         library = self._get_library()
-        fields = _validate_body(SourceRequest, request)
+        fields = validate_body(SourceRequest, request)
         source = services.create_source(
             library=library,
-            creator=_get_asker(request),
+            creator=get_user(request),
             values=fields.pop("settings"),
             **fields,
         )
@@ -212,20 +192,19 @@ class SourceViewSet(
     def partial_update(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Change a source; who changes its settings owns what it brings."""
         source = self.get_object()
-        fields = _validate_body(SourceChange, request)
+        fields = validate_body(SourceChange, request)
         if "settings" in fields:
             fields["values"] = fields.pop("settings")
-        services.update_source(source=source, actor=_get_asker(request), **fields)
+        services.update_source(source=source, actor=get_user(request), **fields)
         return Response(services.to_source_json(source))
 
     @extend_schema(parameters=[SourceDeletionQuery], responses={204: None})
     def destroy(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Remove a source; its documents stay, or go with it."""
         source = self.get_object()
-        query = SourceDeletionQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        gone = query.validated_data["documents"] == "delete"
-        services.delete_source(source=source, actor=_get_asker(request), documents=gone)
+        query = validate_query(SourceDeletionQuery, request)
+        delete_documents = query["documents"] == "delete"
+        services.delete_source(source=source, actor=get_user(request), documents=delete_documents)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=SourceRunRequest, responses={202: SourceRunShape})
@@ -233,10 +212,10 @@ class SourceViewSet(
     def run(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Compare now; a dry run only tells what would happen."""
         source = self.get_object()
-        fields = _validate_body(SourceRunRequest, request)
+        fields = validate_body(SourceRunRequest, request)
         run = services.start_source(
             source=source,
-            actor=_get_asker(request),
+            actor=get_user(request),
             dry_run=fields["dry_run"],
             confirmed=fields["confirm"],
         )
@@ -268,11 +247,11 @@ class SourceViewSet(
     def send_manifest(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Send the list of all files; the answer names those that are to be sent."""
         source = self.get_object()
-        fields = _validate_body(SourceRunRequest, request)
+        fields = validate_body(SourceRunRequest, request)
         run = services.receive_manifest(
             source=source,
             listed=request.data.get("files") if isinstance(request.data, dict) else None,
-            actor=_get_asker(request),
+            actor=get_user(request),
             dry_run=fields["dry_run"],
             confirmed=fields["confirm"],
         )
@@ -286,7 +265,7 @@ class SourceViewSet(
     def files(self, request: Request, library_id: UUID, source_id: UUID) -> Response:
         """Send a file that is wanted."""
         source = self.get_object()
-        fields = _validate_body(SourceFileRequest, request)
+        fields = validate_body(SourceFileRequest, request)
         path = fields["path"] or get_sent_name(fields["file"])
         entry = services.receive_file(source=source, path=path, content=fields["file"])
         return Response({"document_id": entry.document_id}, status=status.HTTP_201_CREATED)
@@ -298,14 +277,3 @@ def _to_manifest_json(source: Source) -> dict[str, Any]:
         "run": services.to_run_json(last) if last else None,
         "wanted": services.list_wanted(source),
     }
-
-
-def _get_asker(request: Request) -> "User":
-    """The signed-in user; permission classes let nobody else in."""
-    return cast("User", request.user)
-
-
-def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    serializer = shape(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)

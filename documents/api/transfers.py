@@ -1,37 +1,38 @@
-"""Files on their way in, always to disk and counted as they come; originals, texts, pictures out.
+"""Uploads, always to disk and counted as they come; downloads of originals, texts and pictures.
 
-What people uploaded never runs in our origin.
-
-A part of a file is answered as RFC 9110, section 14 says. Pages of PDF are drawn in a limited
-child process.
+Uploaded content never runs in our origin. Ranges follow RFC 9110, section 14. PDF pages are drawn
+in a sandboxed child process.
 """
 
 import asyncio
 import itertools
 import os
 import re
-import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.core.handlers.asgi import ASGIRequest
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse, multipartparser
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 from django.utils.cache import get_conditional_response
 from django.utils.http import content_disposition_header, quote_etag
+from rest_framework import viewsets
+from rest_framework.parsers import BaseParser, MultiPartParser
+from rest_framework.request import Request
 
 from documents import files, versions
 from documents.errors import FileTooLarge, NotRenderable, PageNotFound, StorageFailed
 from documents.files import to_storage_error
-from documents.models import Document, DocumentPicture, DocumentVersion
+from documents.models import AnyVersion, DocumentPicture
 from documents.parsers import formats
 from documents.parsers.base import ParserCrashed
 from documents.parsers.sandbox.client import BrokenFrame, SandboxChild
@@ -40,25 +41,26 @@ from documents.parsers.sandbox.client import BrokenFrame, SandboxChild
 multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Row = TypeVar("Row", bound=Model)
 
 
 def takes_file(method: Method) -> Method:
-    """Mark a method of a REST view as one that takes a file: that alone makes it an upload."""
+    """Mark a method of a REST view as one that takes a file. Only these are uploads."""
     method.takes_file = True  # type: ignore[attr-defined]
     return method
 
 
 def is_file_method(view: type | None, actions: Mapping[str, str], method: str) -> bool:
-    """Whether a view of this class takes a file by this HTTP method.
+    """Whether a view of this class takes a file with this HTTP method.
 
-    `actions` are the names that a view set has for its HTTP methods; empty for other views.
+    `actions` maps the HTTP methods of a view set to its methods; empty for other views.
     """
     name = method.lower()
     return hasattr(getattr(view, actions.get(name, name), None), "takes_file")
 
 
 def is_upload(method: str, path: str) -> bool:
-    """Whether a request of this HTTP method to this path brings a file."""
+    """Whether a request with this HTTP method to this path uploads a file."""
     try:
         view = resolve(path).func
     except Resolver404:
@@ -67,9 +69,9 @@ def is_upload(method: str, path: str) -> bool:
 
 
 class LimitedUpload(TemporaryFileUploadHandler):
-    """Ends the request as soon as its files are larger than one file may be.
+    """Ends the request as soon as its files exceed the size limit of one file.
 
-    Keeps the name as sent: Django cuts it at 255 code points before Hangul is composed.
+    Keeps the name as sent: Django cuts it to 255 code points before Hangul is composed.
     """
 
     received = 0
@@ -90,6 +92,24 @@ class LimitedUpload(TemporaryFileUploadHandler):
             raise to_storage_error(error) from error
 
 
+class UploadViewSet(viewsets.GenericViewSet[Row], Generic[Row]):
+    """A view set with methods that take a file (`takes_file`)."""
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """Watch an upload from its first byte: authentication may be what reads the body."""
+        if self._takes_file(request):
+            request.upload_handlers = [LimitedUpload(request)]
+        return super().initialize_request(request, *args, **kwargs)
+
+    def get_parsers(self) -> list[BaseParser]:
+        """Files come as forms, the rest as JSON."""
+        return [MultiPartParser()] if self._takes_file(self.request) else super().get_parsers()
+
+    def _takes_file(self, request: HttpRequest | Request | None) -> bool:
+        method = (request.method or "") if request else ""
+        return is_file_method(type(self), self.action_map or {}, method)
+
+
 def get_sent_name(upload: "UploadedFile[bytes]") -> str:
     """The file's name as the sender gave it."""
     return str(getattr(upload, "sent_name", None) or upload.name or "")
@@ -97,7 +117,7 @@ def get_sent_name(upload: "UploadedFile[bytes]") -> str:
 
 _ONE_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
 MAX_OFFSET_DIGITS = 18
-"""More of them name no byte of any file."""
+"""A longer offset is beyond the end of any file."""
 
 
 class OutOfRange(Exception):
@@ -105,10 +125,10 @@ class OutOfRange(Exception):
 
 
 def parse_range(request: HttpRequest, *, size: int, tag: str) -> range | None:
-    """The bytes asked for, by their offsets; None stands for the whole file.
+    """The offsets of the requested bytes; None: the whole file.
 
-    That is what is answered to no range, to several, to one that cannot be read, and to one of
-    another version than `tag`. Raises `OutOfRange`.
+    The whole file also answers several ranges, an invalid one, and one of another version than
+    `tag`. Raises `OutOfRange`.
     """
     match = _ONE_RANGE.fullmatch(request.headers.get("Range", ""))
     condition = request.headers.get("If-Range")
@@ -122,14 +142,14 @@ def parse_range(request: HttpRequest, *, size: int, tag: str) -> range | None:
 def _clip_range(first: str, last: str, size: int) -> range | None:
     start, end = (int(digits[:MAX_OFFSET_DIGITS]) if digits else None for digits in (first, last))
     if start is None:
-        found = range(max(0, size - (end or 0)), size)
+        part = range(max(0, size - (end or 0)), size)
     elif end is not None and end < start:
         return None
     else:
-        found = range(start, size if end is None else min(end + 1, size))
-    if not found:
+        part = range(start, size if end is None else min(end + 1, size))
+    if not part:
         raise OutOfRange
-    return found
+    return part
 
 
 BLOCK_BYTES = 256 * 1024
@@ -139,71 +159,71 @@ SAFE_HEADERS = {
     "Cache-Control": "private, no-cache",
 }
 
-Kept = Document | DocumentVersion
 
-
-def respond_with_original(request: HttpRequest, kept: Kept) -> HttpResponseBase:
-    """The file as uploaded, as a download; a part of it where one is asked for.
+def respond_with_original(request: HttpRequest, version: AnyVersion) -> HttpResponseBase:
+    """The file as uploaded, as a download; a part of it if requested.
 
     Raises `StorageFailed`.
     """
-    disposition = content_disposition_header(True, kept.original_name)  # noqa: FBT003
+    disposition = content_disposition_header(True, version.original_name)  # noqa: FBT003
     headers = SAFE_HEADERS | {
         "Content-Disposition": disposition or "attachment",
         "Accept-Ranges": "bytes",
-        "ETag": quote_etag(kept.sha256),
+        "ETag": quote_etag(version.sha256),
     }
-    if known := _respond_to_conditions(request, headers):
-        return known
+    if short_response := _respond_to_conditions(request, headers):
+        return short_response
     try:
-        asked = parse_range(request, size=kept.size, tag=kept.sha256)
+        part = parse_range(request, size=version.size, tag=version.sha256)
     except OutOfRange:
-        return HttpResponse(status=416, headers=headers | {"Content-Range": f"bytes */{kept.size}"})
-    return _stream_file(request, kept, headers, asked)
+        return HttpResponse(
+            status=416, headers=headers | {"Content-Range": f"bytes */{version.size}"}
+        )
+    return _stream_file(request, version, headers, part)
 
 
-def respond_with_text(kept: Kept) -> HttpResponse:
-    """The whole text, as its chunks' offsets count it."""
+def respond_with_text(version: AnyVersion) -> HttpResponse:
+    """The whole text, to which the offsets of chunks refer."""
     return HttpResponse(
-        versions.read_whole_text(kept),
+        versions.read_whole_text(version),
         content_type="text/plain; charset=utf-8",
         headers=SAFE_HEADERS,
     )
 
 
-def respond_with_page(request: HttpRequest, kept: Kept, number: int) -> HttpResponseBase:
+def respond_with_page(request: HttpRequest, version: AnyVersion, number: int) -> HttpResponseBase:
     """A page as PNG, rendered once and kept.
 
     Raises `PageNotFound`, `NotRenderable` or `ParseFailed`.
     """
-    if number > (kept.page_count or 0):
+    if number > (version.page_count or 0):
         raise PageNotFound(page=number)
-    headers = SAFE_HEADERS | {"ETag": quote_etag(f"{kept.sha256}-{number}")}
-    if known := _respond_to_conditions(request, headers):
-        return known
-    with files.open_local_path(kept) as path:
-        folder = files.get_pages_folder(kept)
-        png = render_page_png(path, kept.content_type, number, cache_dir=folder)
+    headers = SAFE_HEADERS | {"ETag": quote_etag(f"{version.sha256}-{number}")}
+    if short_response := _respond_to_conditions(request, headers):
+        return short_response
+    with files.open_local_path(version) as path:
+        folder = files.get_pages_folder(version)
+        png = render_page_png(path, version.content_type, number, cache_dir=folder)
     return HttpResponse(png, content_type="image/png", headers=headers)
 
 
-def respond_with_picture(request: HttpRequest, kept: DocumentPicture) -> HttpResponseBase:
+def respond_with_picture(request: HttpRequest, picture: DocumentPicture) -> HttpResponseBase:
     """A picture found in the document. Raises `StorageFailed`."""
-    headers = SAFE_HEADERS | {"ETag": quote_etag(kept.digest)}
-    if known := _respond_to_conditions(request, headers):
-        return known
+    headers = SAFE_HEADERS | {"ETag": quote_etag(picture.digest)}
+    if short_response := _respond_to_conditions(request, headers):
+        return short_response
     try:
-        with kept.file.open("rb") as file:
+        with picture.file.open("rb") as file:
             data = file.read()
     except OSError as error:
         raise StorageFailed(str(error)) from error
-    return HttpResponse(data, content_type=kept.content_type, headers=headers)
+    return HttpResponse(data, content_type=picture.content_type, headers=headers)
 
 
 def _respond_to_conditions(
     request: HttpRequest, headers: Mapping[str, str]
 ) -> HttpResponseBase | None:
-    """The short answer to who has these bytes already, or wants them no more if they changed."""
+    """A 304 or 412 if the conditions of the request call for it, else None."""
     bare = HttpResponse(headers=dict(headers))
     answer: HttpResponseBase | None = get_conditional_response(
         request, etag=headers["ETag"], response=bare
@@ -212,30 +232,30 @@ def _respond_to_conditions(
 
 
 def _stream_file(
-    request: HttpRequest, kept: Kept, headers: Mapping[str, str], part: range | None
+    request: HttpRequest, version: AnyVersion, headers: Mapping[str, str], part: range | None
 ) -> StreamingHttpResponse:
-    sent = range(kept.size) if part is None else part
+    span = range(version.size) if part is None else part
     try:
-        file = kept.file.open("rb")
-        file.seek(sent.start)
+        file = version.file.open("rb")
+        file.seek(span.start)
     except OSError as error:
         raise StorageFailed(str(error)) from error
     response = StreamingHttpResponse(
-        stream_blocks(request, file, len(sent)),
+        stream_blocks(request, file, len(span)),
         status=200 if part is None else 206,
-        content_type=kept.content_type,
+        content_type=version.content_type,
         headers=dict(headers),
     )
-    response["Content-Length"] = str(len(sent))
+    response["Content-Length"] = str(len(span))
     if part is not None:
-        response["Content-Range"] = f"bytes {sent.start}-{sent.stop - 1}/{kept.size}"
+        response["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{version.size}"
     return response
 
 
 def stream_blocks(
     request: HttpRequest, file: "File[Any] | IO[bytes]", size: int
 ) -> Iterator[bytes] | AsyncIterator[bytes]:
-    """The next `size` bytes of a file as a response wants them; it is closed in the end."""
+    """The next `size` bytes of a file, as an iterator that fits the request. Closes the file."""
     blocks = _iterate_blocks_async if isinstance(request, ASGIRequest) else _iterate_blocks
     return blocks(file, size)
 
@@ -248,7 +268,7 @@ def _iterate_blocks(file: "File[Any] | IO[bytes]", size: int) -> Iterator[bytes]
 
 
 async def _iterate_blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterator[bytes]:
-    """The same under ASGI, where Django would gather a plain iterator in memory first."""
+    """`_iterate_blocks` for ASGI, where Django would collect a plain iterator in memory first."""
     try:
         while block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, size)):
             size -= len(block)
@@ -259,9 +279,8 @@ async def _iterate_blocks_async(file: "File[Any] | IO[bytes]", size: int) -> Asy
 
 DRAWING_SECONDS = 20.0
 MIN_WIDTH_PIXELS, MAX_WIDTH_PIXELS = 200, 2_000
-"""Pixels."""
 _SLOTS = threading.BoundedSemaphore(2)
-"""A reader who leafs quickly must not start a dozen children at once."""
+"""Someone paging quickly must not start a dozen child processes at once."""
 
 
 def render_page_png(
@@ -269,45 +288,44 @@ def render_page_png(
 ) -> bytes:
     """Page `number` (from 1) as PNG of about `width` pixels.
 
-    `cache_dir` belongs to one version of one file.
-
-    Raises PageNotFound, NotRenderable, or the `ParseFailed` that drawing ran into.
+    `cache_dir` belongs to one version of one document. Raises `PageNotFound`, `NotRenderable` or
+    `ParseFailed`.
     """
     if content_type != formats.PDF:
         raise NotRenderable(content_type=content_type)
     if number < 1:
         raise PageNotFound(page=number)
     width = min(max(width, MIN_WIDTH_PIXELS), MAX_WIDTH_PIXELS)
-    kept = cache_dir / f"{number}-{width}.png"
-    if image := _read_cached_page(kept):
+    cached = cache_dir / f"{number}-{width}.png"
+    if image := _read_cached_page(cached):
         return image
     with _SLOTS:
-        if image := _read_cached_page(kept):  # drawn while we waited for our turn
+        if image := _read_cached_page(cached):  # drawn while we waited for our turn
             return image
         image = _draw_page(path, number, width)
-    _write_atomically(kept, image)
-    if next(_drawn) % DRAWN_BETWEEN_TRIMS == 0:
+    files.write_atomically(cached, image)
+    if next(_drawn_pages) % PAGES_BETWEEN_TRIMS == 0:
         files.trim_page_cache()
     return image
 
 
-_drawn = itertools.count(1)
-DRAWN_BETWEEN_TRIMS = 100
-"""Pictures that a process draws before it looks whether the cache is too large."""
+_drawn_pages = itertools.count(1)
+PAGES_BETWEEN_TRIMS = 100
+"""Pages that a process draws between two checks of the cache's size."""
 
 
-def _read_cached_page(kept: Path) -> bytes | None:
-    """A picture that was drawn before, which is now the one that was looked at last."""
+def _read_cached_page(path: Path) -> bytes | None:
+    """A picture drawn before, if there is one; it becomes the most recently used."""
     try:
-        image = kept.read_bytes()
-        os.utime(kept)
+        image = path.read_bytes()
+        os.utime(path)
     except FileNotFoundError:
         return None
     return image
 
 
 def _draw_page(path: Path, number: int, width: int) -> bytes:
-    """The picture, from a child process."""
+    """Draw the page as PNG in a child process."""
     request = {
         "task": "draw",
         "path": str(path.resolve()),
@@ -327,14 +345,3 @@ def _draw_page(path: Path, number: int, width: int) -> bytes:
     if not isinstance(image, bytes) or not image.startswith(b"\x89PNG"):
         raise ParserCrashed(detail="protocol")
     return image
-
-
-def _write_atomically(target: Path, image: bytes) -> None:
-    """Write whole or not at all: another process may read at the same moment."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{secrets.token_hex(4)}.part")
-    try:
-        part.write_bytes(image)
-        os.replace(part, target)  # noqa: PTH105 - the name says what is needed
-    finally:
-        part.unlink(missing_ok=True)

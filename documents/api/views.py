@@ -1,11 +1,11 @@
 """Documents, their pictures and the user's queue over REST."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
@@ -14,10 +14,9 @@ from drf_spectacular.utils import (
     extend_schema,
     extend_schema_view,
 )
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import mixins, status
 from rest_framework.decorators import action
 from rest_framework.negotiation import DefaultContentNegotiation
-from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -25,6 +24,7 @@ from rest_framework.response import Response
 from documents import libraries, metadata, queue, services
 from documents import versions as document_versions
 from documents.api import transfers
+from documents.api.requests import get_user, validate_body, validate_query
 from documents.api.serializers import (
     ChunkShape,
     CountShape,
@@ -43,15 +43,11 @@ from documents.api.serializers import (
     VersionShape,
     parse_metadata_filters,
 )
-from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method, takes_file
+from documents.api.transfers import UploadViewSet, get_sent_name, takes_file
 from documents.errors import PictureNotFound
-from documents.models import Document, DocumentVersion
+from documents.models import AnyVersion, Document
 from documents.representation import inspect_document, list_headings
 from documents.sources.services import check_editable
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
-
 
 ACCEPTED = OpenApiResponse(DocumentShape, description="Accepted")
 COUNTED = OpenApiResponse(CountShape, description="Accepted")
@@ -63,12 +59,12 @@ BY_METADATA = OpenApiParameter(
 
 
 class AnyAccept(DefaultContentNegotiation):
-    """For files: they have one form, whatever the caller would rather have."""
+    """For files, which have one form whatever the `Accept` header asks for."""
 
     def select_renderer(  # type: ignore[override]
         self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """The first renderer serves the errors."""
+        """The first renderer, which is used for errors."""
         return renderers[0], str(renderers[0].media_type)
 
 
@@ -76,9 +72,7 @@ class AnyAccept(DefaultContentNegotiation):
     list=extend_schema(parameters=[ListQuery, BY_METADATA], responses=DocumentShape(many=True)),
     retrieve=extend_schema(responses=DocumentShape),
 )
-class DocumentViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Document]
-):
+class DocumentViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, UploadViewSet[Document]):
     """The user's documents, newest first."""
 
     queryset = Document.objects.none()
@@ -86,26 +80,16 @@ class DocumentViewSet(
     change_scope = "upload"  # of `chats.models.KeyScope`, which stands a floor above
     lookup_value_converter = "uuid"
 
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """Watch an upload from its first byte: authentication may be what reads the body."""
-        if self._takes_file(request):
-            request.upload_handlers = [LimitedUpload(request)]
-        return super().initialize_request(request, *args, **kwargs)
-
-    def get_parsers(self) -> list[BaseParser]:
-        """Uploads come as forms, the rest as JSON."""
-        return [MultiPartParser()] if self._takes_file(self.request) else super().get_parsers()
-
     def get_queryset(self) -> QuerySet[Document]:
-        """What the user may read, a list of it narrowed; what he may change."""
+        """Documents that the user may read, filtered in a list; for changes those they own."""
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
-            return Document.objects.owned_by(_get_asker(self.request))
-        rows = Document.objects.visible_to(_get_asker(self.request)).select_related("owner")
+            return Document.objects.owned_by(get_user(self.request))
+        rows = Document.objects.visible_to(get_user(self.request)).select_related("owner")
         if self.action != "list":
             return rows
-        narrowed = rows.narrowed(**_validate_query(ListQuery, self.request))
-        found = narrowed.with_metadata(parse_metadata_filters(self.request.query_params))
-        return found.prefetch_related("source_entries")
+        documents = rows.narrowed(**validate_query(ListQuery, self.request))
+        matches = documents.with_metadata(parse_metadata_filters(self.request.query_params))
+        return matches.prefetch_related("source_entries")
 
     @extend_schema(
         request={"multipart/form-data": UploadRequest},
@@ -114,8 +98,8 @@ class DocumentViewSet(
     @takes_file
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
-        fields = _validate_body(UploadRequest, request)
-        user = _get_asker(request)
+        fields = validate_body(UploadRequest, request)
+        user = get_user(request)
         document, created = services.upload_document(
             owner=user,
             library=libraries.find_target_library(user=user, library_id=fields["library_id"]),
@@ -130,8 +114,8 @@ class DocumentViewSet(
     @extend_schema(request=DocumentRequest, responses=DocumentShape)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a document, change its metadata or move it into another library."""
-        document, user = self.get_object(), _get_asker(request)
-        fields = _validate_body(DocumentRequest, request)
+        document, user = self.get_object(), get_user(request)
+        fields = validate_body(DocumentRequest, request)
         if "library_id" in fields:
             check_editable(document)
             target = libraries.find_target_library(user=user, library_id=fields.pop("library_id"))
@@ -145,8 +129,8 @@ class DocumentViewSet(
         """Delete a document with all that was made from it; `erase`: from old answers, too."""
         document = self.get_object()
         check_editable(document)
-        erase = _validate_query(EraseQuery, request)["erase"]
-        services.delete_document(document=document, erase=erase, actor=_get_asker(request))
+        erase = validate_query(EraseQuery, request)["erase"]
+        services.delete_document(document=document, erase=erase, actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: ACCEPTED})
@@ -184,7 +168,7 @@ class DocumentViewSet(
         """Send a new version; the old one is searched until the new one has been read."""
         document = self.get_object()
         check_editable(document)
-        file = _validate_body(FileRequest, request)["file"]
+        file = validate_body(FileRequest, request)["file"]
         if not document_versions.receive_version(
             document=document, name=get_sent_name(file), content=file
         ):
@@ -247,16 +231,16 @@ class DocumentViewSet(
     @action(detail=True, url_path="pictures/<int:index>.png", content_negotiation_class=AnyAccept)
     def picture(self, request: Request, pk: UUID, index: int) -> HttpResponseBase:
         """Show one kept picture, as PNG or JPEG."""
-        kept = self.get_object().pictures.filter(index=index, rejected="").first()
-        if kept is None:
+        row = self.get_object().pictures.filter(index=index, rejected="").first()
+        if row is None:
             raise PictureNotFound(picture=index)
-        return transfers.respond_with_picture(request._request, kept)  # noqa: SLF001
+        return transfers.respond_with_picture(request._request, row)  # noqa: SLF001
 
     @extend_schema(responses=QueueShape)
     @action(detail=False, filter_backends=[], pagination_class=None)
     def queue(self, request: Request) -> Response:
         """Count what waits, works and is paused, and estimate the rest."""
-        return Response(asdict(queue.get_queue_status(owner=_get_asker(request))))
+        return Response(asdict(queue.get_queue_status(owner=get_user(request))))
 
     @extend_schema(request=None, responses={202: ACCEPTED})
     @action(detail=True, methods=["post"])
@@ -278,46 +262,25 @@ class DocumentViewSet(
     @action(detail=False, methods=["post"], url_path="pause")
     def pause_all(self, request: Request) -> Response:
         """Put off all documents that wait or are at work."""
-        return _to_count_response(services.pause_documents(owner=_get_asker(request)))
+        return _to_count_response(services.pause_documents(owner=get_user(request)))
 
     @extend_schema(request=None, responses={202: COUNTED})
     @action(detail=False, methods=["post"], url_path="resume")
     def resume_all(self, request: Request) -> Response:
         """Go on with all documents that are paused."""
-        return _to_count_response(services.resume_documents(owner=_get_asker(request)))
+        return _to_count_response(services.resume_documents(owner=get_user(request)))
 
     @extend_schema(request=None, responses={202: COUNTED})
     @action(detail=False, methods=["post"], url_path="cancel")
     def cancel_all(self, request: Request) -> Response:
         """Stop the processing of all documents that have not ended."""
-        return _to_count_response(services.cancel_documents(owner=_get_asker(request)))
+        return _to_count_response(services.cancel_documents(owner=get_user(request)))
 
-    def _get_version(self, request: Request) -> Document | DocumentVersion:
-        """The version that is asked for, of a document that the user may read."""
+    def _get_version(self, request: Request) -> AnyVersion:
+        """The requested version of a document that the user may read."""
         document = self.get_object()
-        number = _validate_query(VersionQuery, request).get("version")
+        number = validate_query(VersionQuery, request).get("version")
         return document if number is None else document_versions.get_version(document, number)
-
-    def _takes_file(self, request: HttpRequest | Request | None) -> bool:
-        method = (request.method or "") if request else ""
-        return is_file_method(type(self), self.action_map or {}, method)
-
-
-def _get_asker(request: Request) -> "User":
-    """The signed-in user; permission classes let nobody else in."""
-    return cast("User", request.user)
-
-
-def _validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    serializer = shape(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
-
-
-def _validate_query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    query = shape(data=request.query_params)
-    query.is_valid(raise_exception=True)
-    return dict(query.validated_data)
 
 
 def _to_count_response(count: int) -> Response:

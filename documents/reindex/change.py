@@ -295,7 +295,7 @@ def claim_change(reindexing_id: int) -> Lease[Reindexing] | None:
 
 def release_change(lease: Lease[Reindexing], *, most: int | None = None, **changes: Any) -> bool:
     """Let another process go on; False when the lease was lost or there were `most` attempts."""
-    return release_lease(lease, most=most, updated_at=Now(), **changes)
+    return release_lease(lease, max_attempts=most, updated_at=Now(), **changes)
 
 
 def end_change(lease: Lease[Reindexing], state: ReindexState, **changes: Any) -> None:

@@ -168,7 +168,7 @@ def open_secrets(source: Source) -> dict[str, str]:
 
 def _release_run(lease: Lease[SourceRun], rest: timedelta | None) -> None:
     """Let another slice begin; that one ended here is no attempt that failed."""
-    if release_lease(lease, rest=rest, attempts=0):
+    if release_lease(lease, delay=rest, attempts=0):
         delay = rest.total_seconds() + DELIVERY_SECONDS if rest else 0.0
         announce_run(lease.job_id, delay_seconds=delay)
 

@@ -114,7 +114,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     User.objects.filter(pk=user.pk).delete()
     connection.check_constraints()
     receipt = make_receipt(user.pk, counts)
-    deletions.record_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, done=True)
+    deletions.record_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, is_erased=True)
     Deletion.objects.filter(kind=DeletionKind.USER, key=str(user.pk)).update(receipt=receipt)
     record_event(Action.ACCOUNT_DELETED, target=f"user:{user.pk}", details={"receipt": receipt})
     transaction.on_commit(lambda: _delete_logs(runs, open_runs), robust=True)

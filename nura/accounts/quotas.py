@@ -26,7 +26,7 @@ from chats.models import DailyMessages
 from chats.services.chats import count_questions_today, count_tokens_this_month
 from documents import quotas
 from documents.models import Document, DocumentVersion, QuotaMeasure
-from documents.quotas import KEPT_STATES, QuotaLimit
+from documents.quotas import STORED_STATES, QuotaLimit
 from nura.accounts.preferences import render_section
 
 KEPT = (QuotaMeasure.DOCUMENTS, QuotaMeasure.BYTES, QuotaMeasure.PAGES)
@@ -94,7 +94,7 @@ class Allowance:
     @property
     def rest(self) -> str:
         """What is left in words; empty without a limit."""
-        left = self.limit.get_left(self.used)
+        left = self.limit.get_remaining(self.used)
         return "" if left is None else _("%(left)s left") % {"left": self._format_amount(left)}
 
     @property
@@ -115,7 +115,7 @@ class Allowance:
     def notice(self) -> str:
         """The sentence beside the composer."""
         values = {
-            "left": self._format_amount(self.limit.get_left(self.used) or 0),
+            "left": self._format_amount(self.limit.get_remaining(self.used) or 0),
             "used": self._format_amount(self.used),
             "soft": self._format_amount(self.limit.soft or 0),
             "day": _format_reset_day(),
@@ -161,7 +161,7 @@ def list_allowances(
     counted = [measure for measure in measures if include_unlimited or _has_limit(limits[measure])]
     used: dict[QuotaMeasure, int] = {}
     if set(counted) & set(KEPT):
-        stored = quotas.count_kept(user.pk)
+        stored = quotas.measure_usage(user.pk)
         used |= dict(zip(KEPT, (stored.documents, stored.bytes, stored.pages), strict=True))
     if QuotaMeasure.QUESTIONS in counted:
         used[QuotaMeasure.QUESTIONS] = count_questions_today(user.pk)
@@ -195,7 +195,7 @@ def _count_usage_of_all() -> dict[tuple[int, QuotaMeasure], int]:
     indexed = owners.exclude(indexed_at=None)
     for owner, pages in indexed.annotate(sum=Sum(Coalesce("page_count", Value(1)))):
         used[owner, QuotaMeasure.PAGES] = pages
-    versions = DocumentVersion.objects.filter(state__in=KEPT_STATES).order_by()
+    versions = DocumentVersion.objects.filter(state__in=STORED_STATES).order_by()
     for owner, size in versions.values_list("document__owner_id").annotate(sum=Sum("size")):
         used[owner, QuotaMeasure.BYTES] += size
     today = quotas.get_today()

@@ -220,7 +220,7 @@ def replace_email(*, user: User, email: str) -> None:
 
 def count_usage(*, user: User) -> AccountUsage:
     """The user's usage, counted from the rows."""
-    stored = quotas.count_kept(user.pk)
+    stored = quotas.measure_usage(user.pk)
     return AccountUsage(
         documents=stored.documents,
         bytes=stored.bytes,
@@ -265,7 +265,7 @@ def describe_account(*, user: User) -> dict[str, Any]:
             **{name: limit.hard for name, limit in limits.items()},
             "upload_bytes": settings.MAX_UPLOAD_MB * files.MEGABYTE,
         },
-        "left": {name: limit.get_left(usage[name]) for name, limit in limits.items()},
+        "left": {name: limit.get_remaining(usage[name]) for name, limit in limits.items()},
         "soft": {name: limit.soft for name, limit in limits.items()},
         "resets_at": {
             QuotaMeasure.QUESTIONS.value: quotas.get_next_day(),

@@ -280,7 +280,7 @@ def _change_queue(request: HttpRequest, wish: str) -> None:
     what, _, whose = wish.partition(":")
     if what in {"hold", "release"}:
         name = request.user.get_username()
-        done = services.hold_queue(by=name) if what == "hold" else services.release_queue()
+        done = services.hold_queue(username=name) if what == "hold" else services.release_queue()
         if done:
             details = {"change": what}
             record_event(Action.QUEUE_CHANGED, actor=request.user, target="queue:", details=details)

@@ -187,7 +187,7 @@ def end_by_deletion(owner, shared, membership):
     return lambda: libraries.delete_library(
         library=shared.library,
         actor=shared.owner,
-        documents=libraries.DocumentsOfDeleted.OWNERS,
+        documents=libraries.DocumentFate.OWNERS,
     )
 
 

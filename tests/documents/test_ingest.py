@@ -302,7 +302,7 @@ def test_text_is_read_between_pages_that_are_recognised_quickly(
     def read(path, kind, name, *limits, **options):
         def recognise():
             options["on_recognition"]()
-            time.sleep(ingest.LOOK_SECONDS)
+            time.sleep(ingest.MIN_SECONDS_BETWEEN_LOOKS)
             return Page(1, "eins")
 
         def look():

@@ -32,7 +32,7 @@ def test_a_histogram_begins_at_nothing_and_counts_everything():
     ]
     assert lengths.histogram[-1].count == 1
     assert sum(one.count for one in lengths.histogram) == 5
-    assert (lengths.least, lengths.median, lengths.most) == (0, 100, 950)
+    assert (lengths.min, lengths.median, lengths.max) == (0, 100, 950)
 
 
 @pytest.mark.parametrize("longest", [0, 1, 9, 10, 999, 1000, 12_345])

@@ -110,8 +110,8 @@ def test_a_thousand_candidates_are_one_look_up_by_index(owner):
         cursor.execute("ANALYZE documents_documentlabel")
         cursor.execute("SET LOCAL enable_seqscan = off")
         for asked in (
-            (naming.NAMED, (names, 500)),
-            (naming.NAMED_INSIDE, (names, [row.pk for row in rows])),
+            (naming.SELECT_LABELS, (names, 500)),
+            (naming.SELECT_LABELS_IN_SCOPE, (names, [row.pk for row in rows])),
         ):
             cursor.execute("EXPLAIN " + asked[0], asked[1])
             plan = "\n".join(line for (line,) in cursor.fetchall())

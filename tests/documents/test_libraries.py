@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from documents import libraries, notices, services
 from documents.audit import AuditEvent
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
-from documents.libraries import DocumentsOfDeleted
+from documents.libraries import DocumentFate
 from documents.models import Document, Library, LibraryMember, LibraryRole
 from nura.accounts.deletion import delete_account
 
@@ -172,14 +172,14 @@ def test_the_same_file_is_one_document_of_a_library_and_another_in_private(libra
     assert add(contributor) != shared
 
 
-@pytest.mark.parametrize("choice", list(DocumentsOfDeleted))
+@pytest.mark.parametrize("choice", list(DocumentFate))
 def test_who_deletes_a_library_decides_about_its_documents(library, manager, choice):
     contributor = user("contributor")
     join(library, contributor, CONTRIBUTOR, manager)
     his = add(contributor, library)
     libraries.delete_library(library=library, actor=manager, documents=choice)
     assert not Library.objects.exists()
-    assert may_read(contributor, his) == (choice == DocumentsOfDeleted.OWNERS)
+    assert may_read(contributor, his) == (choice == DocumentFate.OWNERS)
     assert not may_read(manager, his)
 
 

@@ -101,7 +101,7 @@ def test_old_versions_take_room_and_refused_ones_do_not(owner, sent, settings):
             size=MEGABYTE - 20,
             created_at=timezone.now(),
         )
-    assert quotas.count_kept(owner.pk).bytes == MEGABYTE - 10
+    assert quotas.measure_usage(owner.pk).bytes == MEGABYTE - 10
     upload(owner, content=text_of(10))
     with pytest.raises(errors.QuotaBytes):
         upload(owner, content=text_of(9))
@@ -123,7 +123,7 @@ def test_a_file_that_waits_gives_its_room_to_the_one_that_takes_its_place(owner,
     for letter in "ab":
         content = ContentFile(letter.encode() * (MEGABYTE - 10))
         assert versions.receive_version(document=document, name="글.txt", content=content)
-    assert quotas.count_kept(owner.pk).bytes == MEGABYTE
+    assert quotas.measure_usage(owner.pk).bytes == MEGABYTE
 
 
 def test_a_first_file_that_never_served_gives_its_room_to_the_next(owner, sent, settings):
@@ -177,7 +177,7 @@ def test_what_is_kept_counts_a_page_where_a_format_has_none(owner, stranger):
     make_row(owner, status="COMPLETED", page_count=None)
     make_row(owner, status="FAILED", page_count=None)
     make_row(stranger, status="COMPLETED", page_count=7)
-    assert quotas.count_kept(owner.pk).pages == 8
+    assert quotas.measure_usage(owner.pk).pages == 8
 
 
 def rule(measure, hard=None, soft=None, **subject):

@@ -47,8 +47,8 @@ def recognised(monkeypatch, tiny_engine, sent):
     """Everything is a scan of quick pages, and a turn is over at once; what was recognised."""
     done = []
     monkeypatch.setattr(ingest, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(ingest, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(ingest, "MAX_SHARE_AGAIN", 1e9)
+    monkeypatch.setattr(ingest, "MIN_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(ingest, "MAX_REPEATED_SHARE", 1e9)
     monkeypatch.setattr(
         ingest,
         "read_document",
@@ -90,7 +90,7 @@ def test_no_turn_is_passed_on_where_nobody_has_had_less(owner, stranger, recogni
     make_row(stranger, stage="pictured", priority=Document.Priority.LAST)
     ingest._load_analyser()
     lease = queue.claim_next_document(Q(pk=first.pk))
-    ingest._ingest(lease, meanwhile=False)
+    ingest._ingest(lease, in_pause=False)
     first.refresh_from_db()
     assert first.status == "COMPLETED"
 
@@ -111,8 +111,8 @@ def test_whoever_has_as_many_at_work_waits(owner, stranger):
 def test_slow_pages_are_left_when_none_has_come_for_a_while(
     owner, stranger, recognised, monkeypatch, pause, pages
 ):
-    monkeypatch.setattr(ingest, "LOOK_SECONDS", 60.0)
-    monkeypatch.setattr(ingest, "PAUSE_SECONDS", pause)
+    monkeypatch.setattr(ingest, "MIN_SECONDS_BETWEEN_LOOKS", 60.0)
+    monkeypatch.setattr(ingest, "SECONDS_AFTER_PAGE", pause)
     first = scan(owner)
     scan(stranger, "b.md")
     run(first)

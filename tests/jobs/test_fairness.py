@@ -110,7 +110,7 @@ async def test_a_place_that_nobody_waits_for_any_more_goes_to_the_next():
 
 
 async def test_a_queue_that_is_full_says_so():
-    places = FairPlaces(1, 1, max_waiting_of_one=1)
+    places = FairPlaces(1, 1, max_waiting_per_owner=1)
     await places.acquire("one")
     waiting = asyncio.create_task(places.acquire("one"))
     await asyncio.sleep(0)

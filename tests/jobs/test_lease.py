@@ -80,13 +80,13 @@ def test_a_job_that_had_all_its_attempts_waits_for_the_reaper_alone(errands):
     row = errands.create(attempts=3)
     assert claim_job(Errand, row.pk) is None
     assert claim_next_jobs(Errand) == []
-    assert claim_job(Errand, row.pk, counted=False) is not None
+    assert claim_job(Errand, row.pk, is_attempt=False) is not None
 
 
 def test_a_job_that_rests_is_nobodys_for_a_while(errands):
     row = errands.create()
     lease = claim_job(Errand, row.pk)
-    assert release_lease(lease, rest=timedelta(seconds=5))
+    assert release_lease(lease, delay=timedelta(seconds=5))
     assert claim_job(Errand, row.pk) is None
     assert claim_next_jobs(Errand) == []
     assert not select_waiting_jobs(Errand).exists()
@@ -96,15 +96,15 @@ def test_a_job_that_rests_is_nobodys_for_a_while(errands):
 
 def test_a_job_is_released_for_so_many_attempts_and_no_more(errands):
     lease = claim_job(Errand, errands.create().pk)
-    assert not release_lease(lease, most=1)
-    assert release_lease(lease, most=2)
+    assert not release_lease(lease, max_attempts=1)
+    assert release_lease(lease, max_attempts=2)
 
 
 def test_a_job_that_has_ended_is_held_by_nobody(errands):
     lease = claim_job(Errand, errands.create().pk)
     assert lease.rows().update(ended=True, **RELEASED)
     assert renew_leases([lease]) == set()
-    assert claim_job(Errand, lease.job_id, counted=False) is None
+    assert claim_job(Errand, lease.job_id, is_attempt=False) is None
 
 
 def test_many_leases_are_renewed_in_one_statement(errands, django_assert_num_queries):
@@ -173,10 +173,10 @@ def test_what_is_written_with_a_claim_is_plain_values(errands):
 def test_no_owner_has_more_at_work_than_one_may_however_much_room_there_is(errands):
     for owner in (1, 1, 1, 1, 2):
         errands.create(owner=owner)
-    assert sorted(owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2))) == [1, 1, 2]
-    assert claim_next_jobs(Errand, limit=10, limit_of_one=2) == []
+    assert sorted(owners_of(claim_next_jobs(Errand, limit=10, limit_per_owner=2))) == [1, 1, 2]
+    assert claim_next_jobs(Errand, limit=10, limit_per_owner=2) == []
     Errand.objects.filter(owner=1, claim__isnull=False).first().delete()
-    assert owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2)) == [1]
+    assert owners_of(claim_next_jobs(Errand, limit=10, limit_per_owner=2)) == [1]
 
 
 def test_of_some_jobs_alone_the_owners_take_turns_by_all_that_they_have_at_work(errands):
@@ -184,9 +184,9 @@ def test_of_some_jobs_alone_the_owners_take_turns_by_all_that_they_have_at_work(
         errands.create(owner=owner, place=place)
     assert owners_of(claim_next_jobs(Errand)) == [1]  # to far away
     near = Q(place="near")
-    assert owners_of(claim_next_jobs(Errand, among=near)) == [2]
-    assert owners_of(claim_next_jobs(Errand, among=near)) == [1]
-    assert claim_next_jobs(Errand, among=near) == []
+    assert owners_of(claim_next_jobs(Errand, condition=near)) == [2]
+    assert owners_of(claim_next_jobs(Errand, condition=near)) == [1]
+    assert claim_next_jobs(Errand, condition=near) == []
     assert [one.place for one in select_waiting_jobs(Errand)] == ["far"]
 
 

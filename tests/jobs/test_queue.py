@@ -122,7 +122,7 @@ class Rounds(LoopTask):
         self.rounds = 0
         self.changed = asyncio.Event()
 
-    async def work(self):
+    async def run_round(self):
         self.rounds += 1
         self.changed.set()
         if self.rounds == 2:

@@ -51,18 +51,18 @@ def test_reaping_twice_does_nothing_more(errands, told):
     assert told == [row.pk]
 
 
-def test_a_kind_of_job_may_settle_what_was_lost_by_itself(errands, told):
+def test_a_kind_of_job_may_resolve_what_was_lost_by_itself(errands, told):
     row = errands.create()
     claim_job(Errand, row.pk)
     lose(row)
 
-    def settle(lease):
-        return bool(lease.rows().update(ended=True, place="settled"))
+    def resolve(lease):
+        return bool(lease.rows().update(ended=True, place="resolved"))
 
-    assert reap(told, settle=settle) == [row.pk]
+    assert reap(told, resolve=resolve) == [row.pk]
     assert told == []
     row.refresh_from_db()
-    assert row.place == "settled"
+    assert row.place == "resolved"
 
 
 def test_workers_are_told_again_of_what_nobody_took(errands, told):

@@ -225,13 +225,13 @@ def test_a_flood_of_refusals_costs_little(web, limit, monkeypatch):
     ask(one)
     ask(one)
     told = []
-    tell_redis = limiter._Counter.consume
+    tell_redis = limiter._RequestBatcher.consume
 
     async def count(counter, buckets, cost):
         told.append(buckets)
         return await tell_redis(counter, buckets, cost)
 
-    monkeypatch.setattr(limiter._Counter, "consume", count)
+    monkeypatch.setattr(limiter._RequestBatcher, "consume", count)
     begun = time.monotonic()
     codes = []
     key = one.headers["authorization"]
