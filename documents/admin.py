@@ -1,4 +1,4 @@
-"""Documents, quotas and embedding spaces in the admin: to look at, to process again, to change."""
+"""Documents, libraries, quotas and embedding spaces in the admin."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,14 +46,14 @@ from documents.reindex.change import ReindexBusyError, ReindexWish
 
 
 class ReadOnlyAdmin(AuditedAdmin):
-    """Rows that only the product itself makes and changes."""
+    """Rows that only Nura itself creates and changes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: the form shows and nothing more."""
+        """Never: the form is read-only."""
         return False
 
 
@@ -62,7 +62,7 @@ COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 
 @admin.register(Document)
 class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
-    """All users' documents. Deleting takes chunks, vectors and files along; text takes a reason."""
+    """All users' documents. Deleting removes chunks, vectors and files; the text needs a reason."""
 
     navigation = MenuPlace(Section.KNOWLEDGE, "description", 30)
     contents_template = "admin/document_contents.html"
@@ -103,7 +103,7 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
 
     @admin.action(description=_("Process again"), permissions=("process",))
     def process_again(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:
-        """Send the chosen documents to the workers; those at work are left alone."""
+        """Process the selected documents again, except those being processed."""
         started = sum(start_processing(document) for document in queryset)
         text = ngettext(
             "%(count)d document is being processed again.",
@@ -131,7 +131,7 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
 
 
 def start_processing(document: Document) -> bool:
-    """Let a document be processed again; False where it is being processed."""
+    """Process a document again; False if it is being processed."""
     try:
         services.reprocess_document(document=document)
     except DocumentBusy:
@@ -159,7 +159,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("languages"))
     def spoken(self, space: EmbeddingSpace) -> str:
-        """What its model knows."""
+        """Languages of its model."""
         return ", ".join(space.languages)
 
     @admin.display(description=_("chunks with a vector"), ordering="vectors")
@@ -172,19 +172,19 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """With the two buttons."""
-        named = "documents_embeddingspace"
-        wrapped = self.admin_site.admin_view
+        """With the addresses of the two buttons."""
+        prefix = "documents_embeddingspace"
+        protect = self.admin_site.admin_view
         return [
-            path("reindex/", wrapped(self.reindex), name=f"{named}_reindex"),
-            path("rollback/", wrapped(self.roll_back), name=f"{named}_rollback"),
+            path("reindex/", protect(self.reindex), name=f"{prefix}_reindex"),
+            path("rollback/", protect(self.roll_back), name=f"{prefix}_rollback"),
             *super().get_urls(),
         ]
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The list, below the state of the last change; loads itself again while one goes on."""
+        """The list, below the state of the last change; it reloads while a change is running."""
         run = Reindexing.objects.select_related("space").first()
         state = {
             "run": run,
@@ -203,7 +203,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         return response
 
     def reindex(self, request: HttpRequest) -> HttpResponse:
-        """Let the workers change to the configured model, or go on with what was begun."""
+        """Start changing to the configured model, or resume the open change."""
         if refusal := _refuse_change(request):
             return refusal
         run = Reindexing.objects.filter(open=True).first()
@@ -219,34 +219,34 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         return redirect(SPACES_LIST)
 
     def roll_back(self, request: HttpRequest) -> HttpResponse:
-        """Back to the space before."""
+        """Change back to the previous space."""
         if refusal := _refuse_change(request):
             return refusal
         try:
-            back = change.roll_back_change()
+            swap = change.roll_back_change()
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING
             )
         else:
-            self._report_swap_back(request, back)
+            self._report_swap_back(request, swap)
         return redirect(SPACES_LIST)
 
-    def _report_swap_back(self, request: HttpRequest, back: renewal.SwapBack | None) -> None:
-        if back is None:
+    def _report_swap_back(self, request: HttpRequest, swap: renewal.SwapBack | None) -> None:
+        if swap is None:
             self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
             return
         text = ngettext(
             "%(model)s is in use again. %(count)d chunk uploaded since is being embedded.",
             "%(model)s is in use again. %(count)d chunks uploaded since are being embedded.",
-            back.lacking,
+            swap.lacking,
         )
-        values = {"model": back.space.model, "count": back.lacking}
+        values = {"model": swap.space.model, "count": swap.lacking}
         self.message_user(request, text % values, messages.SUCCESS)
 
 
 def can_change_spaces(request: HttpRequest) -> bool:
-    """Who may change embedding spaces may change over."""
+    """Whether the user may change the embedding space in use."""
     return request.user.has_perm("documents.change_embeddingspace")
 
 
@@ -266,13 +266,13 @@ class QuotaFormSet(AuditedFormSet):
     def clean(self) -> None:
         """Refuse two rules of one measure."""
         super().clean()
-        kept = [form.cleaned_data for form in self.forms if hasattr(form, "cleaned_data")]
-        measures = [one["measure"] for one in kept if one.get("measure") and not one.get("DELETE")]
+        rows = [form.cleaned_data for form in self.forms if hasattr(form, "cleaned_data")]
+        measures = [row["measure"] for row in rows if row.get("measure") and not row.get("DELETE")]
         if len(measures) != len(set(measures)):
             raise ValidationError(_("There is more than one quota of the same kind."))
 
     def record_changes(self, actor: Any) -> None:
-        """One entry a rule, with its figures: they tell nothing of anybody's contents."""
+        """One entry for each rule, with its figures, which reveal no contents."""
         changed = [row for row, _fields in self.changed_objects]
         for row in (*self.new_objects, *changed):
             self._record(actor, row, {"soft": row.soft, "hard": row.hard})
@@ -291,7 +291,7 @@ class QuotaFormSet(AuditedFormSet):
 
 
 class QuotaInline(TabularInline):  # type: ignore[misc] # unfold has no types
-    """The rules in the form of whom they are for. Who may change the one may change the others."""
+    """Quota rules in the form of their subject. Whoever may change that may change the rules."""
 
     model = QuotaRule
     formset = QuotaFormSet
@@ -299,11 +299,11 @@ class QuotaInline(TabularInline):  # type: ignore[misc] # unfold has no types
     fields = ("measure", "soft", "hard")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for whom they are for."""
+        """The same as for their subject."""
         return request.user.has_perm(self._name_permission("view"))
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for whom they are for."""
+        """The same as for their subject."""
         return request.user.has_perm(self._name_permission("change"))
 
     has_add_permission = has_delete_permission = has_change_permission
@@ -319,14 +319,16 @@ class LibraryQuotaInline(QuotaInline):
     fk_name = "library"
     verbose_name_plural = _("Quotas of this library")
 
-    def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **given: Any) -> Any:
-        """What a library has of its own."""
-        given["choices"] = [("", "---------"), *LIBRARY_MEASURES]
-        return super().formfield_for_choice_field(db_field, request, **given)
+    def formfield_for_choice_field(
+        self, db_field: Any, request: HttpRequest, **options: Any
+    ) -> Any:
+        """Only the measures of libraries."""
+        options["choices"] = [("", "---------"), *LIBRARY_MEASURES]
+        return super().formfield_for_choice_field(db_field, request, **options)
 
 
 class UserQuotaInline(QuotaInline):
-    """Rules of one user, which pass over those of groups."""
+    """Rules of one user, which override those of groups."""
 
     fk_name = "user"
     verbose_name_plural = _("Quotas of this user")
@@ -343,36 +345,38 @@ class LibraryMemberFormSet(AuditedFormSet):
     """The members of a library."""
 
     def record_changes(self, actor: Any) -> None:
-        """One entry a member; who lost a right by it loses it at once.
+        """One entry for each member; lost rights take effect at once.
 
-        A row that is given to somebody else ends one membership and begins another.
+        Assigning a row to somebody else ends one membership and begins another.
         """
         for row in self.new_objects:
             record_membership(Action.MEMBER_ADDED, row, actor)
-        before = {form.instance.pk: form.initial for form in self.initial_forms}
+        old_values = {form.instance.pk: form.initial for form in self.initial_forms}
         for row, fields in self.changed_objects:
             if {"user", "group"}.isdisjoint(fields):
                 record_membership(Action.MEMBER_CHANGED, row, actor)
                 continue
-            record_membership(Action.MEMBER_REMOVED, _to_former_member(row, before[row.pk]), actor)
+            record_membership(
+                Action.MEMBER_REMOVED, _to_former_member(row, old_values[row.pk]), actor
+            )
             record_membership(Action.MEMBER_ADDED, row, actor)
         for row in self.deleted_objects:
             record_membership(Action.MEMBER_REMOVED, row, actor)
         announce_rights_change()
 
 
-def _to_former_member(row: LibraryMember, before: Mapping[str, Any]) -> LibraryMember:
-    """The membership as it was before the row was given to somebody else."""
+def _to_former_member(row: LibraryMember, old_values: Mapping[str, Any]) -> LibraryMember:
+    """The membership before the row was assigned to somebody else."""
     return LibraryMember(
         library_id=row.library_id,
-        user=User.objects.filter(pk=before["user"]).first(),
-        group_id=before["group"],
-        role=before["role"],
+        user=User.objects.filter(pk=old_values["user"]).first(),
+        group_id=old_values["group"],
+        role=old_values["role"],
     )
 
 
 class LibraryMemberInline(TabularInline):  # type: ignore[misc] # unfold has no types
-    """Who may do what in a library."""
+    """The members of a library and their roles."""
 
     model = LibraryMember
     formset = LibraryMemberFormSet
@@ -382,11 +386,11 @@ class LibraryMemberInline(TabularInline):  # type: ignore[misc] # unfold has no 
 
 @admin.register(Library)
 class LibraryAdmin(AuditedAdmin):
-    """Libraries and their members. Nobody reads one here: it takes a membership, like elsewhere."""
+    """Libraries and their members. Reading their documents takes a membership, as elsewhere."""
 
     navigation = MenuPlace(Section.KNOWLEDGE, "folder_shared", 10)
-    added_as = Action.LIBRARY_CREATED
-    changed_as = Action.LIBRARY_CHANGED
+    addition_action = Action.LIBRARY_CREATED
+    change_action = Action.LIBRARY_CHANGED
     list_display = ("name", "held", "described_members", "created_at")
     search_fields = ("name", "description", "members__user__username", "members__group__name")
     fields = ("name", "description")
@@ -411,5 +415,5 @@ class LibraryAdmin(AuditedAdmin):
         return int(getattr(library, "count_of_members", 0))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: its managers say what becomes of its documents."""
+        """Never: its managers decide what becomes of its documents."""
         return False

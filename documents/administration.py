@@ -1,17 +1,17 @@
-"""The shell of the administration: how a page of its own and a list get their place in it.
+"""The frame of the administration: how pages and lists get their place in the navigation.
 
     @admin_page("queue", MenuPlace(Section.OPERATIONS, "pending_actions", 10, _("Queue")))
     def show_queue(request: HttpRequest) -> HttpResponse:
         return render_page(request, "admin/queue.html", {...})   # extends admin/nura_page.html
 
-is then at `/admin/queue/`, is called `admin:queue`, stands in the navigation, and is a 403 for
-whoever `may_open` refuses. A list of rows says where it stands: `navigation = MenuPlace(...)` in
-its `ModelAdmin`, and is shown to whoever may view its rows.
+is then at `/admin/queue/`, has the URL name `admin:queue`, is listed in the navigation, and returns
+403 to anybody `may_open` refuses. A list of rows sets `navigation = MenuPlace(...)` in its
+`ModelAdmin`, and is listed for everybody who may view its rows.
 
-What an administrator adds, changes or deletes is written down; what belongs to somebody is shown
-only behind a reason, which is written down first (`AuditedAdmin`, `ContentsAdmin`).
+What administrators add, change or delete is recorded in the audit log. What belongs to a person is
+shown only after a reason was entered, which is recorded first (`AuditedAdmin`, `ContentsAdmin`).
 
-It stands on this floor because documents, conversations and the installation all have pages.
+It is in this app because documents, conversations and the installation all have pages.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,10 +54,10 @@ class Section(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class MenuPlace:
-    """Where something stands in the navigation. `icon` is a name of Material Symbols.
+    """A place in the navigation. `icon` is a name of Material Symbols.
 
-    Entries of a section stand by `order`, then by title; a list without `title` is called as its
-    rows are.
+    Entries of a section are sorted by `order`, then by title. The default title of a list is the
+    plural name of its model.
     """
 
     section: Section
@@ -68,7 +68,7 @@ class MenuPlace:
 
 @dataclass(frozen=True, slots=True)
 class AdminPage:
-    """A page of its own; without a `place` it is reached from another page only."""
+    """A page of the administration; without a `place` it is reached from other pages only."""
 
     address: str
     name: str
@@ -81,7 +81,7 @@ _pages: dict[str, AdminPage] = {}
 
 
 def is_staff(user: User | AnonymousUser) -> bool:
-    """Whether the pages are this user's work."""
+    """Whether the user is active staff."""
     return user.is_active and user.is_staff
 
 
@@ -92,18 +92,18 @@ def admin_page(
     name: str = "",
     may_open: Callable[[User | AnonymousUser], bool] = is_staff,
 ) -> Callable[[View], View]:
-    """Make a view a page at `/admin/{address}/`, which may hold converters of Django's.
+    """Make a view a page at `/admin/{address}/`; the address may have Django's path converters.
 
-    It is called `admin:{name}`, as its address where no name is given, and stands in the navigation
-    where it has a `place`.
+    Its URL name is `admin:{name}`, by default the address. It is listed in the navigation if it has
+    a `place`.
     """
 
     def register(view: View) -> View:
         @wraps(view)
-        def open_page(request: HttpRequest, *values: Any, **named: Any) -> HttpResponse:
+        def open_page(request: HttpRequest, *values: Any, **keywords: Any) -> HttpResponse:
             if not may_open(request.user):
                 raise PermissionDenied
-            return view(request, *values, **named)
+            return view(request, *values, **keywords)
 
         page = AdminPage(address, name or address, open_page, place, may_open)
         _pages[page.name] = page
@@ -115,17 +115,17 @@ def admin_page(
 def render_page(
     request: HttpRequest, template: str, context: dict[str, Any] | None = None, **options: Any
 ) -> TemplateResponse:
-    """A page in the shell. Its title is the one of its entry where `context` has none."""
+    """Render a page. Its title is that of its navigation entry unless `context` has one."""
     match = request.resolver_match
     page = _pages.get(match.url_name or "") if match else None
     title = page.place.title if page and page.place else ""
     request.current_app = admin.site.name
-    filled = {**admin.site.each_context(request), "title": title, **(context or {})}
-    return TemplateResponse(request, template, filled, **options)
+    full_context = {**admin.site.each_context(request), "title": title, **(context or {})}
+    return TemplateResponse(request, template, full_context, **options)
 
 
 def list_addresses() -> list[URLPattern]:
-    """Routes of all pages, behind the sign-in of the administration."""
+    """URL patterns of all pages, behind the sign-in of the administration."""
     return [
         path(page.address and f"{page.address}/", admin.site.admin_view(page.view), name=page.name)
         for page in _pages.values()
@@ -138,7 +138,7 @@ def list_pages() -> list[AdminPage]:
 
 
 def list_navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """The navigation of this user, as unfold wants it."""
+    """The navigation of this user, in unfold's format."""
     entries = sorted(_list_entries(request), key=lambda one: (one[0].order, str(one[1])))
     groups = []
     for section in Section:
@@ -168,55 +168,55 @@ REASON_CHARACTERS = 500
 
 
 class AuditedFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg] # Django's has no types here
-    """Rows within the form of another one whose changes have an entry of their own."""
+    """Inline rows whose changes get their own entries in the audit log."""
 
     def record_changes(self, actor: Any) -> None:
-        """Write down what was saved just now."""
+        """Record what was just saved."""
         raise NotImplementedError
 
 
 def count_rows(rows: QuerySet[Any], field: str) -> Coalesce:
-    """How many of these rows name a row by that field, for `annotate`: 0 where none does.
+    """An annotation: how many of `rows` refer to each row by `field`.
 
-    It is counted for the rows of the page that is shown alone, where the list is not ordered by it.
+    Postgres counts only for the rows of the shown page, unless the list is ordered by it.
     """
-    own = rows.filter(**{field: OuterRef("pk")}).order_by().values(field)
-    counted = own.annotate(count_of_rows=Count("pk")).values("count_of_rows")
-    return Coalesce(Subquery(counted, IntegerField()), 0)
+    own_rows = rows.filter(**{field: OuterRef("pk")}).order_by().values(field)
+    counts = own_rows.annotate(count_of_rows=Count("pk")).values("count_of_rows")
+    return Coalesce(Subquery(counts, IntegerField()), 0)
 
 
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
-    """Writes down additions, changes and deletions, in the transaction that does them."""
+    """Records additions, changes and deletions, in the transaction that makes them."""
 
-    changed_as = Action.SETTING_CHANGED
-    added_as = Action.SETTING_CHANGED
-    deleted_as = Action.DATA_DELETED
+    change_action = Action.SETTING_CHANGED
+    addition_action = Action.SETTING_CHANGED
+    deletion_action = Action.DATA_DELETED
     show_full_result_count = False  # it counts all rows once more
 
     def find_subject(self, row: Any) -> User | None:
-        """Whose row it is."""
+        """The person to whom the row belongs."""
         owner: User | None = getattr(row, "owner", None)
         return owner
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Somebody added a row."""
-        self._record(request, self.added_as, obj, {"added": True})
+        """Record an addition."""
+        self._record(request, self.addition_action, obj, {"added": True})
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Somebody changed a row; the names of the fields are told, not their values."""
-        self._record(request, self.changed_as, obj, {"changed": message})
+        """Record a change: the names of the fields, not their values."""
+        self._record(request, self.change_action, obj, {"changed": message})
         return super().log_change(request, obj, message)
 
     def log_deletions(self, request: HttpRequest, queryset: Iterable[Any]) -> Any:
-        """Somebody is about to delete rows."""
+        """Record rows that are about to be deleted."""
         rows = list(queryset)
         for row in rows:
-            self._record(request, self.deleted_as, row, {})
+            self._record(request, self.deletion_action, row, {})
         return super().log_deletions(request, rows)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Save rows that stand in the form of another one; some are written down by themselves."""
+        """Save inline rows, and record their changes if they have entries of their own."""
         super().save_formset(request, form, formset, change)
         if isinstance(formset, AuditedFormSet):
             formset.record_changes(request.user)
@@ -224,7 +224,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """An action on many rows is done whole and written down, or not at all."""
+        """Run an action on many rows in one transaction with its record."""
         if request.method != "POST":
             return super().changelist_view(request, extra_context)  # type: ignore[no-any-return]
         with transaction.atomic():
@@ -238,7 +238,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
 
 
 class ReasonForm(forms.Form):
-    """Why somebody looks at what is not theirs."""
+    """The reason for looking at somebody else's contents."""
 
     reason = forms.CharField(
         label=_("Reason"),
@@ -250,23 +250,23 @@ class ReasonForm(forms.Form):
 
 
 class ContentsAdmin(AuditedAdmin):
-    """Rows of people whose contents are shown for a reason only, once for each reason given.
+    """Rows of people whose contents are shown only after a reason was entered, once each time.
 
-    `contents_template` shows what `get_contents` gives.
+    `contents_template` renders `get_contents`.
     """
 
     contents_template = ""
     actions_detail = ("view_contents",)
 
     def get_contents(self, row: Any) -> dict[str, Any]:
-        """What the template shows of the row."""
+        """The context of `contents_template` for the row."""
         raise NotImplementedError
 
     @action(  # type: ignore[untyped-decorator] # unfold has no types
         description=_("View contents"), url_path="contents", icon="visibility"
     )
     def view_contents(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for the reason; write it down; show."""
+        """Ask for a reason, record it, show the contents."""
         row = self.get_object(request, object_id)
         if row is None:
             raise Http404

@@ -1,10 +1,9 @@
-"""What can go wrong with documents, and the one table in which every error is put into words.
+"""Errors of documents, and the table that explains every error code to people.
 
-An error is raised deep, with a code and parameters (`rag.errors.NuraError`), and is told once, at
-the door: a response, a frame of a socket, a page. What a code is there, its HTTP status and its
-sentence with a next step, stands in one table. Each floor adds the codes that it raises
-(`add_explanations`); those of files, of documents and of the search are here, for parsers and
-engine know neither HTTP nor gettext.
+An error is raised with a code and parameters (`rag.errors.NuraError`) and explained once, where it
+leaves the system: in a response, a socket frame, a page. The table has the HTTP status of each code
+and its sentence with a next step. Each app adds its own codes (`add_explanations`); those of files,
+documents and search are here, because parsers and engine know neither HTTP nor gettext.
 """
 
 from collections.abc import Mapping
@@ -16,17 +15,17 @@ from django.utils.translation import gettext_lazy as _
 from rag.errors import NuraError
 
 Explanation = tuple[int, "str | Promise"]
-"""The HTTP status of a code, and its sentence with places for parameters (`%(limit)s`)."""
+"""The HTTP status of a code, and its sentence with placeholders (`%(limit)s`)."""
 
 
 class DocumentBusy(NuraError):
-    """The document is being processed; it must end first."""
+    """The document is still being processed."""
 
     code = "document_busy"
 
 
 class DocumentNotProcessing(NuraError):
-    """There is nothing to stop: the document has ended already."""
+    """The document is not being processed, so there is nothing to stop."""
 
     code = "document_not_processing"
 
@@ -38,25 +37,25 @@ class VersionNotFound(NuraError):
 
 
 class QuotaDocuments(NuraError):
-    """The user keeps as many documents as he may."""
+    """The user has reached the limit of documents."""
 
     code = "quota_documents"
 
 
 class QuotaBytes(NuraError):
-    """The user's files, old versions included, would take more room than they may."""
+    """The user's files, old versions included, would exceed the limit."""
 
     code = "quota_bytes"
 
 
 class QuotaLibrary(NuraError):
-    """The library would hold more than it may; `kind` says of what: "documents" or "bytes"."""
+    """The library would exceed its limit of `kind`: "documents" or "bytes"."""
 
     code = "quota_library"
 
 
 class QuotaPages(NuraError):
-    """The user's documents would have more pages than they may."""
+    """The user's documents would exceed the limit of pages."""
 
     code = "quota_pages"
 
@@ -68,13 +67,13 @@ class FileTooLarge(NuraError):
 
 
 class InvalidMetadata(NuraError):
-    """The metadata is no JSON object, or too large."""
+    """The metadata is not a JSON object, or too large."""
 
     code = "invalid_metadata"
 
 
 class StorageFull(NuraError):
-    """There is no room for the file."""
+    """There is no space left for the file."""
 
     code = "storage_full"
 
@@ -87,13 +86,13 @@ class StorageFailed(NuraError):
 
 
 class PictureNotFound(NuraError):
-    """The document has no such picture, or did not keep it."""
+    """The document has no such picture, or it was not kept."""
 
     code = "picture_not_found"
 
 
 class PicturesFailed(NuraError):
-    """The document consists of pictures, and the vision model did not read them."""
+    """The document consists of pictures, and the vision model failed to read them."""
 
     code = "pictures_failed"
     retryable = True
@@ -141,19 +140,19 @@ class NotRenderable(NuraError):
 
 
 class LibraryNotFound(NuraError):
-    """There is no such library, or nothing may be put there."""
+    """There is no such library, or the user may not add documents to it."""
 
     code = "library_not_found"
 
 
 class NoSuchMember(NuraError):
-    """Nobody, and no group, has that name."""
+    """There is no account or group with that name."""
 
     code = "no_such_member"
 
 
 class MemberExists(NuraError):
-    """Who is to become a member is one."""
+    """The account or group is a member already."""
 
     code = "member_exists"
 
@@ -171,81 +170,81 @@ class SourceBusy(NuraError):
 
 
 class SourceEmpty(NuraError):
-    """Nothing is listed of a source of which something is held."""
+    """The source lists nothing, though documents of it exist."""
 
     code = "source_empty"
 
 
 class SourceOwnerLost(NuraError):
-    """Who set the source up may do so no longer."""
+    """Whoever set up the source may no longer do so."""
 
     code = "source_owner_lost"
 
 
 class SourceForAdministrators(NuraError):
-    """Only administrators set up a source of this kind."""
+    """Only administrators may set up a source of this kind."""
 
     code = "source_for_administrators"
 
 
 class ManifestInvalid(NuraError):
-    """The list of a program is none, or holds something twice."""
+    """A program's list is malformed, or has duplicates."""
 
     code = "manifest_invalid"
 
 
 class FileNotWanted(NuraError):
-    """The file was not asked for, or is not the one that its list named."""
+    """The file was not requested, or differs from the one in the list."""
 
     code = "file_not_wanted"
 
 
 class DocumentFromSource(NuraError):
-    """The document is kept as it is at its source."""
+    """The document belongs to a source and can only be changed there."""
 
     code = "document_from_source"
 
 
 _EXPLANATIONS: dict[str, Explanation] = {}
 _VARIANTS = ("lock", "kind", "phase", "reason")
-"""Parameters whose value may select another sentence: `encrypted.password`."""
+"""Parameters whose value may select a more specific sentence: `encrypted.password`."""
 
 
 def add_explanations(table: Mapping[str, Explanation]) -> None:
-    """Put codes into words. A code is explained once, whichever floor it is raised on."""
-    if twice := table.keys() & _EXPLANATIONS.keys():
-        raise ValueError(f"explained twice: {', '.join(sorted(twice))}")
+    """Add sentences for codes. Raises `ValueError` if a code has one already."""
+    if duplicates := table.keys() & _EXPLANATIONS.keys():
+        raise ValueError(f"explained twice: {', '.join(sorted(duplicates))}")
     _EXPLANATIONS.update(table)
 
 
 def is_explained(code: str) -> bool:
-    """Whether there is a sentence for it."""
+    """Whether the code has a sentence."""
     return code in _EXPLANATIONS
 
 
 def explain_code(code: str, params: Mapping[str, Any] | None = None) -> str:
-    """The sentence of an error, in the reader's language; a general one if unknown.
+    """The sentence of an error in the reader's language; a general one if the code is unknown.
 
-    A parameter that is missing reads as "?".
+    A missing parameter is shown as "?".
     """
     values = params or {}
     variants = _list_variants(code, values)
-    known = next((name for name in variants if name in _EXPLANATIONS), NuraError.code)
-    return str(_EXPLANATIONS[known][1]) % _SafeParameters(values)
+    key = next((name for name in variants if name in _EXPLANATIONS), NuraError.code)
+    return str(_EXPLANATIONS[key][1]) % _SafeParameters(values)
 
 
 def find_status(code: str) -> int:
-    """The HTTP status that fits an error with this code; 500 for one that is unknown."""
+    """The HTTP status of a code; 500 for an unknown one."""
     return _EXPLANATIONS.get(code, _EXPLANATIONS[NuraError.code])[0]
 
 
 def _list_variants(code: str, values: Mapping[str, Any]) -> list[str]:
-    """The names under which a code may have a sentence, the most telling first."""
+    """The keys under which a code may have a sentence, the most specific first."""
     return [*(f"{code}.{values[name]}" for name in _VARIANTS if values.get(name)), code]
 
 
 class _SafeParameters(dict[str, Any]):
-    """Parameters that never fail to fill a sentence."""
+    """Parameters for a sentence; missing ones become "?"."""
 
     def __missing__(self, key: str) -> str:
         return "?"

@@ -1,4 +1,4 @@
-"""The pictures of one document while it is processed: kept, described, put into its pages."""
+"""The pictures of a document while it is processed: stored, described, inserted into its pages."""
 
 import asyncio
 import contextlib
@@ -41,49 +41,51 @@ class DescribedPicture:
 
     text: str
     box: Box | None = None
-    at: int | None = None
+    offset: int | None = None
 
 
 def insert_pictures(
     page: Page, pictures: Sequence[DescribedPicture]
 ) -> tuple[Page, list[int | None]]:
-    """The page with these in their order, each a region, and where each stands in its text.
+    """The page with the descriptions inserted as regions, and the offset of each in its text.
 
-    One whose place is not known stands behind the text; None: it stands nowhere, since nothing was
-    read in it. No table or list is torn apart: what stands in one follows it.
+    A picture without a known place goes to the end of the text; its offset is None if nothing was
+    read in it. A picture inside a table or list goes behind it.
     """
     starts: list[int | None] = [None] * len(pictures)
-    known = list[tuple[int, int]]()
+    places = list[tuple[int, int]]()
     for number, picture in enumerate(pictures):
-        place = _find_place(page, picture.at)
+        place = _find_place(page, picture.offset)
         if place is not None:
-            known.append((place, number))
+            places.append((place, number))
         elif picture.text:
             page = _append_picture(page, picture)
             starts[number] = len(page.text) - len(picture.text)
-        elif picture.at is not None:
+        elif picture.offset is not None:
             starts[number] = len(page.text)
-    known.sort()
-    for place, number in reversed(known):  # what comes before a place stays where it is
+    places.sort()
+    for place, number in reversed(places):  # what comes before a place stays where it is
         if text := pictures[number].text:
             page = _insert_before(page, place, pictures[number])
-            by = len(text) + len(SEPARATOR)
-            starts = [one + by if one is not None and one >= place else one for one in starts]
+            shift = len(text) + len(SEPARATOR)
+            starts = [
+                start + shift if start is not None and start >= place else start for start in starts
+            ]
         starts[number] = place
     return page, starts
 
 
-def _find_place(page: Page, at: int | None) -> int | None:
-    """Where a block of the page begins, at this offset or next to it; None: behind all."""
-    if at is None:
+def _find_place(page: Page, offset: int | None) -> int | None:
+    """Where the next block of the page begins, at or after this offset; None: at the end."""
+    if offset is None:
         return None
     for region in page.regions:
-        if region.start < at < region.end:
-            at = region.end
-    if at > 0 and not page.text.startswith(SEPARATOR, at - len(SEPARATOR)):
-        found = page.text.find(SEPARATOR, at)
-        at = found + len(SEPARATOR) if found >= 0 else len(page.text)
-    return at if at < len(page.text) else None
+        if region.start < offset < region.end:
+            offset = region.end
+    if offset > 0 and not page.text.startswith(SEPARATOR, offset - len(SEPARATOR)):
+        separator_at = page.text.find(SEPARATOR, offset)
+        offset = separator_at + len(SEPARATOR) if separator_at >= 0 else len(page.text)
+    return offset if offset < len(page.text) else None
 
 
 def _append_picture(page: Page, picture: DescribedPicture) -> Page:
@@ -95,15 +97,15 @@ def _append_picture(page: Page, picture: DescribedPicture) -> Page:
     )
 
 
-def _insert_before(page: Page, at: int, picture: DescribedPicture) -> Page:
-    """In front of the block that begins at `at`."""
-    by = len(picture.text) + len(SEPARATOR)
-    regions = (*_shift_parts(page.regions, at, by), _to_region(at, picture))
+def _insert_before(page: Page, offset: int, picture: DescribedPicture) -> Page:
+    """In front of the block that begins at `offset`."""
+    shift = len(picture.text) + len(SEPARATOR)
+    regions = (*_shift_parts(page.regions, offset, shift), _to_region(offset, picture))
     return replace(
         page,
-        text=page.text[:at] + picture.text + SEPARATOR + page.text[at:],
-        headings=_shift_parts(page.headings, at, by),
-        lines=_shift_parts(page.lines, at, by),
+        text=page.text[:offset] + picture.text + SEPARATOR + page.text[offset:],
+        headings=_shift_parts(page.headings, offset, shift),
+        lines=_shift_parts(page.lines, offset, shift),
         regions=tuple(sorted(regions, key=lambda region: region.start)),
     )
 
@@ -112,33 +114,33 @@ def _to_region(start: int, picture: DescribedPicture) -> Region:
     return Region(start, start + len(picture.text), Kind.PICTURE, box=picture.box)
 
 
-def _shift_parts(parts: tuple[Part, ...], at: int, by: int) -> tuple[Part, ...]:
-    """Those from `at` on, `by` characters further."""
-    return tuple(_shift_part(part, by) if part.start >= at else part for part in parts)
+def _shift_parts(parts: tuple[Part, ...], offset: int, shift: int) -> tuple[Part, ...]:
+    """Move those from `offset` on by `shift` characters."""
+    return tuple(_shift_part(part, shift) if part.start >= offset else part for part in parts)
 
 
-def _shift_part(part: Part, by: int) -> Part:
+def _shift_part(part: Part, shift: int) -> Part:
     if isinstance(part, Heading):
-        return replace(part, start=part.start + by)
+        return replace(part, start=part.start + shift)
     if isinstance(part, Line):
-        return replace(part, start=part.start + by, end=part.end + by)
-    header_end = part.header_end + by if part.header_end else 0
-    return replace(part, start=part.start + by, end=part.end + by, header_end=header_end)
+        return replace(part, start=part.start + shift, end=part.end + shift)
+    header_end = part.header_end + shift if part.header_end else 0
+    return replace(part, start=part.start + shift, end=part.end + shift, header_end=header_end)
 
 
 MAX_PICTURES_AT_ONCE = 4
-"""Pictures of one document that the model is asked for together."""
+"""Concurrent requests to the model for one document."""
 
 
 class PictureDescriber:
-    """An event loop in its own thread for one document; leaving the `with` ends all calls."""
+    """Asks the vision model, in an event loop of its own thread. Leaving it cancels all calls."""
 
     def __init__(self, vision: Vision) -> None:
         self.model = vision.name
         self._vision = vision
         self._loop = asyncio.new_event_loop()
-        self._room = asyncio.Semaphore(MAX_PICTURES_AT_ONCE)
-        self._over = asyncio.Event()
+        self._semaphore = asyncio.Semaphore(MAX_PICTURES_AT_ONCE)
+        self._end = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="describer", daemon=True)
 
     def __enter__(self) -> Self:
@@ -146,66 +148,65 @@ class PictureDescriber:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
     def describe(self, picture: Picture, language: str) -> "Future[str]":
-        """What the model will say; it may end in an `LLMError`."""
+        """Request a description. The future may end with an `LLMError`."""
         return asyncio.run_coroutine_threadsafe(self._ask_model(picture, language), self._loop)
 
     async def _ask_model(self, picture: Picture, language: str) -> str:
-        async with self._room:
+        async with self._semaphore:
             return await self._vision.describe(picture.data, picture.content_type, language)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels what is left
-            runner.run(self._over.wait())
+            runner.run(self._end.wait())
 
 
 logger = structlog.get_logger()
 
 MAX_PAGES_AHEAD = 8
 """Pages that are read while the pictures of an earlier one are described."""
-ROWS_AT_ONCE = 1000
+ROWS_PER_INSERT = 1000
 DESCRIBING = "describing"
-"""The time that a document waits for its pictures alone, beside the times of `Document.Stage`."""
+"""Name of the time spent waiting for descriptions, in addition to those of `Document.Stage`."""
 
 
 def _do_nothing() -> None:
-    """Wait without telling anyone."""
+    """The default of the callbacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingPicture:
-    """A kept picture and what the model will say of it; None: nothing needs to be asked."""
+    """A stored picture and its future description; None: the model need not be asked."""
 
     row: DocumentPicture
-    at: int | None
-    said: "Future[str] | None"
+    offset: int | None
+    description: "Future[str] | None"
 
     @property
     def is_ready(self) -> bool:
-        return self.said is None or self.said.done()
+        return self.description is None or self.description.done()
 
     def to_described(self, page: Page) -> DescribedPicture:
-        """What goes into its page."""
+        """The picture as it is inserted into its page."""
         box = Box(page.number, *self.row.box) if page.number and self.row.box else None
-        return DescribedPicture(self.row.description or "", box, self.at)
+        return DescribedPicture(self.row.description or "", box, self.offset)
 
 
 class Gallery:
-    """Takes the pictures of one document as its pages come.
+    """Collects the pictures of one document as its pages come.
 
         with read_document(..., pictures=...) as reading, Gallery(document) as gallery:
             for page in gallery.pages(reading): ...     # instead of `for page in reading`
             ...
             gallery.write()      # in the transaction that replaces the document's rows
 
-    `pages` reads a few pages ahead while the vision model works; it calls `on_wait` about every
-    second and notes in `watch` how long it waits. Before the model is asked, it calls
-    `on_recognition`; what either raises goes through. What was stored is removed at the end of the
-    `with` where it ends in an error or `write` was not called. `warnings` are codes: pictures that
-    should have been described and were not.
+    `pages` reads a few pages ahead while the vision model works. It calls `on_wait` about every
+    second while it waits, measures that time with `watch`, and calls `on_recognition` before it
+    asks the model; exceptions of both propagate. Stored files are removed on exit after an error or
+    without a call of `write`. `warnings` are codes for pictures that were not described.
     """
 
     def __init__(
@@ -222,66 +223,70 @@ class Gallery:
         self._watch = watch or Stopwatch()
         vision = factory.get_vision(read_config())
         self._describer = PictureDescriber(vision) if vision else None
-        self._known = _load_descriptions(document, self._describer.model) if self._describer else {}
-        self._early: list[Picture] = []
+        self._known_descriptions = (
+            _load_descriptions(document, self._describer.model) if self._describer else {}
+        )
+        self._early_pictures: list[Picture] = []
         self._rows: list[DocumentPicture] = []
-        self._said = False
+        self._has_descriptions = False
         self._page_start = 0
-        """Of the next page in the whole text."""
-        self._written = False
-        self._open = contextlib.ExitStack()
+        """Offset of the next page in the whole text."""
+        self._is_written = False
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         if self._describer:
-            self._open.enter_context(self._describer)
+            self._stack.enter_context(self._describer)
         return self
 
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:
-        self._open.close()
-        if error is not None or not self._written:
+        self._stack.close()
+        if error is not None or not self._is_written:
             _remove_files([str(row.file) for row in self._rows if row.file])
 
     def pages(self, reading: DocumentReading) -> Iterator[Page]:
-        """The pages with what the vision model reads in their pictures.
+        """The pages with the descriptions of their pictures.
 
-        Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
-        might have found some.
+        Raises `NoText` if neither pages nor pictures have text, `PicturesFailed` if that is because
+        the model failed.
         """
         waiting: deque[tuple[Page, list[_PendingPicture]]] = deque()
         for page in reading:
-            self._early += reading.pictures
+            self._early_pictures += reading.pictures
             waiting.append((page, self._collect_pictures(page)))
             while waiting and (
-                len(waiting) > MAX_PAGES_AHEAD or all(one.is_ready for one in waiting[0][1])
+                len(waiting) > MAX_PAGES_AHEAD or all(picture.is_ready for picture in waiting[0][1])
             ):
                 yield self._insert_descriptions(*waiting.popleft())
         while waiting:
             yield self._insert_descriptions(*waiting.popleft())
-        if reading.no_text and not self._said:
+        if reading.no_text and not self._has_descriptions:
             if "pictures_not_described" in self.warnings:
                 raise PicturesFailed
             raise NoText(kind=reading.no_text, vision=self._model)
 
     def write(self) -> None:
-        """Replace the rows of the document's pictures; files of the old ones go on commit."""
-        old = DocumentPicture.objects.filter(document=self._document)
-        names = list(old.exclude(file="").values_list("file", flat=True))
-        old.delete()
-        DocumentPicture.objects.bulk_create(self._rows, batch_size=ROWS_AT_ONCE)
+        """Replace the rows of the document's pictures; the old files are removed on commit."""
+        old_rows = DocumentPicture.objects.filter(document=self._document)
+        names = list(old_rows.exclude(file="").values_list("file", flat=True))
+        old_rows.delete()
+        DocumentPicture.objects.bulk_create(self._rows, batch_size=ROWS_PER_INSERT)
         transaction.on_commit(lambda: _remove_files(names), robust=True)
-        self._written = True
+        self._is_written = True
 
     @property
     def _model(self) -> str:
         return self._describer.model if self._describer else ""
 
     def _collect_pictures(self, page: Page) -> list[_PendingPicture]:
-        """Note all pictures of a page; the kept ones are stored and asked about.
+        """Add rows for all pictures of a page; store accepted ones and request descriptions.
 
-        Some readers look at several pages before they give the first, and at their pictures.
+        Some readers extract the pictures of several pages before they yield the first page.
         """
-        pictures = [one for one in self._early if (one.page or 0) <= (page.number or 0)]
-        self._early = [one for one in self._early if (one.page or 0) > (page.number or 0)]
+        pictures = [item for item in self._early_pictures if (item.page or 0) <= (page.number or 0)]
+        self._early_pictures = [
+            item for item in self._early_pictures if (item.page or 0) > (page.number or 0)
+        ]
         language = choose_reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
         return [
             self._request_description(picture, self._add_row(picture), language)
@@ -315,32 +320,32 @@ class Gallery:
         self, picture: Picture, row: DocumentPicture, language: str
     ) -> _PendingPicture:
         row.file.name = files.store_picture(self._document.pk, picture.content_type, picture.data)
-        known = self._known.get(picture.digest)
-        if known is not None:
-            row.description, row.model = known, self._model
-        if known is not None or self._describer is None:
-            return _PendingPicture(row, picture.at, None)
+        description = self._known_descriptions.get(picture.digest)
+        if description is not None:
+            row.description, row.model = description, self._model
+        if description is not None or self._describer is None:
+            return _PendingPicture(row, picture.offset, None)
         self._on_recognition()
-        return _PendingPicture(row, picture.at, self._describer.describe(picture, language))
+        return _PendingPicture(row, picture.offset, self._describer.describe(picture, language))
 
     def _insert_descriptions(self, page: Page, pictures: Sequence[_PendingPicture]) -> Page:
-        """The page with the descriptions, once they are there."""
+        """Wait for the descriptions and insert them into the page."""
         for picture in pictures:
-            if picture.said is not None:
-                self._store_description(picture.row, picture.said)
+            if picture.description is not None:
+                self._store_description(picture.row, picture.description)
         described = [picture.to_described(page) for picture in pictures]
-        self._said = self._said or any(one.text for one in described)
+        self._has_descriptions = self._has_descriptions or any(item.text for item in described)
         page, starts = insert_pictures(page, described)
         for picture, start in zip(pictures, starts, strict=True):
             picture.row.start = start if start is None else self._page_start + start
         self._page_start += len(page.text) + len(PAGE_SEPARATOR)
         return page
 
-    def _store_description(self, row: DocumentPicture, said: "Future[str]") -> None:
-        """Take the model's word; a picture of which it says nothing is left for later."""
-        self._wait_for_description(said)
+    def _store_description(self, row: DocumentPicture, future: "Future[str]") -> None:
+        """Wait for the description and store it; after a failure the picture stays without."""
+        self._wait_for_description(future)
         try:
-            row.description, row.model = tidy_text(said.result()), self._model
+            row.description, row.model = tidy_text(future.result()), self._model
         except LLMError as error:
             logger.warning(
                 "picture_not_described",
@@ -350,13 +355,13 @@ class Gallery:
             )
             self._warn("pictures_not_described")
 
-    def _wait_for_description(self, said: "Future[str]") -> None:
-        if said.done():
+    def _wait_for_description(self, future: "Future[str]") -> None:
+        if future.done():
             return
         self._watch.start_stage(DESCRIBING)
-        while not said.done():
+        while not future.done():
             with contextlib.suppress(TimeoutError):
-                said.exception(TICK_SECONDS)
+                future.exception(TICK_SECONDS)
             self._on_wait()
         self._watch.start_stage(Document.Stage.PARSING.value)
 
@@ -366,9 +371,12 @@ class Gallery:
 
 
 def _load_descriptions(document: Document, model: str) -> dict[str, str]:
-    """What this model has said already of the document's pictures, by their digests."""
+    """Descriptions that this model already wrote of the document's pictures, by digest."""
     rows = DocumentPicture.objects.filter(document=document, model=model, description__isnull=False)
-    return {digest: str(said) for digest, said in rows.values_list("digest", "description")}
+    return {
+        digest: str(description)
+        for digest, description in rows.values_list("digest", "description")
+    }
 
 
 def _remove_files(names: Sequence[str]) -> None:

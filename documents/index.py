@@ -1,7 +1,7 @@
 """Replaces a document's pages, chunks and vectors, by COPY, in one transaction.
 
-The rows are written to disk first, so that they never are in memory and the transaction is short.
-They wait in files without names, which end with their process.
+The rows are spooled to disk first, so that they need no memory and the transaction is short. The
+spool files have no names and vanish with their process.
 """
 
 import json
@@ -32,14 +32,13 @@ from documents.representation import StoredWarning
 from documents.search import bm25, store
 from jobs.lease import Lease, LeaseLostError
 from rag.indexing import TERMS_VERSION
-from rag.types import Box, IndexedChunk, Kind, Page
-from rag.types import TextChunk as CutChunk
+from rag.types import Box, IndexedChunk, Kind, Page, TextChunk
 
 BLOCK_BYTES = 256 * 1024
 
 
 class Spool:
-    """Bytes that are written once and read back in order. Used within a `with`.
+    """Bytes that are written to disk and read back in order. A context manager.
 
     Raises `StorageFull` or `StorageFailed`.
     """
@@ -51,25 +50,25 @@ class Spool:
             self._file = tempfile.TemporaryFile(dir=folder, buffering=BLOCK_BYTES)  # noqa: SIM115
 
     def write(self, data: bytes) -> None:
-        """Put `data` behind what is there."""
+        """Append data."""
         with _raise_storage_errors():
             self._file.write(data)
 
     def clear(self) -> None:
-        """Start over."""
+        """Remove everything."""
         with _raise_storage_errors():
             self._file.seek(0)
             self._file.truncate()
 
     def read_blocks(self) -> Iterator[bytes]:
-        """All of it, in pieces for a pipe."""
+        """Everything, in blocks."""
         with _raise_storage_errors():
             self._file.seek(0)
         while block := self._file.read(BLOCK_BYTES):
             yield block
 
     def read_lines(self) -> Iterator[bytes]:
-        """All of it, by line."""
+        """Everything, line by line."""
         with _raise_storage_errors():
             self._file.seek(0)
         yield from self._file
@@ -83,40 +82,42 @@ class Spool:
 
 
 class ChunkSpool(Spool):
-    """The analysed chunks of a document. They can be walked through more than once."""
+    """The analysed chunks of a document; they can be iterated more than once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
 
-    def add(self, analysed: IndexedChunk) -> None:
-        """Put a chunk with its terms, not yet with a vector, behind the others."""
-        value = [*_to_values(analysed.chunk), analysed.terms, analysed.emphasis]
-        self.write(json.dumps(value).encode() + b"\n")
+    def add(self, chunk: IndexedChunk) -> None:
+        """Append a chunk with its terms, without a vector."""
+        values = [*_to_values(chunk.chunk), chunk.terms, chunk.emphasis]
+        self.write(json.dumps(values).encode() + b"\n")
         self.count += 1
 
     def __iter__(self) -> Iterator[IndexedChunk]:
         for line in self.read_lines():
-            *value, terms, emphasis = json.loads(line)
-            yield IndexedChunk(_from_values(value), terms, None, emphasis)
+            *values, terms, emphasis = json.loads(line)
+            yield IndexedChunk(_from_values(values), terms, None, emphasis)
 
 
-def _to_values(chunk: CutChunk) -> list[Any]:
+def _to_values(chunk: TextChunk) -> list[Any]:
     boxes = [(box.page, box.x0, box.y0, box.x1, box.y1) for box in chunk.boxes]
-    place = (chunk.start, chunk.end, chunk.page, chunk.page_end)
-    return [chunk.index, chunk.text, *place, chunk.section, boxes, chunk.kind, chunk.header]
+    span = (chunk.start, chunk.end, chunk.page, chunk.page_end)
+    return [chunk.index, chunk.text, *span, chunk.section, boxes, chunk.kind, chunk.header]
 
 
-def _from_values(value: Sequence[Any]) -> CutChunk:
-    index, text, *place, section, boxes, kind, header = value
-    start, end, page, page_end = place
-    drawn = tuple(Box(*box) for box in boxes)
-    return CutChunk(index, text, start, end, page, page_end, section, drawn, Kind(kind), header)
+def _from_values(values: Sequence[Any]) -> TextChunk:
+    index, text, *span, section, boxes, kind, header = values
+    start, end, page, page_end = span
+    chunk_boxes = tuple(Box(*box) for box in boxes)
+    return TextChunk(
+        index, text, start, end, page, page_end, section, chunk_boxes, Kind(kind), header
+    )
 
 
 @contextmanager
 def _raise_storage_errors() -> Iterator[None]:
-    """Errors of the file system as errors that people can read about."""
+    """Raise errors of the file system as errors that are explained to people."""
     try:
         yield
     except OSError as error:
@@ -134,18 +135,18 @@ COPY_TERMS = "COPY documents_chunkterms (chunk_id, document_id, length, marks, s
 COPY_EMBEDDINGS = (
     "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
 )
-NEW_KEYS = (
+SELECT_NEW_KEYS = (
     "SELECT nextval(pg_get_serial_sequence('documents_chunk', 'id')) FROM generate_series(1, %s)"
 )
-KEYS_AT_ONCE = 500
+KEYS_PER_QUERY = 500
 NULL = "\\N"
 ESCAPES = (("\\", r"\\"), ("\t", r"\t"), ("\n", r"\n"), ("\r", r"\r"))
-"""The backslash comes first, as the others bring some."""
+"""The backslash comes first, because the others add some."""
 COORDINATE_DIGITS = 5
 
 
 class IndexDraft:
-    """The rows of a document to be, as COPY takes them, on disk. Used within a `with`.
+    """The future rows of a document, on disk in the format of COPY. A context manager.
 
     Raises `StorageFull` or `StorageFailed`.
     """
@@ -155,25 +156,29 @@ class IndexDraft:
         self.chunk_count = 0
         self.namespace = document.choose_namespace()
         self._document = document
-        with ExitStack() as opened:
-            spools = [opened.enter_context(Spool()) for _ in range(4)]
-            self._opened = opened.pop_all()
+        with ExitStack() as stack:
+            spools = [stack.enter_context(Spool()) for _ in range(4)]
+            self._stack = stack.pop_all()
         self._pages, self._chunks, self._terms, self._vectors = spools
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        self._stack.close()
 
     def add_page(self, page: Page, start: int) -> None:
-        """The next page, which begins at offset `start` of the whole text."""
+        """Add the next page, which begins at offset `start` of the whole text."""
         margins = json.dumps([_to_storable(text) for text in page.margins])
         text = _to_storable(page.text)
         headings = json.dumps(
             [
-                {"start": one.start, "level": one.level, "title": _to_storable(one.title)}
-                for one in page.headings
+                {
+                    "start": heading.start,
+                    "level": heading.level,
+                    "title": _to_storable(heading.title),
+                }
+                for heading in page.headings
             ]
         )
         row = (self._document.pk, page.number or 1, start, text, margins, headings)
@@ -181,20 +186,20 @@ class IndexDraft:
         self.page_count = max(self.page_count or 0, page.number or 0) or None
 
     def index(self, chunks: Iterable[IndexedChunk], space: EmbeddingSpace) -> None:
-        """All chunks, embedded in this space, in place of those from before."""
+        """Write all chunks, embedded in this space; those written before are discarded."""
         for spool in (self._chunks, self._terms, self._vectors):
             spool.clear()
         self.chunk_count = 0
-        for key, indexed in zip(_draw_keys(), chunks, strict=False):
+        for key, indexed in zip(_generate_keys(), chunks, strict=False):
             self._add_chunk(key, indexed, space)
             self.chunk_count += 1
 
     def copy(self, cursor: CursorWrapper) -> None:
-        """Write the rows."""
+        """Write the rows to the database."""
         statements = (COPY_PAGES, COPY_CHUNKS, COPY_TERMS, COPY_EMBEDDINGS)
         spools = (self._pages, self._chunks, self._terms, self._vectors)
         for statement, spool in zip(statements, spools, strict=True):
-            # Django lets psycopg's own errors out of `copy`, which nobody takes for an outage
+            # or `copy` raises psycopg's own errors, which nobody recognises as an outage
             with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
                 for block in spool.read_blocks():
                     copy.write(block)
@@ -211,7 +216,7 @@ class IndexDraft:
 
 @dataclass(frozen=True, slots=True)
 class IngestFindings:
-    """What an ingest found besides text. `seconds` returns the time of each stage."""
+    """What an ingest found besides text; `seconds` returns the time of each stage."""
 
     metadata: dict[str, str] = field(default_factory=dict)
     warnings: Sequence[StoredWarning] = ()
@@ -221,43 +226,43 @@ class IngestFindings:
 def replace_index(
     lease: Lease[Document],
     draft: IndexDraft,
-    found: IngestFindings,
+    findings: IngestFindings,
     space: EmbeddingSpace,
-    beside: Callable[[], None] = lambda: None,
+    write_related: Callable[[], None] = lambda: None,
 ) -> None:
-    """Put the new rows in place of the old and complete the document, or change nothing.
+    """Replace the old rows by the new ones and complete the document, or change nothing.
 
-    `beside` does what else belongs into the transaction, while the old rows are still there.
-    Raises `LeaseLostError`, and `SpaceChangedError` when `space` is not the active one.
+    `write_related` writes what else belongs into the transaction, while the old rows still exist.
+    Raises `LeaseLostError`, and `SpaceChangedError` if `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         spaces.hold_active_space(space)
         document = lease.rows().select_for_update().first()
         if document is None:
             raise LeaseLostError
-        beside()
+        write_related()
         delete_index(document.pk)
         draft.copy(cursor)
         document.refresh_from_db(fields=("name",))  # a new version may have brought another
-        shown = metadata.merge_metadata(found.metadata, document.stated)
-        metadata.rewrite_labels(document.pk, document.name, shown)
+        merged = metadata.merge_metadata(findings.metadata, document.stated)
+        metadata.rewrite_labels(document.pk, document.name, merged)
         queue.complete_document(
             lease,
             page_count=draft.page_count,
             pages_done=draft.page_count or 1,
             chunk_count=draft.chunk_count,
-            metadata=shown,
-            warnings=list(found.warnings),
-            seconds=found.seconds(),
+            metadata=merged,
+            warnings=list(findings.warnings),
+            seconds=findings.seconds(),
             terms_version=TERMS_VERSION,
             namespace=draft.namespace,
         )
 
 
 def delete_index(document_id: UUID) -> None:
-    """Delete pages, chunks and vectors without reading them. The caller holds the row.
+    """Delete pages, chunks and vectors without loading them. The caller has locked the row.
 
-    What is kept of recognised pages goes as well: the index holds it, or nothing needs it.
+    Recognised pages are deleted as well: they are in the new index, or nothing needs them.
     """
     for rows in (
         ChunkEmbedding.objects.filter(document_id=document_id),
@@ -269,17 +274,17 @@ def delete_index(document_id: UUID) -> None:
         rows._raw_delete(rows.db)  # noqa: SLF001 - `delete` would load every chunk with its text
 
 
-def _draw_keys() -> Iterator[int]:
-    """New keys for chunks; what stays unused is only a gap."""
+def _generate_keys() -> Iterator[int]:
+    """New keys for chunks; unused ones only leave a gap."""
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(NEW_KEYS, (KEYS_AT_ONCE,))
+            cursor.execute(SELECT_NEW_KEYS, (KEYS_PER_QUERY,))
             keys = [row[0] for row in cursor.fetchall()]
         yield from keys
 
 
 def _to_chunk_row(
-    key: int, document: Document, chunk: CutChunk, row: bm25.LexicalRow
+    key: int, document: Document, chunk: TextChunk, row: bm25.LexicalRow
 ) -> tuple[object, ...]:
     return (
         key,
@@ -315,10 +320,12 @@ def _to_copy_field(value: object) -> str:
 
 
 def _to_storable(text: str) -> str:
-    """Without NUL and half surrogate pairs; what replaces them keeps the offsets true."""
+    """Replace NUL and lone surrogates, one character each, so that offsets stay correct."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _to_box_json(box: Box) -> dict[str, float]:
     sides = {"x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1}
-    return {"page": box.page} | {name: round(at, COORDINATE_DIGITS) for name, at in sides.items()}
+    return {"page": box.page} | {
+        name: round(coordinate, COORDINATE_DIGITS) for name, coordinate in sides.items()
+    }

@@ -241,7 +241,7 @@ class _Recognition:
     def _ingest_others(self, seconds: float) -> None:
         """Ingest waiting documents that need no recognition, for so long, and at least one."""
         ends_at = time.monotonic() + seconds
-        while self._needs_recognition and (lease := queue.claim_next_document(queue.QUICK)):
+        while self._needs_recognition and (lease := queue.claim_next_document(queue.UNTRIED_TEXTS)):
             with self.progress.watch.pause():
                 _ingest(lease, in_pause=True)
             self.progress.check()

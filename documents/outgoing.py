@@ -1,13 +1,13 @@
-"""Fetches addresses that people name, and never lets them reach into the own network.
+"""Fetches addresses that people enter, without letting them reach the internal network (SSRF).
 
-A name is resolved when a connection is made, every address that it has is looked at, and the
-connection goes to the very address that was looked at: a name that answers differently a moment
-later changes nothing. Each redirect makes a request of its own, with the same look. Proxies of the
-environment are not used, since behind one nobody sees where a request ends.
+A host name is resolved when the connection is made, all its addresses are checked, and the
+connection goes to a checked address, so that a name that resolves differently a moment later (DNS
+rebinding) changes nothing. Each redirect is a request of its own, checked the same way. Proxies of
+the environment are not used, since nobody sees where a request ends behind one.
 
-Hosts that `NURA_INTERNAL_HOSTS` names may stand inside, and so may what an administrator entered
-(`is_entered`): that is asked by way of the environment's proxies, where there are any. What is
-never asked at all, `rag.adapters.wire` says.
+Hosts listed in `NURA_INTERNAL_HOSTS` may be internal, and so may addresses that an administrator
+entered (`is_entered`); the latter are requested through the environment's proxies, if there are
+any. `rag.adapters.wire` lists what is never requested.
 """
 
 import queue
@@ -34,9 +34,9 @@ from rag.errors import NuraError
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 20.0
-"""The longest silence."""
+"""Maximum time without data."""
 RESOLVE_SECONDS = 10.0
-"""For the addresses of a name: the system's own look-up has no bound that all its ways keep."""
+"""For resolving a name: the system's resolver has no reliable time limit."""
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 PORTS = {"http": 80, "https": 443}
 USER_AGENT = "NuraBot/1.0"
@@ -49,33 +49,33 @@ _SHARED = (
 
 
 class AddressInvalid(NuraError):
-    """It is no http or https address of a host."""
+    """Not an http or https address with a host."""
 
     code = "address_invalid"
 
 
 class AddressForbidden(NuraError):
-    """The address stands inside the own network and is not allowed by name."""
+    """The address is inside the internal network and not allowed by name."""
 
     code = "address_forbidden"
 
 
 class AddressUnreachable(NuraError):
-    """There is no such host, nobody answers there, or not in time."""
+    """There is no such host, or it does not answer in time."""
 
     code = "address_unreachable"
     retryable = True
 
 
 class AnswerTooLarge(NuraError):
-    """There is more behind the address than may be read."""
+    """The response is larger than allowed."""
 
     code = "answer_too_large"
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedAnswer:
-    """What an address answered. `url` is the one behind all redirects; header names are small."""
+class FetchedResponse:
+    """A response. `url` is the address after all redirects; header names are lower-case."""
 
     url: str
     status: int
@@ -84,19 +84,21 @@ class FetchedAnswer:
 
 
 def is_private_address(address: str) -> bool:
-    """Whether an IP address is no public one: private, local, shared, reserved, multicast."""
-    known = ip_address(address.partition("%")[0])
-    carried = find_carried(known)
-    if carried is not None and is_private_address(str(carried)):
+    """Whether an IP address is not public: private, local, shared, reserved or multicast."""
+    parsed = ip_address(address.partition("%")[0])
+    embedded = find_carried(parsed)
+    if embedded is not None and is_private_address(str(embedded)):
         return True
-    return not known.is_global or known.is_multicast or any(known in one for one in _SHARED)
+    return (
+        not parsed.is_global or parsed.is_multicast or any(parsed in network for network in _SHARED)
+    )
 
 
 def is_allowed_by_name(host: str, port: int) -> bool:
-    """Whether the administrator lets this host stand inside; `.example.com` allows all below."""
+    """Whether the settings allow this internal host; `.example.com` allows all subdomains."""
     names = {host.lower().rstrip("."), f"{host.lower().rstrip('.')}:{port}"}
-    for allowed in settings.INTERNAL_HOSTS:
-        if allowed in names or (allowed.startswith(".") and host.lower().endswith(allowed)):
+    for entry in settings.INTERNAL_HOSTS:
+        if entry in names or (entry.startswith(".") and host.lower().endswith(entry)):
             return True
     return False
 
@@ -104,16 +106,16 @@ def is_allowed_by_name(host: str, port: int) -> bool:
 def resolve_address(
     host: str, port: int, *, is_entered: bool = False, seconds: float = RESOLVE_SECONDS
 ) -> list[str]:
-    """The IP addresses of a host, all of which may be connected to; known in so many seconds.
+    """The IP addresses of a host, all of which may be connected to, within `seconds`.
 
-    One inside is enough to refuse the name, or where an administrator entered it one that is never
-    asked. Raises `AddressForbidden`, `AddressUnreachable`.
+    One internal address is enough to refuse the name; if an administrator entered it, only one that
+    is never requested. Raises `AddressForbidden`, `AddressUnreachable`.
     """
     try:
-        found = _look_up(host, port, seconds)
+        entries = _look_up(host, port, seconds)
     except (OSError, UnicodeError) as error:
         raise AddressUnreachable(f"no address of {host}", host=host) from error
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     is_refused = is_never_asked if is_entered else is_private_address
     if not is_allowed_by_name(host, port) and any(map(is_refused, addresses)):
         raise AddressForbidden(f"{host} is inside", host=host)
@@ -121,29 +123,29 @@ def resolve_address(
 
 
 def _look_up(host: str, port: int, seconds: float) -> list[Any]:
-    """What the system says of a name. Raises `OSError`, a time-out too, and `UnicodeError`."""
-    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    """Resolve a name with the system's resolver. Raises `OSError` or `UnicodeError`."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            told.put(getaddrinfo(host, port, AF_UNSPEC, SOCK_STREAM, IPPROTO_TCP))
+            answers.put(getaddrinfo(host, port, AF_UNSPEC, SOCK_STREAM, IPPROTO_TCP))
         except (OSError, UnicodeError) as error:
-            told.put(error)
+            answers.put(error)
 
     threading.Thread(target=ask, name="look-up", daemon=True).start()
     try:
-        found = told.get(timeout=seconds)
+        answer = answers.get(timeout=seconds)
     except queue.Empty:
         raise TimeoutError(host) from None
-    if isinstance(found, Exception):
-        raise found
-    return list(found)
+    if isinstance(answer, Exception):
+        raise answer
+    return list(answer)
 
 
 class _CheckedBackend(httpcore2.NetworkBackend):
-    """Connects to the addresses that were looked at, to no name, and for no longer than `ends_at`.
+    """Connects to checked addresses only, and for no longer than `ends_at`.
 
-    `ends_at` is a time of the monotonic clock, of the request that is under way.
+    `ends_at` is the end of the current request on the monotonic clock.
     """
 
     def __init__(self, *, is_entered: bool) -> None:
@@ -151,7 +153,7 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         self.ends_at = 0.0
 
     def limit_wait(self, seconds: float | None) -> float:
-        """As many of these seconds as are left. Raises httpcore's time-out where none are."""
+        """The seconds, capped to what the request has left. Raises `ReadTimeout` if none."""
         left = self.ends_at - time.monotonic()
         if left <= 0:
             raise httpcore2.ReadTimeout("too slow")
@@ -180,17 +182,17 @@ class _CheckedBackend(httpcore2.NetworkBackend):
 
 
 class _BoundedStream(httpcore2.NetworkStream):
-    """A connection whose every wait ends with the time of the request.
+    """A connection on which every wait ends with the time of the request.
 
-    A time-out of the library is one of a single wait: who sends a byte now and then, of the headers
-    too, would keep a worker for days.
+    The library's time-outs apply to single waits: a server that sends a byte now and then, even of
+    the headers, could keep a worker for days.
     """
 
     def __init__(self, stream: httpcore2.NetworkStream, backend: _CheckedBackend) -> None:
         self._stream, self._backend = stream, backend
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what has come."""
+        """Read the next data."""
         return self._stream.read(max_bytes, self._backend.limit_wait(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -207,20 +209,20 @@ class _BoundedStream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
-        """The same within TLS."""
+        """The connection within TLS, bounded as well."""
         inner = self._stream.start_tls(
             ssl_context, server_hostname, self._backend.limit_wait(timeout)
         )
         return _BoundedStream(inner, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
-        """What the library asks of a connection."""
+        """Pass on what the library asks about a connection."""
         return self._stream.get_extra_info(info)
 
 
 @cache
-def _get_trust(bundle: str) -> ssl.SSLContext:
-    """The authorities of this machine and those that browsers know, and those of a file."""
+def _get_ssl_context(bundle: str) -> ssl.SSLContext:
+    """Trusts the authorities of this machine, those of browsers, and those of the file `bundle`."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     if bundle:
@@ -228,11 +230,11 @@ def _get_trust(bundle: str) -> ssl.SSLContext:
     return context
 
 
-class OpenAnswer:
-    """An answer that is being read. `headers` have small names."""
+class ResponseStream:
+    """A response that is being read. Names of `headers` are lower-case."""
 
     def __init__(self, response: httpcore2.Response, host: str, max_bytes: int) -> None:
-        self._parts, self._held, self._host = response.iter_stream(), bytearray(), host
+        self._parts, self._buffer, self._host = response.iter_stream(), bytearray(), host
         self._left, self._max_bytes = max_bytes, max_bytes
         self.status = response.status
         self.headers = {
@@ -241,12 +243,12 @@ class OpenAnswer:
         }
 
     def read(self, amount: int | None = None) -> bytes:
-        """So many bytes, fewer at the end only; all that is left without a number.
+        """Read `amount` bytes, fewer only at the end; without it everything that is left.
 
         Raises `AnswerTooLarge`, `AddressUnreachable`.
         """
         with _raise_own_errors(self._host):
-            while amount is None or len(self._held) < amount:
+            while amount is None or len(self._buffer) < amount:
                 part = next(self._parts, b"")
                 if not part:
                     break
@@ -254,15 +256,15 @@ class OpenAnswer:
                 if self._left < 0:
                     limit_mb = round(self._max_bytes / 1024 / 1024, 1)
                     raise AnswerTooLarge(self._host, host=self._host, limit_mb=limit_mb)
-                self._held += part
-        amount = len(self._held) if amount is None else amount
-        given = bytes(self._held[:amount])
-        del self._held[:amount]
-        return given
+                self._buffer += part
+        amount = len(self._buffer) if amount is None else amount
+        data = bytes(self._buffer[:amount])
+        del self._buffer[:amount]
+        return data
 
 
 class OutgoingClient:
-    """Asks addresses within bounds, one after the other. Used within a `with`."""
+    """An HTTP client with limits, for one request at a time. A context manager."""
 
     def __init__(
         self,
@@ -273,14 +275,14 @@ class OutgoingClient:
         is_entered: bool = False,
         authorities: str = "",
     ) -> None:
-        """`max_bytes` of one answer and `seconds` for one address, its redirects included.
+        """`max_bytes` limits one response, `seconds` one address including its redirects.
 
-        What a caller does before a request, such as a pause, takes nothing of these seconds.
-        `authorities` is a file with further ones for certificates.
+        What the caller does before a request, such as a pause, does not count. `authorities` is a
+        file with further certificate authorities.
         """
         self._max_bytes, self._seconds, self._is_entered = max_bytes, seconds, is_entered
         self._silence_seconds = silence_seconds
-        self._trust = _get_trust(authorities)
+        self._ssl_context = _get_ssl_context(authorities)
         self._backend = _CheckedBackend(is_entered=is_entered)
         self._pools: dict[str, httpcore2.ConnectionPool] = {}
 
@@ -296,21 +298,21 @@ class OutgoingClient:
         url: str,
         headers: Mapping[str, str] | None = None,
         *,
-        before: Callable[[str], object] = lambda _url: None,
-    ) -> FetchedAnswer:
-        """What the address answers at last; `before` each request it may be refused by an error.
+        before_request: Callable[[str], object] = lambda _url: None,
+    ) -> FetchedResponse:
+        """The response after all redirects. `before_request` may refuse each address by raising.
 
         Raises `AddressInvalid`, `AddressForbidden`, `AddressUnreachable`, `AnswerTooLarge`.
         """
         left = self._seconds
         for _hop in range(MAX_REDIRECTS + 1):
-            before(url)
-            began = time.monotonic()
-            with self.open("GET", url, headers or {}, seconds=left) as opened:
-                is_redirect = opened.status in REDIRECTS
-                body = b"" if is_redirect else opened.read()
-            answer = FetchedAnswer(split_address(url)[2], opened.status, opened.headers, body)
-            left -= time.monotonic() - began
+            before_request(url)
+            started_at = time.monotonic()
+            with self.open("GET", url, headers or {}, seconds=left) as response:
+                is_redirect = response.status in REDIRECTS
+                body = b"" if is_redirect else response.read()
+            answer = FetchedResponse(split_address(url)[2], response.status, response.headers, body)
+            left -= time.monotonic() - started_at
             target = answer.headers.get("location")
             if not is_redirect or not target:
                 return answer
@@ -326,38 +328,47 @@ class OutgoingClient:
         body: bytes = b"",
         *,
         seconds: float | None = None,
-    ) -> Iterator[OpenAnswer]:
-        """The answer to one request, a redirect as it is; all of it ends with these seconds.
+    ) -> Iterator[ResponseStream]:
+        """The response to one request, without following redirects, limited to these seconds.
 
-        Raises as `fetch`, `AnswerTooLarge` while it is read.
+        Raises like `fetch`; `AnswerTooLarge` while it is read.
         """
         host, port, target = split_address(url)
         self._backend.ends_at = time.monotonic() + (self._seconds if seconds is None else seconds)
-        # packed bytes would have to be bounded twice
-        sent = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
-        if "host" not in {name.lower() for name in sent}:
-            sent = {"Host": urlsplit(target).netloc, **sent}
+        # compressed bodies would have to be limited twice
+        all_headers = {
+            "User-Agent": USER_AGENT,
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            **headers,
+        }
+        if "host" not in {name.lower() for name in all_headers}:
+            all_headers = {"Host": urlsplit(target).netloc, **all_headers}
         silence = self._silence_seconds
         limits = {"connect": CONNECT_SECONDS, "read": silence, "write": silence}
-        asked = self._find_pool(target, host, port).stream(
-            method, target, headers=list(sent.items()), content=body, extensions={"timeout": limits}
+        exchange = self._find_pool(target, host, port).stream(
+            method,
+            target,
+            headers=list(all_headers.items()),
+            content=body,
+            extensions={"timeout": limits},
         )
         with ExitStack() as stack:
-            with _raise_own_errors(host):  # what its reader does is none of the network's faults
-                response = stack.enter_context(asked)
-            yield OpenAnswer(response, host, self._max_bytes)
+            with _raise_own_errors(host):  # errors of the reader are not the network's
+                response = stack.enter_context(exchange)
+            yield ResponseStream(response, host, self._max_bytes)
 
     def _find_pool(self, url: str, host: str, port: int) -> httpcore2.ConnectionPool:
-        """The connections that lead to an address, through a proxy or not."""
+        """The connection pool for an address, with or without a proxy."""
         proxy = ""
         if self._is_entered and not proxy_bypass(f"{host}:{port}"):
-            known = getproxies()
-            proxy = known.get(urlsplit(url).scheme) or known.get("all", "")
+            proxies = getproxies()
+            proxy = proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
         if proxy and is_never_asked_host(host) and not is_allowed_by_name(host, port):
             raise AddressForbidden(f"{host} is inside", host=host)  # only the proxy is connected to
         if proxy not in self._pools:
             self._pools[proxy] = httpcore2.ConnectionPool(
-                ssl_context=self._trust,
+                ssl_context=self._ssl_context,
                 network_backend=self._backend,
                 max_connections=4,
                 proxy=_to_proxy(proxy) if proxy else None,
@@ -367,13 +378,15 @@ class OutgoingClient:
 
 def _to_proxy(address: str) -> httpcore2.Proxy:
     parts = urlsplit(address if "://" in address else f"http://{address}")
-    named = f"{parts.scheme}://{parts.hostname}:{parts.port or PORTS.get(parts.scheme, 1080)}"
+    address_text = (
+        f"{parts.scheme}://{parts.hostname}:{parts.port or PORTS.get(parts.scheme, 1080)}"
+    )
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    return httpcore2.Proxy(named, auth=auth)
+    return httpcore2.Proxy(address_text, auth=auth)
 
 
 def split_address(url: str) -> tuple[str, int, str]:
-    """Host, port and the address as it is sent: ASCII, without user and fragment.
+    """Host, port and the address to request: ASCII, without user and fragment.
 
     Raises `AddressInvalid`.
     """
@@ -386,14 +399,14 @@ def split_address(url: str) -> tuple[str, int, str]:
         raise AddressInvalid(url, address=url) from error
     if not host or parts.username is not None:
         raise AddressInvalid(url, address=url)
-    shown = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
-    netloc = shown if port == PORTS[scheme] else f"{shown}:{port}"
+    display_host = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
+    netloc = display_host if port == PORTS[scheme] else f"{display_host}:{port}"
     path = _quote(parts.path) or "/"
     return ascii_host, port, urlunsplit((scheme, netloc, path, _quote(parts.query), ""))
 
 
 def _quote(text: str) -> str:
-    """What stands in an address: other characters by their bytes, what is quoted stays."""
+    """Percent-encode characters that are not allowed in an address; what is encoded stays."""
     allowed = b"!#$%&'()*+,/:;=?@[]~-._"
     return "".join(
         chr(byte) if (chr(byte).isalnum() and byte < 128) or byte in allowed else f"%{byte:02X}"

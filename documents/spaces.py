@@ -1,8 +1,8 @@
 """Embedding spaces: which model's vectors are stored and searched, and the index of each.
 
 The active space decides, in every process and at every use, which model embeds questions and
-uploads. The environment, or a choice in the page, names the model of a new installation only: once
-vectors are stored, a change of the space (`documents.reindex`) is the way to another model.
+uploads. The model in the environment or in the settings page applies only until vectors are stored;
+after that the space has to be changed (`documents.reindex`).
 """
 
 import random
@@ -25,18 +25,18 @@ from rag.ports import Embedder
 
 SPACES_LOCK = 0x6E757261  # any constant: it only has to be the same in every process
 MAX_INDEX_DIMENSIONS = 4000
-"""Most dimensions of an HNSW index on halfvec; wider spaces are scanned exactly."""
+"""Maximum of an HNSW index on halfvec; spaces with more dimensions are scanned exactly."""
 
 
 class SpaceChangedError(Exception):
-    """Another space became the active one while something was embedded."""
+    """Another space became active while something was being embedded."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceInUse:
-    """The active space and the engine's configuration with its model: they belong together.
+    """The active space and the engine's configuration with its model.
 
-    `space` is None where nothing is embedded yet.
+    `space` is None if nothing is embedded yet.
     """
 
     space: EmbeddingSpace | None
@@ -52,7 +52,7 @@ def get_active_space() -> EmbeddingSpace | None:
 
 
 def get_space_in_use() -> SpaceInUse:
-    """What questions are embedded and searched with now. Loads and writes nothing."""
+    """The space and configuration for questions. Loads and writes nothing."""
     space = get_active_space()
     if space is None or _is_replaceable(space):
         return SpaceInUse(None, read_config())
@@ -60,7 +60,7 @@ def get_space_in_use() -> SpaceInUse:
 
 
 def get_space_for_writing() -> tuple[EmbeddingSpace, RagConfig]:
-    """What uploads are embedded with now; the first upload makes the space.
+    """The space and configuration for uploads; the first upload creates the space.
 
     May load the model or ask its endpoint. Raises `EmbedderFailed`.
     """
@@ -71,7 +71,7 @@ def get_space_for_writing() -> tuple[EmbeddingSpace, RagConfig]:
 
 
 def note_model_address() -> None:
-    """Keep where the model in use is reached, for the time when the settings name another."""
+    """Store the address of the model in use, for when the settings name another model."""
     config = read_config()
     EmbeddingSpace.objects.filter(active=True, model=get_embedding_model_name(config)).update(
         base_url=strip_credentials(config.embedding_endpoint)
@@ -79,15 +79,19 @@ def note_model_address() -> None:
 
 
 def ensure_active_space(embedder: Embedder) -> EmbeddingSpace:
-    """The active space, made for this embedder where there is none or only one without vectors."""
-    names = {"model": embedder.name, "dimensions": embedder.dimensions}  # before the lock: it loads
+    """The active space; created for this embedder if there is none, or only one without vectors."""
+    identity = {
+        "model": embedder.name,
+        "dimensions": embedder.dimensions,
+    }  # before the lock: it loads
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (SPACES_LOCK,))
-        now = get_active_space()
-        if now and (
-            has_vectors(now) or names == {"model": now.model, "dimensions": now.dimensions}
+        active = get_active_space()
+        if active and (
+            has_vectors(active)
+            or identity == {"model": active.model, "dimensions": active.dimensions}
         ):
-            return now
+            return active
         space = ensure_space(embedder, base_url=strip_credentials(read_config().embedding_endpoint))
         EmbeddingSpace.objects.filter(active=True).update(active=False)
         EmbeddingSpace.objects.filter(pk=space.pk).update(active=True)
@@ -98,8 +102,8 @@ def ensure_active_space(embedder: Embedder) -> EmbeddingSpace:
 
 
 def ensure_space(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
-    """The space of this embedder, made when there is none; it does not become active."""
-    space, _made = EmbeddingSpace.objects.get_or_create(
+    """The space of this embedder, created if needed; it does not become active."""
+    space, _is_new = EmbeddingSpace.objects.get_or_create(
         model=embedder.name,
         dimensions=embedder.dimensions,
         defaults={"languages": sorted(embedder.languages), "base_url": base_url},
@@ -108,9 +112,9 @@ def ensure_space(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
 
 
 def hold_active_space(space: EmbeddingSpace) -> None:
-    """Keep the active space as it is until the end of the transaction.
+    """Lock the choice of the active space until the end of the transaction.
 
-    Raises `SpaceChangedError` when it is another one than `space`.
+    Raises `SpaceChangedError` if `space` is not the active one.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (SPACES_LOCK,))
@@ -119,7 +123,7 @@ def hold_active_space(space: EmbeddingSpace) -> None:
 
 
 def has_vectors(space: EmbeddingSpace) -> bool:
-    """Whether anything is embedded in it."""
+    """Whether it holds any vectors."""
     return ChunkEmbedding.objects.filter(space=space).exists()
 
 
@@ -135,22 +139,22 @@ def build_config(
 ) -> RagConfig:
     """The engine's configuration with another embedding model.
 
-    Where the present choice is this model, or at this address, it says how the model is reached;
-    else a connection with this address does. A key goes to no other address than its own.
+    The endpoint is that of the current configuration if it has this model or address, else that of
+    a connection with this address. A key is never sent to another address than its own.
     """
-    chosen = read_config()
-    named = chosen.embedding_endpoint
-    if model == get_embedding_model_name(chosen):
-        endpoint = named
-    elif named and base_url == strip_credentials(named):
-        endpoint = replace(named, model=model)
-    elif base_url and (connected := find_endpoint(base_url, model)):
-        endpoint = connected
+    config = read_config()
+    endpoint_in_use = config.embedding_endpoint
+    if model == get_embedding_model_name(config):
+        endpoint = endpoint_in_use
+    elif endpoint_in_use and base_url == strip_credentials(endpoint_in_use):
+        endpoint = replace(endpoint_in_use, model=model)
+    elif base_url and (connected_endpoint := find_endpoint(base_url, model)):
+        endpoint = connected_endpoint
     else:
         key = settings.EMBEDDING_OTHER_API_KEY
         endpoint = Endpoint(base_url, model, api_key=key) if base_url else None
     return replace(
-        chosen,
+        config,
         embedding_model=model,
         embedding_endpoint=endpoint,
         embedding_languages=languages,
@@ -159,7 +163,7 @@ def build_config(
 
 
 def strip_credentials(endpoint: Endpoint | None) -> str:
-    """Where an endpoint is, without name and password."""
+    """The address of an endpoint, without user name and password."""
     if endpoint is None:
         return ""
     parts = urlsplit(endpoint.base_url)
@@ -167,8 +171,8 @@ def strip_credentials(endpoint: Endpoint | None) -> str:
 
 
 def to_index_statement(space: EmbeddingSpace, kind: str) -> str:
-    """Makes the space's own HNSW index: partial, so that one graph never mixes two models."""
-    return f"CREATE {kind} {to_index_name(space)} ON {_describe_index(space, USUAL_CANDIDATES)}"
+    """SQL that creates the space's HNSW index: partial, so that one graph never mixes models."""
+    return f"CREATE {kind} {to_index_name(space)} ON {_describe_index(space, DEFAULT_CANDIDATES)}"
 
 
 def to_index_name(space: EmbeddingSpace) -> str:
@@ -176,9 +180,9 @@ def to_index_name(space: EmbeddingSpace) -> str:
     return f"embedding_space_{space.pk:d}"
 
 
-USUAL_CANDIDATES, DENSE_CANDIDATES = 64, 200
-"""Those of which a passage that is added chooses its neighbours in the graph: as uploads do it, and
-where the whole graph is made anew, which takes two to three times as long."""
+DEFAULT_CANDIDATES, DENSE_CANDIDATES = 64, 200
+"""`ef_construction`: for uploads, and for rebuilding the whole graph, which then takes two to three
+times as long."""
 
 
 def _describe_index(space: EmbeddingSpace, candidates: int) -> str:
@@ -190,27 +194,27 @@ def _describe_index(space: EmbeddingSpace, candidates: int) -> str:
 
 
 def describe_pending_reindex() -> str:
-    """Why `manage.py reindex` is needed, as a sentence; empty when it is not. Loads nothing."""
+    """Why `manage.py reindex` is needed, as a sentence; "" if it is not. Loads nothing."""
     space = get_active_space()
     if space is None or _is_replaceable(space):
         return ""
     config = read_config()
-    name, spoken = get_embedding_model_name(config), config.embedding_languages
+    name, languages = get_embedding_model_name(config), config.embedding_languages
     if space.model != name:
         return (
             f"the settings name the embedding model {name}, but the stored vectors are of "
             f"{space.model}, which goes on to serve; `manage.py reindex` changes over"
         )
-    if spoken and spoken != frozenset(space.languages):
+    if languages and languages != frozenset(space.languages):
         return (
-            f"NURA_EMBEDDING_LANGUAGES is {','.join(sorted(spoken))}, but the stored vectors are "
-            f"of texts in {','.join(space.languages)}; `manage.py reindex` adds what is missing"
+            f"NURA_EMBEDDING_LANGUAGES is {','.join(sorted(languages))}, but the stored vectors "
+            f"are of texts in {','.join(space.languages)}; `manage.py reindex` adds what is missing"
         )
     return ""
 
 
 def _is_replaceable(space: EmbeddingSpace) -> bool:
-    """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
+    """Whether the model of the settings can replace it at once, as nothing is embedded yet."""
     return space.model != get_embedding_model_name(read_config()) and not has_vectors(space)
 
 
@@ -222,9 +226,9 @@ INDEX_IS_VALID = """
 
 
 def build_index(space: EmbeddingSpace) -> None:
-    """Make the index, unless it is there; what a killed build left is dropped first.
+    """Create the index if it is missing; what a killed build left is dropped first.
 
-    Outside of any transaction. Spaces too wide for an index are scanned exactly and have none.
+    Call it outside of any transaction. Spaces with too many dimensions have no index.
     """
     if space.dimensions > MAX_INDEX_DIMENSIONS:
         return
@@ -236,18 +240,18 @@ def build_index(space: EmbeddingSpace) -> None:
 
 
 def drop_index(space: EmbeddingSpace) -> None:
-    """Drop the index, and one that was to take its place. Outside of any transaction."""
+    """Drop the index and its spare one. Call it outside of any transaction."""
     for name in (to_index_name(space), _to_spare_name(space)):
         _drop_index(name)
 
 
 class IndexBusyError(Exception):
-    """Another process is making the index."""
+    """Another process is building the index."""
 
 
-NOTICED_SECONDS = 10
-"""So long at most a build goes on whose process was killed."""
-BUILDING = """
+KILL_NOTICE_SECONDS = 10
+"""How long a build goes on at most after its process was killed."""
+SELECT_IS_BUILDING = """
     SELECT EXISTS (
         SELECT FROM pg_stat_progress_create_index WHERE index_relid = to_regclass(%s)
     )
@@ -255,18 +259,18 @@ BUILDING = """
 
 
 def _build_index(statement: str, **settings: str) -> None:
-    noticed = f"{NOTICED_SECONDS}s"
-    _execute_untimed(statement, client_connection_check_interval=noticed, **settings)
+    interval = f"{KILL_NOTICE_SECONDS}s"
+    _execute_untimed(statement, client_connection_check_interval=interval, **settings)
 
 
 def _drop_index(name: str) -> None:
-    """Drop an index, also one whose builder was killed a moment ago.
+    """Drop an index, even one whose builder was killed a moment ago.
 
-    While it is built, each of the two would wait for the other. Raises `IndexBusyError`.
+    Waits for a running build first: both statements would deadlock. Raises `IndexBusyError`.
     """
-    until = time.monotonic() + 2 * NOTICED_SECONDS
+    ends_at = time.monotonic() + 2 * KILL_NOTICE_SECONDS
     while _is_being_built(name):
-        if time.monotonic() > until:
+        if time.monotonic() > ends_at:
             raise IndexBusyError(name)
         time.sleep(RETRY_SECONDS)
     _execute_untimed(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
@@ -274,34 +278,34 @@ def _drop_index(name: str) -> None:
 
 def _is_being_built(name: str) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(BUILDING, (name,))
+        cursor.execute(SELECT_IS_BUILDING, (name,))
         return bool(cursor.fetchone()[0])
 
 
 def _execute_untimed(statement: str, **settings: str) -> None:
-    """Without the time limit that the database may set for statements, and with these settings."""
-    changed = {"statement_timeout": "0", **settings}
+    """Execute with these settings, and without the database's time limit for statements."""
+    all_settings = {"statement_timeout": "0", **settings}
     with connection.cursor() as cursor:
         try:
-            for name, value in changed.items():
+            for name, value in all_settings.items():
                 cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
             cursor.execute(statement)
         finally:
-            for name in changed:
+            for name in all_settings:
                 cursor.execute(f"RESET {name}")
 
 
 LARGE_GRAPH = 300_000
-"""From so many passages on, a graph that grew with its uploads misses some of what is near
+"""From so many passages on, a graph that grew with its uploads misses some neighbours
 (docs/notes/retrieval-measurements.md)."""
-GROWN = 2
-"""So many times as large as when it was made anew, it is worth to be made again."""
+MAX_GROWTH = 2
+"""A graph that grew by this factor since it was rebuilt is worth rebuilding."""
 LOCK_TIMEOUT = "250ms"
-"""How long searches and uploads wait for the new graph to take its place."""
+"""How long searches and uploads may be blocked by the swap of the graphs."""
 RETRY_SECONDS = 1.0
 GRAPH_NOTE = re.compile(r"made anew in file (?P<file>\d+) of (?P<chunks>\d+) passages")
-"""What the database keeps as the comment of a graph that was made anew."""
-GRAPH = """
+"""The comment on the index of a rebuilt graph."""
+SELECT_GRAPH = """
     SELECT greatest(class.reltuples, 0)::int8, pg_relation_filenode(class.oid),
            coalesce(obj_description(class.oid, 'pg_class'), ''), to_regclass(%s) IS NOT NULL
       FROM pg_class class WHERE class.oid = to_regclass(%s)
@@ -309,19 +313,19 @@ GRAPH = """
 
 
 def estimate_graph_megabytes(space: EmbeddingSpace) -> int:
-    """What the database needs to make the space's graph in memory; on the disk it takes hours."""
+    """Memory that the database needs to build the space's graph; on disk it takes hours."""
     bytes_each = 2 * space.dimensions + 1000  # the vector, its neighbours, and what is around them
     return ChunkEmbedding.objects.filter(space=space).count() * bytes_each // 2**20 + 64
 
 
 def describe_pending_graph() -> str:
-    """Why `manage.py reindex --graph` is of use, as a sentence; empty where it is not."""
+    """Why `manage.py reindex --graph` is useful, as a sentence; "" if it is not."""
     space = get_active_space()
     if space is None:
         return ""
     with connection.cursor() as cursor:
-        cursor.execute(GRAPH, (_to_spare_name(space), to_index_name(space)))
-        chunks, stored_in, note, has_spare = cursor.fetchone() or (0, None, "", False)
+        cursor.execute(SELECT_GRAPH, (_to_spare_name(space), to_index_name(space)))
+        chunks, file_number, note, has_spare = cursor.fetchone() or (0, None, "", False)
     if has_spare:
         return (
             "`manage.py reindex --graph` is at work or was killed; if it was, run it again, as "
@@ -329,8 +333,8 @@ def describe_pending_graph() -> str:
         )
     if chunks < LARGE_GRAPH:
         return ""
-    made = GRAPH_NOTE.fullmatch(note)
-    if made and int(made["file"]) == stored_in and chunks <= GROWN * int(made["chunks"]):
+    match = GRAPH_NOTE.fullmatch(note)
+    if match and int(match["file"]) == file_number and chunks <= MAX_GROWTH * int(match["chunks"]):
         return ""
     return (
         f"the graph of {chunks:,} passages grew with its uploads and misses some of what is near; "
@@ -340,18 +344,18 @@ def describe_pending_graph() -> str:
 
 
 def renew_graph(space: EmbeddingSpace, memory: str) -> None:
-    """Make the index anew, denser, beside the one that serves, which it then replaces.
+    """Build a new, denser index beside the one in use, and then swap the two.
 
-    Uploads go on to cost what they did. `memory` as Postgres reads it. Outside of any transaction;
-    a run that was killed leaves at most a spare index, which the next one drops. Raises
-    `IndexBusyError` beside a run that is at work.
+    Later uploads cost the same as before. `memory` is in Postgres' notation. Call it outside of any
+    transaction; a killed run leaves at most a spare index, which the next run drops. Raises
+    `IndexBusyError` if another run is at work.
     """
     spare = _to_spare_name(space)
     _drop_index(spare)
     _build_index(
         f"CREATE INDEX CONCURRENTLY {spare} ON {_describe_index(space, DENSE_CANDIDATES)}",
         maintenance_work_mem=memory,
-        # the memory is its own then, not shared memory, which containers have little of
+        # parallel workers would use shared memory, of which containers have little
         max_parallel_maintenance_workers="0",
     )
     while not _put_spare_in_place(space):
@@ -364,20 +368,20 @@ def _to_spare_name(space: EmbeddingSpace) -> str:
 
 
 def _put_spare_in_place(space: EmbeddingSpace) -> bool:
-    """Whether it was done, and not given up for those who would have had to wait."""
+    """Swap the indexes. False: not done, because others would have been blocked too long."""
     used, spare = to_index_name(space), _to_spare_name(space)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
-            # what is uploaded from here on; it keeps everybody out, and waits for all who are in
-            cursor.execute(f"ALTER INDEX {spare} SET (ef_construction = {USUAL_CANDIDATES:d})")
+            # for later uploads; takes an exclusive lock, so it waits for everybody who uses it
+            cursor.execute(f"ALTER INDEX {spare} SET (ef_construction = {DEFAULT_CANDIDATES:d})")
             cursor.execute(f"ALTER INDEX IF EXISTS {used} RENAME TO {used}_before")
             cursor.execute(f"ALTER INDEX {spare} RENAME TO {used}")
             cursor.execute(f"ALTER INDEX IF EXISTS {used}_before RENAME TO {spare}")
-            cursor.execute(GRAPH, (spare, used))
-            ((chunks, stored_in, *_),) = cursor.fetchall()
-            # whatever makes the index in another way, as a restored backup, puts it into another
-            note = f"made anew in file {stored_in} of {chunks} passages"
+            cursor.execute(SELECT_GRAPH, (spare, used))
+            ((chunks, file_number, *_),) = cursor.fetchall()
+            # an index made in another way, for example by a restore, is in another file
+            note = f"made anew in file {file_number} of {chunks} passages"
             cursor.execute(f"COMMENT ON INDEX {used} IS %s", (note,))
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
@@ -387,18 +391,18 @@ def _put_spare_in_place(space: EmbeddingSpace) -> bool:
 
 
 def _is_index_valid(space: EmbeddingSpace) -> bool | None:
-    """Whether the index is whole; None when there is none."""
+    """Whether the index is complete; None if there is none."""
     with connection.cursor() as cursor:
         cursor.execute(INDEX_IS_VALID, (to_index_name(space),))
         row = cursor.fetchone()
     return bool(row[0]) if row else None
 
 
-PAIRS_DRAWN = 2000
+SAMPLE_PAIRS = 2000
 MIN_PAIRS = 500
 MIN_CHUNKS = 50
-KEYS_DRAWN = 16_000
-"""Keys are drawn from a range with gaps: more than are needed."""
+SAMPLE_KEYS = 16_000
+"""More than needed, because the range of keys has gaps."""
 
 MEAN_OF_PAIRS = """
     SELECT avg(1 - (one.vector <=> other.vector)), count(*)
@@ -410,15 +414,15 @@ MEAN_OF_PAIRS = """
 
 
 def measure_unrelated(space: EmbeddingSpace) -> float | None:
-    """Keep the mean cosine of random pairs of chunks of different documents in the space.
+    """Measure and store the mean cosine of random pairs of chunks of different documents.
 
-    None, and nothing is kept, where there are too few of them.
+    None, and nothing is stored, if there are too few.
     """
-    keys = _draw_chunk_keys(space)
+    keys = _sample_chunk_keys(space)
     if len(keys) < MIN_CHUNKS:
         return None
-    dice = random.Random(1)  # noqa: S311 - a sample
-    ones, others = dice.choices(keys, k=PAIRS_DRAWN), dice.choices(keys, k=PAIRS_DRAWN)
+    sampler = random.Random(1)  # noqa: S311 - a sample
+    ones, others = sampler.choices(keys, k=SAMPLE_PAIRS), sampler.choices(keys, k=SAMPLE_PAIRS)
     with connection.cursor() as cursor:
         cursor.execute(MEAN_OF_PAIRS, (ones, others, space.pk, space.pk))
         mean, count = cursor.fetchone() or (None, 0)
@@ -429,17 +433,17 @@ def measure_unrelated(space: EmbeddingSpace) -> float | None:
 
 
 def measure_missing_unrelated() -> None:
-    """Measure the active space where that was not done yet and can be done now."""
+    """Measure the active space if that was not done yet and is possible now."""
     for space in EmbeddingSpace.objects.filter(active=True, unrelated=None):
         measure_unrelated(space)
 
 
-def _draw_chunk_keys(space: EmbeddingSpace) -> list[int]:
-    """Chunks of the space, drawn at random, the same ones each time."""
+def _sample_chunk_keys(space: EmbeddingSpace) -> list[int]:
+    """Keys of random chunks of the space, the same ones each time."""
     rows = ChunkEmbedding.objects.filter(space=space)
     ends = rows.aggregate(low=Min("chunk_id"), high=Max("chunk_id"))
     if ends["low"] is None:
         return []
-    dice = random.Random(0)  # noqa: S311 - a sample
-    drawn = {dice.randint(ends["low"], ends["high"]) for _ in range(KEYS_DRAWN)}
-    return sorted(rows.filter(chunk_id__in=drawn).values_list("chunk_id", flat=True))
+    sampler = random.Random(0)  # noqa: S311 - a sample
+    sample = {sampler.randint(ends["low"], ends["high"]) for _ in range(SAMPLE_KEYS)}
+    return sorted(rows.filter(chunk_id__in=sample).values_list("chunk_id", flat=True))

@@ -1,4 +1,4 @@
-"""The pages of documents: the list as it was asked for, and what is known of one document."""
+"""The pages of documents: the list with its filters, and the page of one document."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ from jobs.replica import ReplicaPaginator
 from rag.types import Kind, Passage
 
 MAX_QUERY_CHARACTERS = 100
-MAX_PASSAGES_SEEN = 60
-"""Passages whose documents a search in texts lists."""
+MAX_PASSAGES = 60
+"""Passages from which a full-text search takes its documents."""
 PERIODS = {"1": _("Last 24 hours"), "7": _("Last 7 days"), "30": _("Last 30 days")}
-"""Days back to which uploads are listed."""
-MAX_VALUES_OFFERED = 200
-"""Issuers and projects to choose from; who has more of them searches by name."""
+"""Choices of how many days back uploads are listed."""
+MAX_FILTER_VALUES = 200
+"""Issuers or projects offered as a filter; the rest can be searched by name."""
 FILTER_FIELDS = {"issuer": _("All issuers"), "project_name": _("All projects")}
-"""Metadata that narrows the list, and what is chosen when it does not."""
+"""Metadata fields that filter the list, with the choice for no filter."""
 ORDERS = {
     "": (_("Newest first"), ("-created_at", "id")),
     "oldest": (_("Oldest first"), ("created_at", "id")),
@@ -55,127 +55,127 @@ ORDERS = {
 }
 
 
-def get_query(asked: Mapping[str, str]) -> str:
-    """What is looked for in names and texts."""
-    return asked.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARACTERS]
+def get_query(parameters: Mapping[str, str]) -> str:
+    """The search text for names and texts."""
+    return parameters.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARACTERS]
 
 
-def get_library(asked: Mapping[str, str]) -> str:
-    """The id of the library that is shown, `private`, or nothing for all; odd ones are nothing."""
-    named = asked.get("library", "")
+def get_library(parameters: Mapping[str, str]) -> str:
+    """The id of the chosen library, `private`, or "" for all; invalid ones count as ""."""
+    library = parameters.get("library", "")
     try:
-        return named if named in {"", PRIVATE} else str(UUID(named))
+        return library if library in {"", PRIVATE} else str(UUID(library))
     except ValueError:
         return ""
 
 
-def describe_libraries(user: "User", chosen: str) -> dict[str, Any]:
-    """The libraries that the page offers, and what may be done in the one that is chosen."""
+def describe_libraries(user: "User", library_id: str) -> dict[str, Any]:
+    """The libraries that the page offers, and what the user may do in the chosen one."""
     rows = list(Library.objects.visible_to(user).annotate_for(user))
-    shown = next((one for one in rows if str(one.pk) == chosen), None)
+    library = next((row for row in rows if str(row.pk) == library_id), None)
     return {
         "libraries": rows,
-        "library": shown,
-        "is_private": chosen == PRIVATE,
-        "may_add": shown is None or shown.role in ADDING_ROLES,
-        "may_manage": shown is not None and shown.role == LibraryRole.MANAGER,
+        "library": library,
+        "is_private": library_id == PRIVATE,
+        "may_add": library is None or library.role in ADDING_ROLES,
+        "may_manage": library is not None and library.role == LibraryRole.MANAGER,
     }
 
 
 def list_library_data(rows: Iterable[Library]) -> list[dict[str, Any]]:
-    """The libraries as the scripts of the page know them."""
-    return [{"id": str(one.pk), "name": one.name, "role": one.role} for one in rows]
+    """The libraries in the form that the page's scripts expect."""
+    return [{"id": str(row.pk), "name": row.name, "role": row.role} for row in rows]
 
 
 def filter_documents(
-    documents: DocumentQuerySet, asked: Mapping[str, str], said: Mapping[UUID, Passage]
+    documents: DocumentQuerySet, parameters: Mapping[str, str], passages: Mapping[UUID, Passage]
 ) -> QuerySet[Document]:
-    """The documents that the parameters of the address ask for; odd ones narrow nothing.
+    """The documents that match the parameters of the address; invalid ones are ignored.
 
-    `said` are the best passages on what is looked for, by their documents.
+    `passages` are the best passages for the search text, by document.
     """
-    status, kind, days = (asked.get(name, "") for name in ("status", "type", "since"))
+    status, kind, days = (parameters.get(name, "") for name in ("status", "type", "since"))
     rows = documents.narrowed(
-        status if status in Document.Status.values else "", library=get_library(asked)
+        status if status in Document.Status.values else "", library=get_library(parameters)
     )
     if kind:
         rows = rows.filter(content_type=kind)
     if days in PERIODS:
         rows = rows.filter(created_at__gte=timezone.now() - timedelta(days=int(days)))
-    for field, value in _list_chosen(asked).items():
+    for field, value in _list_chosen(parameters).items():
         rows = rows.filter(metadata__contains={field: value})
-    _label, order = ORDERS.get(asked.get("sort", ""), ORDERS[""])
-    if query := get_query(asked):
-        named = Q(name__icontains=unicodedata.normalize("NFC", query))
-        rows = rows.filter(named | Q(pk__in=said))
-        if not asked.get("sort"):
-            ranks = [When(pk=pk, then=Value(rank)) for rank, pk in enumerate(said)]
-            best = Case(When(named, then=Value(-1)), *ranks, default=Value(len(ranks)))
-            return rows.annotate(rank=best).order_by("rank", *order)
+    _label, order = ORDERS.get(parameters.get("sort", ""), ORDERS[""])
+    if query := get_query(parameters):
+        has_name = Q(name__icontains=unicodedata.normalize("NFC", query))
+        rows = rows.filter(has_name | Q(pk__in=passages))
+        if not parameters.get("sort"):
+            ranks = [When(pk=pk, then=Value(rank)) for rank, pk in enumerate(passages)]
+            rank_case = Case(When(has_name, then=Value(-1)), *ranks, default=Value(len(ranks)))
+            return rows.annotate(rank=rank_case).order_by("rank", *order)
     return rows.order_by(*order)
 
 
 def find_best_passages(
-    documents: DocumentQuerySet, asked: Mapping[str, str]
+    documents: DocumentQuerySet, parameters: Mapping[str, str]
 ) -> dict[UUID, Passage]:
-    """The best passage of each document on what is looked for, the best document first."""
-    if not (query := get_query(asked)):
+    """The best passage of each document for the search text, the best document first."""
+    if not (query := get_query(parameters)):
         return {}
     ids = documents.searchable().values_list("pk", flat=True)
-    found: dict[UUID, Passage] = {}
-    for passage in find_passages(ids, query, MAX_PASSAGES_SEEN):
-        found.setdefault(passage.document_id, passage)
-    return found
+    passages: dict[UUID, Passage] = {}
+    for passage in find_passages(ids, query, MAX_PASSAGES):
+        passages.setdefault(passage.document_id, passage)
+    return passages
 
 
-def list_controls(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict[str, Any]:
-    """What the form above the list offers, and what is chosen in it.
+def list_controls(documents: DocumentQuerySet, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The choices of the form above the list, and what is chosen.
 
-    Only what tells the documents at hand apart is offered.
+    Only choices that distinguish the documents at hand are offered.
     """
-    chosen = _list_chosen(asked)
-    offered = (
+    chosen = _list_chosen(parameters)
+    filters = (
         (name, label, _list_values(documents, name)) for name, label in FILTER_FIELDS.items()
     )
     kinds = documents.order_by("content_type").values_list("content_type", flat=True).distinct()
     oldest = documents.aggregate(at=Min("created_at"))["at"]
     age = timezone.now() - oldest if oldest else timedelta()
     return {
-        "query": get_query(asked),
-        "status": asked.get("status", ""),
-        "kind": asked.get("type", ""),
+        "query": get_query(parameters),
+        "status": parameters.get("status", ""),
+        "kind": parameters.get("type", ""),
         "kinds": [(kind, FORMAT_NAMES.get(kind, kind)) for kind in kinds],
-        "since": asked.get("since", ""),
+        "since": parameters.get("since", ""),
         "periods": [
             (days, label) for days, label in PERIODS.items() if age > timedelta(days=int(days))
         ],
         "statuses": Document.Status.choices,
-        "order": asked.get("sort", ""),
+        "order": parameters.get("sort", ""),
         "orders": [(value, label) for value, (label, _order) in ORDERS.items()],
         "filters": [
             {"field": name, "label": label, "values": values, "chosen": chosen.get(name, "")}
-            for name, label, values in offered
+            for name, label, values in filters
             if values
         ],
     }
 
 
-def is_narrowed(asked: Mapping[str, str]) -> bool:
-    """Whether an empty list means that nothing matches."""
-    given = (asked.get(name) for name in ("status", "type", "since"))
-    return bool(get_query(asked) or any(given) or _list_chosen(asked))
+def is_narrowed(parameters: Mapping[str, str]) -> bool:
+    """Whether the list is filtered, so that an empty one means that nothing matches."""
+    values = (parameters.get(name) for name in ("status", "type", "since"))
+    return bool(get_query(parameters) or any(values) or _list_chosen(parameters))
 
 
-def _list_chosen(asked: Mapping[str, str]) -> dict[str, str]:
-    values = {name: asked.get(name, "").replace("\x00", "") for name in FILTER_FIELDS}
+def _list_chosen(parameters: Mapping[str, str]) -> dict[str, str]:
+    values = {name: parameters.get(name, "").replace("\x00", "") for name in FILTER_FIELDS}
     return {name: value for name, value in values.items() if value}
 
 
 def _list_values(documents: DocumentQuerySet, field: str) -> list[str]:
-    """The texts that the documents hold under the key, each once."""
-    holding = documents.filter(metadata__has_key=field)
-    texts = holding.annotate(held=KeyTextTransform(field, "metadata")).order_by("held")
-    values = texts.exclude(held="").values_list("held", flat=True).distinct()[:MAX_VALUES_OFFERED]
+    """The distinct texts of a metadata field."""
+    rows = documents.filter(metadata__has_key=field)
+    texts = rows.annotate(held=KeyTextTransform(field, "metadata")).order_by("held")
+    values = texts.exclude(held="").values_list("held", flat=True).distinct()[:MAX_FILTER_VALUES]
     return [value for value in values if value[0] not in "[{"]
 
 
@@ -189,7 +189,7 @@ FORMAT_NAMES = {
     formats.TEXT: _("Text file"),
 }
 KIND_SIGNS = formats.LABELS | {formats.MARKDOWN: "MD", formats.TEXT: "TXT"}
-"""What stands on the small sign before a name."""
+"""Text of the small badge before a name."""
 FACT_NAMES = {
     "title": _("Title"),
     "project_name": _("Project"),
@@ -200,10 +200,10 @@ FACT_NAMES = {
     "date": _("Date"),
     "version": _("Version"),
 }
-"""Metadata that is known by name, in the order of the page."""
+"""Metadata with a label of its own, in the order of the page."""
 MAX_FACTS = 50
 MAX_FACT_CHARACTERS = 300
-"""Longer values of metadata are cut in the page."""
+"""Longer values of metadata are truncated on the page."""
 MAX_PICTURES = 24
 KIND_NAMES = {
     Kind.TEXT: _("Text"),
@@ -244,14 +244,14 @@ def to_failure_reason(document: Document) -> str:
 
 
 def list_warnings(document: Document) -> list[str]:
-    """What a completed document lacks, as sentences."""
+    """The warnings of a completed document, as sentences."""
     if document.status != Document.Status.COMPLETED:
         return []
     return [representation.to_warning_sentence(warning) for warning in document.warnings]
 
 
 def list_metadata_rows(document: Document) -> list[dict[str, Any]]:
-    """Lines of metadata: key, name, value, and whether a person said it."""
+    """Rows of metadata: name, value, and whether a person entered it."""
     known = {name: document.metadata[name] for name in FACT_NAMES if name in document.metadata}
     rows = (
         {
@@ -265,7 +265,7 @@ def list_metadata_rows(document: Document) -> list[dict[str, Any]]:
 
 
 def list_facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Metadata as lines of text: lists with commas, what is nested with its path."""
+    """Metadata as names and texts: lists joined with commas, nested values with their path."""
     for name, value in metadata.items():
         if isinstance(value, Mapping):
             yield from ((f"{name} · {inner}", text) for inner, text in list_facts(value))
@@ -284,7 +284,7 @@ def _to_fact_text(value: object) -> str:
 
 
 def list_versions(document: Document) -> list[dict[str, Any]]:
-    """The files of a document, newest first; one that was refused has no file any more."""
+    """The versions of a document, newest first; refused ones have no file any more."""
     current = {"state": "current", "file": document, "at": document.received_at, "reason": ""}
     return sorted(
         [current | {"number": document.version}, *map(_to_version_row, document.versions.all())],
@@ -293,18 +293,18 @@ def list_versions(document: Document) -> list[dict[str, Any]]:
 
 
 def _to_version_row(version: DocumentVersion) -> dict[str, Any]:
-    why = explain_code(version.error_code, version.error_params) if version.error_code else ""
+    reason = explain_code(version.error_code, version.error_params) if version.error_code else ""
     return {
         "number": version.number,
         "state": version.state,
         "file": version,
         "at": version.created_at,
-        "reason": why,
+        "reason": reason,
     }
 
 
 def describe_index(document: Document) -> dict[str, Any]:
-    """What was read and indexed, as the page draws it: figures, bars, ranges of pages."""
+    """Figures of what was read and indexed, in the form that the page shows."""
     figures = inspect_document(document)
     length = figures["chunks"]["length"]
     return {
@@ -333,22 +333,22 @@ def sort_named_counts(counts: Mapping[str, int], names: Mapping[Any, Any]) -> li
 
 
 BAR_WIDTH, BAR_HEIGHT = 32, 72
-"""Room of a bar in the drawing, with the gap beside it, in its own units."""
+"""Size of a bar in the drawing's units, including the gap beside it."""
 
 
 def draw_bars(histogram: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
-    """A bar for each `from`, `to`, `count`: the highest is `HEIGHT`, the lowest can be seen."""
-    most = max(one["count"] for one in histogram)
-    drawn = []
-    for place, one in enumerate(histogram):
-        height = max(round(BAR_HEIGHT * one["count"] / most), 2) if one["count"] else 0
-        at = {"x": place * BAR_WIDTH, "y": BAR_HEIGHT - height, "height": height}
-        drawn.append({"start": one["from"], "last": one["to"] - 1, "count": one["count"], **at})
-    return drawn
+    """A bar for each bin: the highest is `BAR_HEIGHT`, and none that counts is invisible."""
+    max_count = max(row["count"] for row in histogram)
+    bars = []
+    for position, row in enumerate(histogram):
+        height = max(round(BAR_HEIGHT * row["count"] / max_count), 2) if row["count"] else 0
+        at = {"x": position * BAR_WIDTH, "y": BAR_HEIGHT - height, "height": height}
+        bars.append({"start": row["from"], "last": row["to"] - 1, "count": row["count"], **at})
+    return bars
 
 
 def to_ranges_text(numbers: Sequence[int]) -> str:
-    """Rising numbers in short: "3, 7-9", with a dash as in print."""
+    """Rising numbers as ranges: "3, 7–9"."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -368,46 +368,48 @@ CHUNKS_SHOWN = 10
 def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
     user = cast("User", request.user)
-    own = Document.objects.visible_to(user)
-    asked = request.GET.dict()
-    chosen = describe_libraries(user, get_library(asked))
-    said, query = find_best_passages(own, asked), get_query(asked)
-    rows = filter_documents(own, asked, said)
+    readable = Document.objects.visible_to(user)
+    parameters = request.GET.dict()
+    libraries = describe_libraries(user, get_library(parameters))
+    passages, query = find_best_passages(readable, parameters), get_query(parameters)
+    rows = filter_documents(readable, parameters, passages)
     pages = ReplicaPaginator(rows.select_related("library", "owner"), PAGE_SIZE)
-    documents = pages.get_page(asked.get("page"))
-    shown = [one.pk for one in documents]
-    own_ids = set(Document.objects.owned_by(user).filter(pk__in=shown).values_list("pk", flat=True))
-    context = chosen | {
+    documents = pages.get_page(parameters.get("page"))
+    ids = [document.pk for document in documents]
+    editable_ids = set(
+        Document.objects.owned_by(user).filter(pk__in=ids).values_list("pk", flat=True)
+    )
+    context = libraries | {
         "area": "documents",
         "documents": documents,
         "rows": [
-            _to_row(one)
-            | _describe_match(said.get(one.pk), query)
-            | {"may_change": one.pk in own_ids}
-            for one in documents
+            _to_row(document)
+            | _describe_match(passages.get(document.pk), query)
+            | {"may_change": document.pk in editable_ids}
+            for document in documents
         ],
         "query": query,
-        "narrowed": is_narrowed(asked),
+        "narrowed": is_narrowed(parameters),
         "page": {
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
-            "library": chosen["library"] and _to_library_data(chosen["library"]),
-            "libraries": list_library_data(chosen["libraries"]),
+            "library": libraries["library"] and _to_library_data(libraries["library"]),
+            "libraries": list_library_data(libraries["libraries"]),
         },
     }
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_table.html", context)
-    return render(request, "documents.html", context | list_controls(own, asked))
+    return render(request, "documents.html", context | list_controls(readable, parameters))
 
 
 @require_GET
 @never_cache
 @login_required
 def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
-    """What is known of one document, and the chunks made of it; these alone when htmx asks."""
+    """The page of one document with its chunks; only the chunks when htmx asks."""
     user = cast("User", request.user)
     rows = Document.objects.visible_to(user).select_related("library", "owner")
     document = get_object_or_404(rows, pk=document_id)
-    # `?page=` of an address is a page of the document; of a list that htmx asks for, one of that
+    # in an address `?page=` is a page of the document; for htmx it is a page of the chunk list
     is_part = request.headers.get("HX-Request") == "true"
     chunks = _paginate_chunks(document, request.GET.get("page") if is_part else "1")
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
@@ -444,7 +446,7 @@ def _to_row(document: Document) -> dict[str, Any]:
 
 
 def _describe_match(passage: Passage | None, query: str) -> dict[str, Any]:
-    """Where the text of a document holds what is looked for."""
+    """The passage that matches the search text, with an excerpt."""
     if passage is None:
         return {}
     excerpt = cut_excerpt(passage.text, list_marked_words(query))
@@ -452,7 +454,7 @@ def _describe_match(passage: Passage | None, query: str) -> dict[str, Any]:
 
 
 def _to_page_data(document: Document) -> dict[str, Any]:
-    """What the scripts of the page need to know."""
+    """The data for the page's scripts."""
     return {
         "upload_limit_mb": settings.MAX_UPLOAD_MB,
         "document": {

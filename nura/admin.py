@@ -190,9 +190,9 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     """Users with what they have stored and asked."""
 
     navigation = MenuPlace(Section.PEOPLE, "group", 10, _("Users"))
-    added_as = Action.ACCOUNT_CREATED
-    changed_as = Action.ACCOUNT_CHANGED
-    deleted_as = Action.ACCOUNT_DELETED
+    addition_action = Action.ACCOUNT_CREATED
+    change_action = Action.ACCOUNT_CHANGED
+    deletion_action = Action.ACCOUNT_DELETED
 
     form = NamedUserChangeForm
     add_form = NamedUserCreationForm
@@ -533,7 +533,7 @@ class InvitationAdmin(AuditedAdmin):
     """Links by which people create their accounts; a link is shown once."""
 
     navigation = MenuPlace(Section.PEOPLE, "mail", 30)
-    changed_as = deleted_as = Action.INVITATION_CHANGED
+    change_action = deletion_action = Action.INVITATION_CHANGED
 
     form = InvitationForm
     list_display = ("__str__", "used", "joined_groups", "created_by", "expires_at", "used_by")

@@ -1,9 +1,8 @@
-"""Which models are in use: the one resolver, for every process.
+"""Resolves which models are in use, for every process.
 
-The environment names the installation's defaults (`settings.RAG`); what administrators chose in the
-page goes before them. A process keeps what it read and asks for the version number at most once a
-second, so that a change is everywhere within a second or two, and a question costs no more than
-that one look-up.
+The environment sets the installation's defaults (`settings.RAG`); what administrators choose on the
+models page overrides them. A process caches what it read and checks the version number at most once
+a second, so that a change reaches every process within a second or two at little cost.
 """
 
 import threading
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 logger = structlog.get_logger()
 
 CHECK_SECONDS = 1.0
-"""So long a process takes what it read for true."""
+"""Time between two checks of the version number."""
 LIGHT_CONNECT_SECONDS = 2.0
 VISION_SECONDS = 120.0
 
@@ -52,9 +51,9 @@ class ModelNotAllowed(NuraError):
 
 @dataclass(frozen=True, slots=True)
 class MainModel:
-    """A language model that answers may be written with.
+    """A language model for answers.
 
-    `groups` are the ids of those who may choose it; empty: everybody.
+    `groups` are the ids of the groups that may choose it; empty: everybody may.
     """
 
     id: str
@@ -67,7 +66,7 @@ class MainModel:
 
     @property
     def is_of_environment(self) -> bool:
-        """Whether the environment names it."""
+        """Whether it is configured in the environment."""
         return self.id == ENVIRONMENT
 
     def apply_to(self, config: RagConfig) -> RagConfig:
@@ -81,7 +80,7 @@ class MainModel:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """What the tables say. `addresses` are the connections' endpoints, without a model."""
+    """The contents of the tables. `addresses` are the connections' endpoints, without a model."""
 
     mains: tuple[ConnectedModel, ...] = ()
     groups: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -90,44 +89,44 @@ class _Choices:
 
 
 class _CachedChoices:
-    """What this process read."""
+    """This process's cache of the tables."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.number: int | None = None
-        self.checked = -CHECK_SECONDS
+        self.checked_at = -CHECK_SECONDS
         self.choices = _Choices()
 
-    def look(self) -> _Choices:
-        """What is true now, or was a second ago."""
-        if time.monotonic() - self.checked < CHECK_SECONDS:
+    def get_choices(self) -> _Choices:
+        """The choices, at most `CHECK_SECONDS` old."""
+        if time.monotonic() - self.checked_at < CHECK_SECONDS:
             return self.choices
         with self.lock:
             now = time.monotonic()
-            if now - self.checked < CHECK_SECONDS:  # another thread has looked meanwhile
+            if now - self.checked_at < CHECK_SECONDS:  # another thread checked meanwhile
                 return self.choices
             number = ModelsVersion.objects.values_list("number", flat=True).first() or 0
             if number != self.number:
                 self.choices, self.number = _read_choices(), number
-            self.checked = now
+            self.checked_at = now
             return self.choices
 
     def forget(self) -> None:
-        """Read anew at the next use."""
+        """Read the tables again at the next use."""
         with self.lock:
-            self.number, self.checked = None, -CHECK_SECONDS
+            self.number, self.checked_at = None, -CHECK_SECONDS
 
 
-_memory = _CachedChoices()
+_cache = _CachedChoices()
 
 
 def forget_choices() -> None:
-    """Have this process read the tables anew."""
-    _memory.forget()
+    """Make this process read the tables again."""
+    _cache.forget()
 
 
 def announce_choices() -> None:
-    """Tell every process that the tables have changed, with the transaction that changes them."""
+    """Make every process read the tables again, once the current transaction is committed."""
     if not ModelsVersion.objects.update(number=F("number") + 1):
         ModelsVersion.objects.create(number=1)
     forget_choices()  # what comes later in the transaction
@@ -137,15 +136,15 @@ def announce_choices() -> None:
 def _read_choices() -> _Choices:
     rows = list(ConnectedModel.objects.select_related("connection").prefetch_related("groups"))
     return _Choices(
-        mains=tuple(one for one in rows if one.role == ModelRole.MAIN),
-        groups={one.slug: frozenset(group.pk for group in one.groups.all()) for one in rows},
-        others={one.role: one for one in rows if one.role != ModelRole.MAIN},
-        addresses={one.pk: to_endpoint(one) for one in Connection.objects.all()},
+        mains=tuple(row for row in rows if row.role == ModelRole.MAIN),
+        groups={row.slug: frozenset(group.pk for group in row.groups.all()) for row in rows},
+        others={row.role: row for row in rows if row.role != ModelRole.MAIN},
+        addresses={row.pk: to_endpoint(row) for row in Connection.objects.all()},
     )
 
 
 def to_endpoint(connection: Connection, model: str = "") -> Endpoint:
-    """A connection for the engine; without its key where that cannot be read any more."""
+    """A connection as the engine uses it; without its key if that cannot be read any more."""
     try:
         key, headers = connection.read_key(), connection.read_headers()
     except SecretUnreadable:
@@ -158,18 +157,18 @@ def to_endpoint(connection: Connection, model: str = "") -> Endpoint:
 
 
 def list_main_models() -> list[MainModel]:
-    """All that are offered, the default one first."""
-    choices = _memory.look()
-    found = [
+    """All offered main models, the default one first."""
+    choices = _cache.get_choices()
+    models = [
         model for row in choices.mains if row.offered and (model := _to_main_model(row, choices))
     ]
-    told = any(row.connection_id is None for row in choices.mains)
-    if not told and (endpoint := settings.RAG.llm):
-        found.append(MainModel(ENVIRONMENT, endpoint.model, endpoint))
-    if found and not any(one.is_default for one in found):
-        usual = next((one for one in found if one.is_of_environment), found[0])
-        found[found.index(usual)] = replace(usual, is_default=True)
-    return sorted(found, key=lambda one: not one.is_default)
+    has_environment_row = any(row.connection_id is None for row in choices.mains)
+    if not has_environment_row and (endpoint := settings.RAG.llm):
+        models.append(MainModel(ENVIRONMENT, endpoint.model, endpoint))
+    if models and not any(main.is_default for main in models):
+        default = next((main for main in models if main.is_of_environment), models[0])
+        models[models.index(default)] = replace(default, is_default=True)
+    return sorted(models, key=lambda main: not main.is_default)
 
 
 def _to_main_model(row: ConnectedModel, choices: _Choices) -> MainModel | None:
@@ -183,8 +182,10 @@ def _to_main_model(row: ConnectedModel, choices: _Choices) -> MainModel | None:
             ENVIRONMENT, name, endpoint, groups, row.is_default, row.context_tokens, row.thinking
         )
     limits = settings.RAG.llm or Endpoint("", "")
-    at = choices.addresses[row.connection_id]
-    endpoint = replace(limits, base_url=at.base_url, api_key=at.api_key, headers=at.headers)
+    address = choices.addresses[row.connection_id]
+    endpoint = replace(
+        limits, base_url=address.base_url, api_key=address.api_key, headers=address.headers
+    )
     return MainModel(
         id=row.slug,
         name=row.name or row.model,
@@ -197,25 +198,25 @@ def _to_main_model(row: ConnectedModel, choices: _Choices) -> MainModel | None:
 
 
 def list_allowed_models(user: "User") -> list[MainModel]:
-    """Those that the user may choose; the one that answers where nothing is chosen comes first."""
-    found = list_main_models()
-    if not any(one.groups for one in found):
-        return found
-    own = set(user.groups.values_list("pk", flat=True))
-    return [one for one in found if not one.groups or one.groups & own]
+    """The main models that the user may choose; the first one is used if nothing is chosen."""
+    models = list_main_models()
+    if not any(model.groups for model in models):
+        return models
+    group_ids = set(user.groups.values_list("pk", flat=True))
+    return [model for model in models if not model.groups or model.groups & group_ids]
 
 
 def find_allowed_model(user: "User", model_id: str = "") -> MainModel | None:
-    """The model of that id; without one the user's usual one, None where there is none.
+    """The model with this id; without an id the user's default, None if there is none.
 
     Raises `ModelNotAllowed`.
     """
     allowed = list_allowed_models(user)
     if not model_id:
         return allowed[0] if allowed else None
-    for one in allowed:
-        if one.id == model_id:
-            return one
+    for model in allowed:
+        if model.id == model_id:
+            return model
     raise ModelNotAllowed
 
 
@@ -232,12 +233,12 @@ def choose_config(config: RagConfig, user: "User", model_id: str = "") -> RagCon
 
 
 def read_config() -> RagConfig:
-    """The engine's configuration: the environment's, with what was chosen in the page before it.
+    """The engine's configuration: the environment's, overridden by the choices of administrators.
 
-    Its main model is the installation's default one, whoever may use it.
+    Its main model is the installation's default one, regardless of who may use it.
     """
     config: RagConfig = settings.RAG
-    choices = _memory.look()
+    choices = _cache.get_choices()
     mains = list_main_models()
     if mains and not (mains[0].is_of_environment and not choices.mains):
         config = mains[0].apply_to(config)
@@ -245,18 +246,20 @@ def read_config() -> RagConfig:
         config = replace(config, llm=None)
     for role, row in choices.others.items():
         if row.connection_id is not None:
-            at = replace(choices.addresses[row.connection_id], model=row.model)
-            config = _apply_model(config, role, at, row)
+            endpoint = replace(choices.addresses[row.connection_id], model=row.model)
+            config = _apply_model(config, role, endpoint, row)
     return config
 
 
-def _apply_model(config: RagConfig, role: str, at: Endpoint, row: ConnectedModel) -> RagConfig:
+def _apply_model(
+    config: RagConfig, role: str, endpoint: Endpoint, row: ConnectedModel
+) -> RagConfig:
     """The configuration with a model other than the main one."""
     if role == ModelRole.LIGHT:
-        usual = config.light_llm
-        seconds = usual.total_timeout if usual else LIGHT_SECONDS
+        current = config.light_llm
+        seconds = current.total_timeout if current else LIGHT_SECONDS
         light = replace(
-            at,
+            endpoint,
             connect_timeout=min(LIGHT_CONNECT_SECONDS, seconds),
             first_token_timeout=seconds,
             idle_timeout=seconds,
@@ -265,28 +268,31 @@ def _apply_model(config: RagConfig, role: str, at: Endpoint, row: ConnectedModel
         return replace(config, light_llm=light)
     if role == ModelRole.VISION:
         seconds = config.vision.total_timeout if config.vision else VISION_SECONDS
-        return replace(config, vision=replace(at, total_timeout=seconds))
+        return replace(config, vision=replace(endpoint, total_timeout=seconds))
     if role == ModelRole.EMBEDDING:
         words = frozenset(word.strip() for word in row.languages.split(",") if word.strip())
         return replace(
-            config, embedding_model=at.model, embedding_endpoint=at, embedding_languages=words
+            config,
+            embedding_model=endpoint.model,
+            embedding_endpoint=endpoint,
+            embedding_languages=words,
         )
     if role == ModelRole.RERANKER:
-        return replace(config, reranker_model=at.model, reranker_endpoint=at)
-    return replace(config, verifier_model=at.model, verifier_endpoint=at)
+        return replace(config, reranker_model=endpoint.model, reranker_endpoint=endpoint)
+    return replace(config, verifier_model=endpoint.model, verifier_endpoint=endpoint)
 
 
 def find_endpoint(base_url: str, model: str) -> Endpoint | None:
-    """How a model is reached at the address of a connection; None where none has it."""
-    for at in _memory.look().addresses.values():
-        if at.base_url == base_url:
-            return replace(at, model=model)
+    """The endpoint of a model at the address of a connection; None if no connection has it."""
+    for endpoint in _cache.get_choices().addresses.values():
+        if endpoint.base_url == base_url:
+            return replace(endpoint, model=model)
     return None
 
 
 def knows_korean(config: RagConfig, languages: frozenset[str] = frozenset()) -> bool:
-    """Whether the embedding model takes part in Korean questions."""
-    told = languages or config.embedding_languages
-    named = config.embedding_endpoint.model if config.embedding_endpoint else config.embedding_model
-    spoken = told or find_declaration(named).languages
-    return bool(spoken & {"ko", "*"})
+    """Whether the embedding model is used for Korean questions."""
+    stated = languages or config.embedding_languages
+    model = config.embedding_endpoint.model if config.embedding_endpoint else config.embedding_model
+    known = stated or find_declaration(model).languages
+    return bool(known & {"ko", "*"})

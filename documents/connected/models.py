@@ -1,6 +1,6 @@
-"""The tables: servers with their keys, and which of their models does what here.
+"""Tables of connected models: servers with their keys, and the role of each of their models.
 
-They stand on this floor because both conversations and documents use models.
+They are in this app because both conversations and documents use models.
 """
 
 import json
@@ -67,11 +67,11 @@ class Connection(models.Model):
         return self.name
 
     def set_key(self, key: str) -> None:
-        """Keep another key; "" for none."""
+        """Replace the key; "" removes it."""
         self.sealed_key = seal_secret(key)
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
-        """Keep other headers."""
+        """Replace the headers."""
         self.sealed_headers = seal_secret(json.dumps(dict(headers))) if headers else ""
 
     def read_key(self) -> str:
@@ -85,12 +85,12 @@ class Connection(models.Model):
 
     @property
     def is_readable(self) -> bool:
-        """Whether the secret key that is set opens what is sealed."""
+        """Whether key and headers can be opened with the current secret keys."""
         return can_open(self.sealed_key) and can_open(self.sealed_headers)
 
 
 class ModelRole(models.TextChoices):
-    """What a model does. Only of main models there may be several."""
+    """What a model does. There may be several main models, but only one for each other role."""
 
     MAIN = "main", _("Writes answers")
     LIGHT = "light", _("Understands questions, summarises")
@@ -103,10 +103,10 @@ class ModelRole(models.TextChoices):
 class ConnectedModel(models.Model):
     """A model of a connection in its role.
 
-    Main models: `slug` is the id by which they are asked for, `groups` may use them (none:
-    everybody may), the default one answers where nothing was chosen. The row without a connection
-    stands for the environment's main model and says only who may use it and whether it is offered.
-    Prices are for a million tokens, in the currency that the installation reckons in.
+    Main models: `slug` is their public id, `groups` may use them (none: everybody may), the default
+    one answers if nothing was chosen. The row without a connection represents the environment's
+    main model and only says who may use it and whether it is offered. Prices are for a million
+    tokens, in the installation's currency.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -196,18 +196,18 @@ class ConnectedModel(models.Model):
 
 
 def make_slug(model: str) -> str:
-    """A free id for a model of this name: letters, digits, dots and dashes."""
-    bare = re.sub(r"[^a-z0-9._-]+", "-", model.rsplit("/", 1)[-1].lower()).strip("-.")
-    bare = bare[: SLUG_CHARACTERS - 4] or "model"
+    """An unused id for a model of this name: letters, digits, dots and dashes."""
+    base = re.sub(r"[^a-z0-9._-]+", "-", model.rsplit("/", 1)[-1].lower()).strip("-.")
+    base = base[: SLUG_CHARACTERS - 4] or "model"
     taken = set(
-        ConnectedModel.objects.filter(slug__startswith=bare).values_list("slug", flat=True)
+        ConnectedModel.objects.filter(slug__startswith=base).values_list("slug", flat=True)
     ) | {ENVIRONMENT}
-    names = (bare, *(f"{bare}-{number}" for number in range(2, 1000)))
+    names = (base, *(f"{base}-{number}" for number in range(2, 1000)))
     return next(name for name in names if name not in taken)
 
 
 class ModelsVersion(models.Model):
-    """One row whose number grows with every change, so that processes see that there was one."""
+    """One row whose number grows with every change, so that processes notice it."""
 
     number = models.PositiveBigIntegerField(default=0)
 

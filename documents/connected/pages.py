@@ -1,4 +1,4 @@
-"""The administrators' pages of models: connections, what is used for what, and for whom."""
+"""The administration's pages of models: connections, roles of models, and who may use them."""
 
 import re
 from typing import Any
@@ -45,12 +45,14 @@ from rag.adapters.encoders import EMBEDDED_NAME
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 MAX_HEADERS = 20
-OWN_HEADERS = frozenset(("authorization", "content-type", "content-length", "host", "connection"))
-"""Headers that are the product's own."""
+RESERVED_HEADERS = frozenset(
+    ("authorization", "content-type", "content-length", "host", "connection")
+)
+"""Headers that Nura sets itself."""
 
 
 class ConnectionForm(forms.ModelForm[Connection]):
-    """A connection. A key that is there is not shown: the empty field keeps it."""
+    """A connection. A stored key is not shown; leaving the field empty keeps it."""
 
     api_key = forms.CharField(
         label=gettext_lazy("API key"),
@@ -72,7 +74,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
     )
 
     class Meta:
-        """What is no secret."""
+        """Everything but the secrets."""
 
         model = Connection
         fields = ("name", "base_url")
@@ -83,44 +85,46 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        kept = _("One is stored. Leave this empty to keep it.")
-        self.fields["api_key"].help_text = kept if self.instance.sealed_key else ""
+        hint = _("One is stored. Leave this empty to keep it.")
+        self.fields["api_key"].help_text = hint if self.instance.sealed_key else ""
         lines = _("One per line, as Name: value. They are stored like the key and not shown again.")
-        self.fields["headers"].help_text = kept if self.instance.sealed_headers else lines
+        self.fields["headers"].help_text = hint if self.instance.sealed_headers else lines
         if not self.instance.sealed_key:
             del self.fields["forget_key"]
         if not self.instance.sealed_headers:
             del self.fields["forget_headers"]
 
     def clean_base_url(self) -> str:
-        """Without the slash at its end."""
+        """The address without a slash at its end."""
         return str(self.cleaned_data["base_url"]).rstrip("/")
 
     def clean_api_key(self) -> str:
-        """A key that can stand in a header."""
+        """A key that is valid in a header."""
         key = str(self.cleaned_data["api_key"]).strip()
         if not key.isascii() or not key.isprintable():
             raise forms.ValidationError(_("A key cannot contain these characters."))
         return key
 
     def clean_headers(self) -> dict[str, str]:
-        """Names and values of the lines."""
-        found: dict[str, str] = {}
+        """Names and values of the headers."""
+        headers: dict[str, str] = {}
         for line in str(self.cleaned_data["headers"]).splitlines():
             if not line.strip():
                 continue
             name, colon, value = line.partition(":")
             name, value = name.strip(), value.strip()
-            fits = colon and HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()
-            if not fits or name.lower() in OWN_HEADERS:
+            is_valid = (
+                colon and HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()
+            )
+            if not is_valid or name.lower() in RESERVED_HEADERS:
                 raise forms.ValidationError(_("This line is not a header: %s") % line[:40])
-            found[name] = value
-        if len(found) > MAX_HEADERS:
+            headers[name] = value
+        if len(headers) > MAX_HEADERS:
             raise forms.ValidationError(_("At most %s headers.") % MAX_HEADERS)
-        return found
+        return headers
 
     def save(self, commit: bool = True) -> Connection:
-        """With the key and the headers as they were entered."""
+        """Save, replacing or removing key and headers as entered."""
         if self.cleaned_data["api_key"]:
             self.instance.set_key(self.cleaned_data["api_key"])
         elif self.cleaned_data.get("forget_key") or "base_url" in self.changed_data:
@@ -144,7 +148,7 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
     )
 
     class Meta:
-        """All that is said of it."""
+        """All fields that can be edited."""
 
         model = ConnectedModel
         fields = (
@@ -180,20 +184,20 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
                 del self.fields[name]
             return
         self.fields["connection"].required = self.fields["model"].required = True
-        if self.instance.slug:  # a role is for good: chats and spaces go by it
+        if self.instance.slug:  # the role cannot be changed: chats and spaces depend on it
             del self.fields["role"]
             role = self.instance.role
         else:
             role = self.data.get("role") or self.initial.get("role") or ModelRole.MAIN
-        unfit: tuple[str, ...] = MAIN_ONLY if role != ModelRole.MAIN else ("languages",)
+        surplus: tuple[str, ...] = MAIN_ONLY if role != ModelRole.MAIN else ("languages",)
         if role == ModelRole.EMBEDDING:
-            unfit = tuple(name for name in MAIN_ONLY if name != "languages")
+            surplus = tuple(name for name in MAIN_ONLY if name != "languages")
         if self.instance.slug:
-            for name in unfit:
+            for name in surplus:
                 del self.fields[name]
 
     def clean(self) -> dict[str, Any]:
-        """A default model is one that everybody may use."""
+        """Check that everybody may use the default model."""
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("is_default") and (cleaned.get("groups") or not cleaned.get("offered")):
             raise forms.ValidationError(
@@ -203,7 +207,7 @@ class ConnectedModelForm(forms.ModelForm[ConnectedModel]):
 
 
 MAIN_ONLY = ("offered", "is_default", "groups", "context_tokens", "thinking", "languages")
-"""What is said of main models; languages of embedding models too."""
+"""Fields of main models; `languages` of embedding models, too."""
 
 
 # The overview
@@ -211,36 +215,36 @@ MAIN_ONLY = ("offered", "is_default", "groups", "context_tokens", "thinking", "l
 
 @admin_page("models", MenuPlace(Section.MODELS, "neurology", 10, gettext_lazy("Models")))
 def show_models(request: HttpRequest) -> HttpResponse:
-    """What is connected, what it is used for, and what the environment says."""
+    """Show connections, models with their roles, and those of the environment."""
     return render_page(request, "admin/models.html", describe_models())
 
 
 def describe_models() -> dict[str, Any]:
-    """What the page shows."""
+    """The context of the overview."""
     rows = list(ConnectedModel.objects.select_related("connection").prefetch_related("groups"))
-    in_use = {one.id for one in list_main_models()}
-    default = next((one.id for one in list_main_models() if one.is_default), "")
+    in_use = {item.id for item in list_main_models()}
+    default = next((item.id for item in list_main_models() if item.is_default), "")
     mains = [
         _describe_main(row, row.slug in in_use or row.connection_id is None, default)
         for row in rows
         if row.role == ModelRole.MAIN and (row.connection_id or settings.RAG.llm)
     ]
-    if settings.RAG.llm and not any(one["of_environment"] for one in mains):
-        unsaid = ConnectedModel(slug=ENVIRONMENT, name=settings.RAG.llm.model)
-        mains.insert(0, _describe_main(unsaid, in_use=True, default=default))
+    if settings.RAG.llm and not any(item["of_environment"] for item in mains):
+        environment_row = ConnectedModel(slug=ENVIRONMENT, name=settings.RAG.llm.model)
+        mains.insert(0, _describe_main(environment_row, in_use=True, default=default))
     connections = Connection.objects.annotate(count=Count("models"))
     return {
         "mains": mains,
         "roles": [_describe_role(role, rows) for role in ModelRole if role != ModelRole.MAIN],
         "connections": [
             {
-                "row": one,
-                "count": getattr(one, "count", 0),
-                "unreadable": not one.is_readable,
-                "tested_at": parse_datetime(one.trial.get("at", "")) if one.trial else None,
-                "is_good": one.trial.get("good"),
+                "row": item,
+                "count": getattr(item, "count", 0),
+                "unreadable": not item.is_readable,
+                "tested_at": parse_datetime(item.trial.get("at", "")) if item.trial else None,
+                "is_good": item.trial.get("good"),
             }
-            for one in connections
+            for item in connections
         ],
         "korean": describe_korean_search(),
         "reindexing": Reindexing.objects.filter(open=True).first(),
@@ -268,8 +272,8 @@ def _describe_main(row: ConnectedModel, in_use: bool, default: str) -> dict[str,
 
 
 def _describe_role(role: ModelRole, rows: list[ConnectedModel]) -> dict[str, Any]:
-    """What does it: a connected model, one of the environment, or nothing."""
-    row = next((one for one in rows if one.role == role), None)
+    """The model of a role: a connected one, one of the environment, or none."""
+    row = next((model for model in rows if model.role == role), None)
     rag = settings.RAG
     environment = {
         ModelRole.LIGHT: rag.light_llm.model if rag.light_llm else "",
@@ -300,20 +304,20 @@ WITHOUT = {
 
 
 def describe_korean_search() -> str:
-    """Why Korean questions are searched by words alone, as a sentence; "" where they are not."""
-    used = spaces.get_space_in_use()
-    spoken = frozenset(used.space.languages) if used.space else frozenset[str]()
-    if knows_korean(used.config, spoken):
+    """Why Korean questions are searched by words alone, as a sentence; "" if they are not."""
+    in_use = spaces.get_space_in_use()
+    languages = frozenset(in_use.space.languages) if in_use.space else frozenset[str]()
+    if knows_korean(in_use.config, languages):
         return ""
-    named = used.space.model if used.space else used.config.embedding_model or EMBEDDED_NAME
+    model = in_use.space.model if in_use.space else in_use.config.embedding_model or EMBEDDED_NAME
     return _(
         "The embedding model in use, %(model)s, does not know Korean. Korean questions are "
         "searched by words alone, and passages that put it in other words are missed."
-    ) % {"model": named}
+    ) % {"model": model}
 
 
 def _describe_waiting_embedder() -> str:
-    """Which model was chosen though another one embeds still; "" where they are the same."""
+    """The chosen embedding model while another one is still in use; "" if they are the same."""
     wish, space = change.get_configured_wish(), spaces.get_active_space()
     if space is None or space.model == wish.model or not spaces.has_vectors(space):
         return ""
@@ -325,13 +329,13 @@ def _describe_waiting_embedder() -> str:
 
 @admin_page("models/connections/add", name="models_connection_add")
 def add_connection(request: HttpRequest) -> HttpResponse:
-    """A new connection."""
+    """Add a connection."""
     return _edit_connection(request, Connection(), _("Add a connection"))
 
 
 @admin_page("models/connections/<int:pk>", name="models_connection")
 def edit_connection(request: HttpRequest, pk: int) -> HttpResponse:
-    """Another name, address or key."""
+    """Change name, address or key."""
     return _edit_connection(request, get_object_or_404(Connection, pk=pk), _("Change a connection"))
 
 
@@ -354,7 +358,7 @@ def _edit_connection(request: HttpRequest, row: Connection, title: str) -> HttpR
 @admin_page("models/connections/<int:pk>/delete", name="models_connection_delete")
 @require_POST
 def delete_connection(request: HttpRequest, pk: int) -> HttpResponse:
-    """Gone with its key, unless models of it are in use."""
+    """Delete a connection with its key, unless it has models."""
     row = get_object_or_404(Connection, pk=pk)
     try:
         with transaction.atomic():
@@ -370,19 +374,19 @@ def delete_connection(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_page("models/connections/<int:pk>/test", name="models_connection_trial")
 def test_connection(request: HttpRequest, pk: int) -> HttpResponse:
-    """Try the connection, with a model of it in a role where one is named."""
+    """Test the connection, and one of its models in a role if one is named."""
     row = get_object_or_404(Connection, pk=pk)
-    known = [one["id"] for one in row.trial.get("models", ())]
-    own = row.models.first()
-    asked = request.POST if request.method == "POST" else request.GET
-    model = asked.get("model", own.model if own else "").strip()[:200]
-    role = asked.get("role", own.role if own else "")
+    known = [model["id"] for model in row.trial.get("models", ())]
+    first_model = row.models.first()
+    parameters = request.POST if request.method == "POST" else request.GET
+    model = parameters.get("model", first_model.model if first_model else "").strip()[:200]
+    role = parameters.get("role", first_model.role if first_model else "")
     role = role if role in ModelRole.values else ModelRole.MAIN
     trial: Trial | None = None
     if request.method == "POST":
         endpoint = to_endpoint(row, model)
         if not database.in_atomic_block:
-            database.close()  # a server may take its time: hold no connection meanwhile
+            database.close()  # the test may take long: hold no database connection meanwhile
         trial = async_to_sync(try_endpoint)(endpoint, role)
         row.trial = {
             "at": timezone.now().isoformat(),
@@ -390,7 +394,7 @@ def test_connection(request: HttpRequest, pk: int) -> HttpResponse:
             "models": list(trial.models),
         }
         row.save(update_fields=("trial",))
-        known = [one["id"] for one in trial.models]
+        known = [model["id"] for model in trial.models]
     context = {
         "title": _("Test: %(name)s") % {"name": row.name},
         "row": row,
@@ -408,27 +412,27 @@ def test_connection(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_page("models/add", name="models_model_add")
 def add_model(request: HttpRequest) -> HttpResponse:
-    """A model of a connection for a role."""
-    asked = {
+    """Add a model of a connection for a role."""
+    parameters = {
         name: request.GET[name] for name in ("role", "connection", "model") if name in request.GET
     }
-    found = Connection.objects.filter(pk=asked.get("connection") or 0).first()
-    listed = found.trial.get("models", ()) if found else ()
-    lengths = {one["id"]: one["context_tokens"] for one in listed}
-    initial = asked | {"context_tokens": lengths.get(asked.get("model"))}
+    connection = Connection.objects.filter(pk=parameters.get("connection") or 0).first()
+    models = connection.trial.get("models", ()) if connection else ()
+    lengths = {model["id"]: model["context_tokens"] for model in models}
+    initial = parameters | {"context_tokens": lengths.get(parameters.get("model"))}
     return _edit_model(request, ConnectedModel(), _("Add a model"), initial=initial)
 
 
 @admin_page("models/<uuid:pk>", name="models_model")
 def edit_model(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """What is said of a model."""
+    """Change a model."""
     row = get_object_or_404(ConnectedModel, pk=pk, connection__isnull=False)
     return _edit_model(request, row, _("Change a model"))
 
 
 @admin_page("models/environment", name="models_environment")
 def edit_environment(request: HttpRequest) -> HttpResponse:
-    """Who may use the environment's main model, and whether it is offered."""
+    """Change who may use the environment's main model, and whether it is offered."""
     row = ConnectedModel.objects.filter(connection=None).first()
     row = row or ConnectedModel(slug=ENVIRONMENT, role=ModelRole.MAIN)
     return _edit_model(request, row, _("The model of the environment"), of_environment=True)
@@ -446,7 +450,7 @@ def _edit_model(
         request.POST or None, instance=row, initial=initial, of_environment=of_environment
     )
     if request.method == "POST" and form.is_valid():
-        is_new = row._state.adding  # noqa: SLF001 - its key is drawn before it is stored
+        is_new = row._state.adding  # noqa: SLF001 - its key exists before it is stored
         with transaction.atomic():
             row = save_model(form)
             _record_change(
@@ -472,7 +476,7 @@ def _edit_model(
 
 @transaction.atomic
 def save_model(form: ConnectedModelForm) -> ConnectedModel:
-    """Store it; there is one default model at most."""
+    """Save the model; there is at most one default model."""
     row = form.save(commit=False)
     row.slug = row.slug or make_slug(row.model)
     if row.role != ModelRole.MAIN:
@@ -488,7 +492,7 @@ def save_model(form: ConnectedModelForm) -> ConnectedModel:
 @admin_page("models/<uuid:pk>/delete", name="models_model_delete")
 @require_POST
 def delete_model(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """The environment's model of the role takes its place; chats with it ask for another one."""
+    """Remove a model; the environment's model of the role replaces it."""
     row = get_object_or_404(ConnectedModel, pk=pk)
     with transaction.atomic():
         _record_change(request, row, {"role": row.role, "model": row.model}, Action.DATA_DELETED)
@@ -501,7 +505,7 @@ def delete_model(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 
 def _begin_reindexing(request: HttpRequest) -> None:
-    """Re-embed the documents where another model embeds them than the one that is chosen now."""
+    """Re-embed the documents if the chosen embedding model is not the one in use."""
     if not _describe_waiting_embedder():
         return
     try:
@@ -521,6 +525,6 @@ def _record_change(
     details: dict[str, Any],
     action: Action = Action.SETTING_CHANGED,
 ) -> None:
-    """Names of fields, never a key."""
-    told = {"name": str(row)} | details
-    record_event(action, actor=request.user, target=row, details=told)
+    """Record a change: names of fields, never a key."""
+    all_details = {"name": str(row)} | details
+    record_event(action, actor=request.user, target=row, details=all_details)

@@ -1,7 +1,7 @@
-"""Trying a model from the administration: what its server can do, each with a plain sentence.
+"""Tests of a model server from the administration, each with a plain sentence as its result.
 
-A server may be anything: it may hang, send endless lists, or lead elsewhere. Every step has limits,
-and no key goes to another address than the one that was entered.
+The server may hang, send endless lists or redirect. Every step has limits, and a key is sent to no
+other address than the one that was entered.
 """
 
 import asyncio
@@ -64,10 +64,10 @@ TOOL = Tool(
 TOOL_QUESTION = "김민수 님의 남은 휴가가 며칠인지 도구로 찾아 주세요."
 HANGUL = re.compile(r"[가-힣]")
 LETTERS = re.compile(r"[^\W\d_]")
-NEAR = ("연차 휴가는 며칠인가요?", "1년에 쓸 수 있는 휴가 일수는 15일이다.")
-FAR = "서버실 출입문의 비밀번호는 분기마다 바꾼다."
-LEAST_MARGIN = 0.05
-"""Cosine by which the near sentence must be nearer than the far one."""
+SIMILAR_SENTENCES = ("연차 휴가는 며칠인가요?", "1년에 쓸 수 있는 휴가 일수는 15일이다.")
+OTHER_SENTENCE = "서버실 출입문의 비밀번호는 분기마다 바꾼다."
+MIN_MARGIN = 0.05
+"""Cosine by which the similar sentence must be closer than the other one."""
 RED_SQUARE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQC"
     "gUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
@@ -75,7 +75,7 @@ RED_SQUARE = base64.b64decode(
 
 
 class TrialVerdict(StrEnum):
-    """How a step went; a note is neither good nor bad."""
+    """The result of a step; a note is neither good nor bad."""
 
     GOOD = "good"
     NOTE = "note"
@@ -84,7 +84,7 @@ class TrialVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrialLine:
-    """One step: what was tried, how it went, and what that means."""
+    """One step: what was tested, the result, and what it means."""
 
     title: str
     verdict: TrialVerdict
@@ -93,30 +93,30 @@ class TrialLine:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a test found. `models` are those that the server lists, as `{id, context_tokens}`."""
+    """The results of a test. `models` are those the server lists, as `{id, context_tokens}`."""
 
     lines: tuple[TrialLine, ...]
     models: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is bad."""
+        """Whether no step is bad."""
         return not any(line.verdict is TrialVerdict.BAD for line in self.lines)
 
 
 async def try_endpoint(endpoint: Endpoint, role: str = ModelRole.MAIN) -> Trial:
-    """Try a server and its model in a role; without a model, only its list."""
+    """Test a server and its model in a role; without a model only its list of models."""
     bounded = replace(
         endpoint,
         first_token_timeout=FIRST_TOKEN_SECONDS,
         idle_timeout=FIRST_TOKEN_SECONDS,
         total_timeout=CALL_SECONDS,
     )
-    listed, models = await _try_list(bounded)
+    list_line, models = await _try_list(bounded)
     if not endpoint.model:
-        return Trial((listed,), models)
-    way = TRIALS.get(ModelRole(role), _try_chat)
-    return Trial((listed, *await way(bounded)), models)
+        return Trial((list_line,), models)
+    try_role = TRIALS.get(ModelRole(role), _try_chat)
+    return Trial((list_line, *await try_role(bounded)), models)
 
 
 # The list of models
@@ -134,10 +134,10 @@ async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, A
         return TrialLine(title, TrialVerdict.BAD, text % {"seconds": f"{LIST_SECONDS:g}"}), ()
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL):
         return TrialLine(title, TrialVerdict.BAD, _("Nothing answers at this address.")), ()
-    known = {str(one["id"]) for one in models}
-    if not known:
+    names = {str(model["id"]) for model in models}
+    if not names:
         return TrialLine(title, TrialVerdict.NOTE, _("The server lists no models.")), models
-    if endpoint.model and not {endpoint.model, f"{endpoint.model}:latest"} & known:
+    if endpoint.model and not {endpoint.model, f"{endpoint.model}:latest"} & names:
         text = _("The server lists %(count)s models, but not this one.")
         return TrialLine(title, TrialVerdict.BAD, text % {"count": len(models)}), models
     text = _("The server lists %(count)s models.") % {"count": len(models)}
@@ -145,7 +145,7 @@ async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, A
 
 
 class _ListUnreadableError(Exception):
-    """The list cannot be used; the message says why."""
+    """The list is unusable; the message says why."""
 
 
 async def _fetch_list(endpoint: Endpoint) -> bytes:
@@ -179,10 +179,10 @@ def _explain_redirect() -> str:
 
 
 def parse_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
-    """The models in a reply of `/models`. Raises where that is none, with a sentence."""
+    """The models in a response of `/models`. Raises `_ListUnreadableError`."""
     try:
-        found = json.loads(body)["data"]
-        rows = [one for one in found if isinstance(one["id"], str)][:MAX_MODELS]
+        data = json.loads(body)["data"]
+        rows = [row for row in data if isinstance(row["id"], str)][:MAX_MODELS]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _ListUnreadableError(
             _("The server there does not speak OpenAI's protocol. Is /v1 missing?")
@@ -190,17 +190,17 @@ def parse_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
     names = ("max_model_len", "context_length", "max_context_length", "context_window")
     return tuple(
         {
-            "id": one["id"][:MAX_NAME_CHARACTERS],
+            "id": row["id"][:MAX_NAME_CHARACTERS],
             "context_tokens": next(
                 (
-                    int(one[name])
+                    int(row[name])
                     for name in names
-                    if isinstance(one.get(name), int) and one[name] > 0
+                    if isinstance(row.get(name), int) and row[name] > 0
                 ),
                 None,
             ),
         }
-        for one in rows
+        for row in rows
     )
 
 
@@ -229,40 +229,40 @@ async def _try_context(endpoint: Endpoint) -> TrialLine:
 
 
 async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
-    """Whether the answer comes in parts, is Korean, and how fast."""
-    asked, parts = time.monotonic(), list[str]()
-    first = last = math.nan
+    """Test whether the answer comes in parts and in Korean, and how fast."""
+    started_at, parts = time.monotonic(), list[str]()
+    first_at = last_at = math.nan
     tokens = 0
     options = GenerationOptions(max_tokens=SAMPLE_TOKENS)
     try:
         async with aclosing(OpenAILLM(endpoint).stream(_to_messages(QUESTION), options)) as pieces:
             async for piece in pieces:
                 if piece.text:
-                    last = time.monotonic()
-                    first = last if math.isnan(first) else first
+                    last_at = time.monotonic()
+                    first_at = last_at if math.isnan(first_at) else first_at
                     parts.append(piece.text)
                 tokens = piece.usage.completion_tokens if piece.usage else tokens
     except LLMError as error:
         return [TrialLine(_("Streaming"), TrialVerdict.BAD, explain_failure(error))]
-    said = "".join(parts)
-    wait = _("First word after %(seconds)s s.") % {"seconds": f"{first - asked:.1f}"}
+    answer = "".join(parts)
+    wait = _("First word after %(seconds)s s.") % {"seconds": f"{first_at - started_at:.1f}"}
     if len(parts) > 1:
         streaming = TrialLine(_("Streaming"), TrialVerdict.GOOD, wait)
     else:
         whole = _("The answer comes in one piece: readers wait until it is complete.")
         streaming = TrialLine(_("Streaming"), TrialVerdict.NOTE, f"{whole} {wait}")
-    count, spent = tokens or len(parts), last - first
+    count, duration = tokens or len(parts), last_at - first_at
     speed = []
-    if len(parts) > 1 and spent > 0:
-        text = _("%(count)s tokens a second") % {"count": f"{count / spent:.0f}"}
+    if len(parts) > 1 and duration > 0:
+        text = _("%(count)s tokens a second") % {"count": f"{count / duration:.0f}"}
         speed.append(TrialLine(_("Speed"), TrialVerdict.GOOD, text))
-    return [streaming, *speed, _judge_korean(said)]
+    return [streaming, *speed, _judge_korean(answer)]
 
 
-def _judge_korean(said: str) -> TrialLine:
-    letters = LETTERS.findall(said)
-    share = len(HANGUL.findall(said)) / len(letters) if letters else 0.0
-    sample = said.strip()[:SAMPLE_CHARACTERS]
+def _judge_korean(answer: str) -> TrialLine:
+    letters = LETTERS.findall(answer)
+    share = len(HANGUL.findall(answer)) / len(letters) if letters else 0.0
+    sample = answer.strip()[:SAMPLE_CHARACTERS]
     if share >= 0.5:
         return TrialLine(_("Korean"), TrialVerdict.GOOD, sample)
     text = _("A Korean question was not answered in Korean: %(sample)s") % {"sample": sample}
@@ -286,20 +286,20 @@ async def _try_thinking(endpoint: Endpoint) -> TrialLine:
 
 async def _try_tools(endpoint: Endpoint) -> TrialLine:
     title = _("Tools")
-    unable = _(
+    refusal = _(
         "It cannot call tools. Answers don't need them, but assistants with tools cannot use "
         "this model."
     )
     try:
         choice = await OpenAILLM(endpoint).choose(_to_messages(TOOL_QUESTION), [TOOL])
     except LLMRejected:
-        return TrialLine(title, TrialVerdict.NOTE, unable)
+        return TrialLine(title, TrialVerdict.NOTE, refusal)
     except LLMError as error:
         return TrialLine(title, TrialVerdict.NOTE, explain_failure(error))
     for call in choice.calls:
         if call.name == TOOL.name and not call.error and call.arguments.get("name"):
             return TrialLine(title, TrialVerdict.GOOD, _("It calls tools."))
-    return TrialLine(title, TrialVerdict.NOTE, unable)
+    return TrialLine(title, TrialVerdict.NOTE, refusal)
 
 
 def _to_messages(question: str) -> list[HistoryMessage]:
@@ -312,23 +312,27 @@ def _to_messages(question: str) -> list[HistoryMessage]:
 async def _try_vision(endpoint: Endpoint) -> list[TrialLine]:
     title = _("Pictures")
     try:
-        said = await OpenAIVision(endpoint, SAMPLE_TOKENS).describe(RED_SQUARE, "image/png", "ko")
+        description = await OpenAIVision(endpoint, SAMPLE_TOKENS).describe(
+            RED_SQUARE, "image/png", "ko"
+        )
     except LLMError as error:
         return [TrialLine(title, TrialVerdict.BAD, explain_failure(error))]
-    shown = said[:SAMPLE_CHARACTERS] or _("It could not describe a red square.")
-    return [TrialLine(title, TrialVerdict.GOOD, shown)]
+    text = description[:SAMPLE_CHARACTERS] or _("It could not describe a red square.")
+    return [TrialLine(title, TrialVerdict.GOOD, text)]
 
 
 async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
     title = _("Vectors")
     try:
-        vectors = await asyncio.to_thread(EndpointEmbedder(endpoint).embed_passages, [*NEAR, FAR])
+        vectors = await asyncio.to_thread(
+            EndpointEmbedder(endpoint).embed_passages, [*SIMILAR_SENTENCES, OTHER_SENTENCE]
+        )
     except EmbedderFailed as error:
         return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
     size = _("%(count)s dimensions") % {"count": len(vectors[0])}
     question, near, far = vectors
-    margin = sum(one * (a - b) for one, a, b in zip(question, near, far, strict=True))
-    if margin >= LEAST_MARGIN:
+    margin = sum(q * (a - b) for q, a, b in zip(question, near, far, strict=True))
+    if margin >= MIN_MARGIN:
         korean = TrialLine(
             _("Korean"),
             TrialVerdict.GOOD,
@@ -344,12 +348,16 @@ async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
 
 async def _try_reranker(endpoint: Endpoint) -> list[TrialLine]:
     title = _("Ranking")
-    hits = [_to_hit(place, text) for place, text in enumerate((FAR, NEAR[1]))]
+    hits = [
+        _to_hit(place, text) for place, text in enumerate((OTHER_SENTENCE, SIMILAR_SENTENCES[1]))
+    ]
     try:
-        ranked = await asyncio.to_thread(EndpointReranker(endpoint).rerank, NEAR[0], hits, 2)
+        ranked = await asyncio.to_thread(
+            EndpointReranker(endpoint).rerank, SIMILAR_SENTENCES[0], hits, 2
+        )
     except EngineUnavailable as error:
         return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
-    if ranked and ranked[0].passage.text == NEAR[1]:
+    if ranked and ranked[0].passage.text == SIMILAR_SENTENCES[1]:
         return [
             TrialLine(title, TrialVerdict.GOOD, _("It puts the Korean passage that answers first."))
         ]
@@ -359,12 +367,15 @@ async def _try_reranker(endpoint: Endpoint) -> list[TrialLine]:
 
 async def _try_verifier(endpoint: Endpoint) -> list[TrialLine]:
     title = _("Checking")
-    pairs = [(NEAR[1], "휴가는 1년에 15일이다."), (NEAR[1], "휴가는 1년에 40일이다.")]
+    pairs = [
+        (SIMILAR_SENTENCES[1], "휴가는 1년에 15일이다."),
+        (SIMILAR_SENTENCES[1], "휴가는 1년에 40일이다."),
+    ]
     try:
-        borne, not_borne = await asyncio.to_thread(EndpointVerifier(endpoint).infer, pairs)
+        supported, unsupported = await asyncio.to_thread(EndpointVerifier(endpoint).infer, pairs)
     except (EngineUnavailable, ValueError) as error:
         return [TrialLine(title, TrialVerdict.BAD, _explain_reader(error, endpoint))]
-    if borne.entailment > not_borne.entailment:
+    if supported.entailment > unsupported.entailment:
         text = _("It can tell a supported Korean sentence from an unsupported one.")
         return [TrialLine(title, TrialVerdict.GOOD, text)]
     text = _("It cannot tell a supported Korean sentence from an unsupported one.")
@@ -384,7 +395,7 @@ TRIALS = {
 
 
 def explain_failure(error: LLMError) -> str:
-    """What went wrong, for an administrator: the server's own words where it refused."""
+    """The failure in words for an administrator, with the server's own words if it refused."""
     status = error.params.get("status")
     if isinstance(status, int) and 300 <= status < 400:
         return _explain_redirect()
@@ -408,7 +419,7 @@ def _list_reasons() -> Sequence[tuple[type[LLMError], str]]:
 
 
 def _explain_reader(error: Exception, endpoint: Endpoint) -> str:
-    """Of an embedder, a reranker or a verifier: what stood behind the failure."""
+    """The cause of a failure of an embedder, a reranker or a verifier, in words."""
     cause = error.__cause__
     if cause is None:
         return _("The server's reply has an unexpected format: %(detail)s") % {"detail": str(error)}

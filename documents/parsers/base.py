@@ -192,7 +192,7 @@ class Picture:
 
     `width` and `height` in pixels as stored in the file; `data` is PNG or JPEG (`content_type`),
     upright, without metadata, no larger than a vision model needs. `box` are x0, y0, x1, y1 in
-    fractions of the page as shown, None where there is no page; `at` is the place in the page's
+    fractions of the page as shown, None where there is no page; `offset` is the place in the page's
     text, None where that is not known. `digest` is equal for pictures that look the same.
     """
 
@@ -204,7 +204,7 @@ class Picture:
     rejected: str = ""
     content_type: str = ""
     data: bytes = b""
-    at: int | None = None
+    offset: int | None = None
 
 
 ALL_PICTURES = PictureRules()

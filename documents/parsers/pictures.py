@@ -47,7 +47,7 @@ class FoundPicture:
     load: Callable[[], Any]
     page: int | None = None
     box: PictureBox | None = None
-    at: int | None = None
+    offset: int | None = None
     cost: int = 0
     """Pixels that are decoded for it, where they are more than its own."""
 
@@ -74,7 +74,7 @@ class PictureSieve:
 
         if not self._rules.most:
             return
-        unknown = FoundPicture(hash_bytes(name.encode()), 0, 0, _load_nothing, at=at)
+        unknown = FoundPicture(hash_bytes(name.encode()), 0, 0, _load_nothing, offset=at)
         try:
             data = read()
             image = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -84,7 +84,7 @@ class PictureSieve:
             self._report(unknown, "broken")
         else:
             load = partial(_load_upright, image)
-            self.add(FoundPicture(hash_bytes(data), *image.size, load, at=at))
+            self.add(FoundPicture(hash_bytes(data), *image.size, load, offset=at))
 
     def add(self, found: FoundPicture, rejected: str = "") -> None:
         """Decide on a picture, unless its reader has (`rejected`)."""
@@ -179,7 +179,7 @@ class PictureSieve:
                 rejected,
                 content_type,
                 data,
-                found.at,
+                found.offset,
             )
         )
 

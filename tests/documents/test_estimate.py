@@ -150,7 +150,7 @@ def test_nobody_knows_before_a_file_was_read(owner):
 
 
 def test_nobody_knows_while_no_worker_lives(owner):
-    read(owner, 1_000, 1.0, ago=queue.QUIET.total_seconds() + 5)
+    read(owner, 1_000, 1.0, ago=queue.IDLE_PERIOD.total_seconds() + 5)
     waits(owner, 1_000)
     assert left(owner) is None
 
@@ -166,5 +166,5 @@ def test_who_has_nothing_waiting_waits_for_nothing(owner, stranger):
 )
 def test_no_pace_has_a_part_below_nothing(sizes, seconds):
     pace = ReadingPace.fit(sizes, seconds)
-    assert min(pace.each, pace.per_byte) >= 0
+    assert min(pace.per_file, pace.per_byte) >= 0
     assert pace.seconds(len(sizes), sum(sizes)) == pytest.approx(sum(seconds))

@@ -175,7 +175,7 @@ def looks_at_the_spare():
 
 
 def test_two_runs_do_not_make_it_at_once(library, monkeypatch):
-    monkeypatch.setattr(spaces, "NOTICED_SECONDS", 0.5)
+    monkeypatch.setattr(spaces, "KILL_NOTICE_SECONDS", 0.5)
     with held(INSERT):
         process = begin_build()
         with pytest.raises(CommandError, match="Another process"):

@@ -34,14 +34,14 @@ def test_without_a_place_it_stands_behind_the_text():
 
 
 def test_on_a_blank_page_it_is_the_text():
-    page, _ = insert_pictures(Page(3, ""), [DescribedPicture("하나", at=0)])
+    page, _ = insert_pictures(Page(3, ""), [DescribedPicture("하나", offset=0)])
     assert (page.text, page.regions) == ("하나", (Region(0, 2, Kind.PICTURE),))
 
 
 def test_several_at_one_place_keep_their_order():
     at = TEXT.index("첫")
     page, _ = insert_pictures(
-        PAGE, [DescribedPicture("하나", at=at), DescribedPicture("둘", at=at)]
+        PAGE, [DescribedPicture("하나", offset=at), DescribedPicture("둘", offset=at)]
     )
     assert page.text.startswith("제목\n\n하나\n\n둘\n\n첫 문단")
     assert read(page) == (["제목", "끝"], ["끝"], ["하나", "둘", "| 표 |"])
@@ -49,30 +49,30 @@ def test_several_at_one_place_keep_their_order():
 
 @pytest.mark.parametrize("at", [TABLE.start + 1, TABLE.end - 1])
 def test_no_table_is_torn_apart(at):
-    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", at=at)])
+    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", offset=at)])
     assert page.text.endswith("| 표 |\n\n하나\n\n끝 문단")
 
 
 def test_header_rows_move_with_their_table():
-    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", at=0)])
+    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", offset=0)])
     table = page.regions[1]
     assert page.text[table.start : table.header_end] == "| "
 
 
 def test_a_place_beyond_the_text_is_its_end():
-    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", at=10_000)])
+    page, _ = insert_pictures(PAGE, [DescribedPicture("하나", offset=10_000)])
     assert page.text == TEXT + "\n\n하나"
 
 
 def test_it_is_told_where_each_stands_with_or_without_a_description():
     first, last = TEXT.index("첫"), TEXT.index("끝")
     pictures = [
-        DescribedPicture("", at=last),
-        DescribedPicture("하나", at=first),
-        DescribedPicture("", at=first),
+        DescribedPicture("", offset=last),
+        DescribedPicture("하나", offset=first),
+        DescribedPicture("", offset=first),
         DescribedPicture("둘"),
         DescribedPicture(""),
-        DescribedPicture("", at=10_000),
+        DescribedPicture("", offset=10_000),
     ]
     page, starts = insert_pictures(PAGE, pictures)
     told = [page.text[one:].split("\n")[0] if one is not None else None for one in starts]

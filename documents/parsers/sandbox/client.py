@@ -550,7 +550,7 @@ def _from_region_value(region: Sequence[Any], length: int) -> Region:
 def _from_picture_value(value: Any, data: bytes) -> Picture:
     """A picture back from JSON, with its bytes. Raises BrokenFrame."""
     try:
-        page, box, at = value["page"], value["box"], value["at"]
+        page, box, offset = value["page"], value["box"], value["offset"]
         is_kept = 0 < len(data) <= MAX_PICTURE_BYTES
         if not (page is None or isinstance(page, int)) or is_kept == bool(value["rejected"]):
             raise BrokenFrame("not a picture")
@@ -563,7 +563,7 @@ def _from_picture_value(value: Any, data: bytes) -> Picture:
             str(value["rejected"])[:20],
             str(value["content_type"])[:40],
             data,
-            None if at is None else max(0, int(at)),
+            None if offset is None else max(0, int(offset)),
         )
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise BrokenFrame("not a picture") from error

@@ -19,8 +19,8 @@ from documents.outgoing import (
     AddressInvalid,
     AddressUnreachable,
     AnswerTooLarge,
-    OpenAnswer,
     OutgoingClient,
+    ResponseStream,
     split_address,
 )
 from documents.sources.base import (
@@ -92,7 +92,7 @@ class S3Reader(SourceReader):
             raise SourceUnreachable(request.url, reason="status", **told)
         return answer
 
-    def _open(self, request: AWSPreparedRequest) -> OpenAnswer:
+    def _open(self, request: AWSPreparedRequest) -> ResponseStream:
         """The answer to a request; the one before is closed."""
         self._sending.close()
         whole = not request.stream_output
@@ -159,7 +159,7 @@ class S3Reader(SourceReader):
 class _ObjectBody:
     """A body as botocore reads one."""
 
-    def __init__(self, opened: OpenAnswer) -> None:
+    def __init__(self, opened: ResponseStream) -> None:
         self.read, self._opened = opened.read, opened
 
     def stream(self, amount: int = 65_536, **_: Any) -> Iterator[bytes]:

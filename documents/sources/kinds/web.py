@@ -31,7 +31,7 @@ from documents.outgoing import (
     AddressInvalid,
     AddressUnreachable,
     AnswerTooLarge,
-    FetchedAnswer,
+    FetchedResponse,
     OutgoingClient,
     split_address,
 )
@@ -155,7 +155,7 @@ class WebReader(SourceReader):
             if depth:
                 waiting += [(link, inside, depth - 1) for link in links]
 
-    def _fetch_start(self, start: str) -> FetchedAnswer:
+    def _fetch_start(self, start: str) -> FetchedResponse:
         """Without the addresses that were given, nothing is known of the source."""
         try:
             answer = self._fetch(start)
@@ -231,8 +231,8 @@ class WebReader(SourceReader):
             raise EntryGone(key)
         yield BytesIO(page.body)
 
-    def _fetch(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedAnswer:
-        answer = self._client.fetch(url, headers, before=self._wait_for_turn)
+    def _fetch(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedResponse:
+        answer = self._client.fetch(url, headers, before_request=self._wait_for_turn)
         self._bytes += len(answer.body)
         if answer.status == 429:
             raise SourceUnreachable(f"{url}: 429", reason="status", address=url, status=429)
@@ -261,7 +261,7 @@ class WebReader(SourceReader):
         self._robots[origin] = rules
         return rules
 
-    def _read_sitemap(self, answer: FetchedAnswer, listing: Listing) -> list[str]:
+    def _read_sitemap(self, answer: FetchedResponse, listing: Listing) -> list[str]:
         """The addresses that a sitemap lists, and those of the sitemaps that it lists."""
         origin = _get_origin(answer.url)
         maps, found, number = deque([answer]), dict[str, None](), 0
@@ -286,7 +286,7 @@ class WebReader(SourceReader):
         return any(part in url or part in unquote(url) for part in self._exclude)
 
 
-def _check_status(answer: FetchedAnswer) -> None:
+def _check_status(answer: FetchedResponse) -> None:
     if answer.status != 200:
         raise EntryUnreadable(
             f"{answer.url}: {answer.status}", reason="status", status=answer.status
@@ -307,7 +307,7 @@ def _clean_link(link: str) -> str:
         return ""
 
 
-def is_sitemap(answer: FetchedAnswer) -> bool:
+def is_sitemap(answer: FetchedResponse) -> bool:
     """Whether an answer lists addresses instead of being a page."""
     head = unpack_sitemap(answer.body[:65_536])[:2000] if answer.body else b""
     return b"<urlset" in head or b"<sitemapindex" in head
@@ -323,7 +323,7 @@ def unpack_sitemap(body: bytes) -> bytes:
         return b""
 
 
-def to_page(answer: FetchedAnswer) -> WebPage | None:
+def to_page(answer: FetchedResponse) -> WebPage | None:
     """What to store of an answer; None where it is nothing that people read.
 
     Raises `EntryUnreadable`.
@@ -345,7 +345,7 @@ def to_page(answer: FetchedAnswer) -> WebPage | None:
     return WebPage(f"{stem}.html", reducer.to_document(title), links, indexed)
 
 
-def decode_page(answer: FetchedAnswer) -> str:
+def decode_page(answer: FetchedResponse) -> str:
     """The text of a page by what its answer says, by what it says itself, or by its bytes."""
     header = re.search(r"charset=[\"']?([\w-]{1,40})", answer.headers.get("content-type", ""))
     inside = _CHARSET.search(answer.body[:4096])

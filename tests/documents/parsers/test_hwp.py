@@ -274,4 +274,4 @@ def test_pictures_are_handed_on_with_their_place_in_the_text(end: str) -> None:
 
     assert (picture.width, picture.height, picture.rejected) == (1028, 224, "")
     assert picture.data.startswith((b"\x89PNG", b"\xff\xd8"))
-    assert page.text[: picture.at].strip() == "3.\n\n(1)"
+    assert page.text[: picture.offset].strip() == "3.\n\n(1)"

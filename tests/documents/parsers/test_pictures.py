@@ -306,7 +306,7 @@ def test_a_picture_of_a_word_file_tells_its_place_in_the_text(tmp_path):
     body = paragraph("앞 문단") + "{p0}" + paragraph("뒤 문단")
     path = docx_with(tmp_path / "a.docx", body, p0=png(chart()))
     (picture,) = found(path, formats.DOCX)
-    assert (picture.page, picture.box, picture.at) == (None, None, len("앞 문단\n\n"))
+    assert (picture.page, picture.box, picture.offset) == (None, None, len("앞 문단\n\n"))
 
 
 def test_a_linked_picture_is_not_fetched():

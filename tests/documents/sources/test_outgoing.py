@@ -184,7 +184,7 @@ def test_headers_that_drip_are_given_up(site):
 def test_a_pause_before_a_request_takes_nothing_of_its_time(site):
     site.put("/", "안녕")
     pause = threading.Event()
-    answer = fetch(f"{site.url}/", seconds=0.5, before=lambda _url: pause.wait(0.6))
+    answer = fetch(f"{site.url}/", seconds=0.5, before_request=lambda _url: pause.wait(0.6))
     assert answer.body.decode() == "안녕"
 
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from documents import libraries
 from documents.models import Document
-from documents.outgoing import FetchedAnswer
+from documents.outgoing import FetchedResponse
 from documents.sources.base import clean_settings, get_kind
 from documents.sources.kinds import web
 from documents.sources.kinds.web import PageReducer, to_page
@@ -192,7 +192,7 @@ def test_nothing_inside_is_fetched(make, inside):
 def test_old_korean_pages_are_decoded():
     body = "<html><head><meta charset=euc-kr><title>공지</title></head><body>휴가</body></html>"
     found = to_page(
-        FetchedAnswer("http://a/b", 200, {"content-type": "text/html"}, body.encode("cp949"))
+        FetchedResponse("http://a/b", 200, {"content-type": "text/html"}, body.encode("cp949"))
     )
     assert found.name == "공지.html"
     assert "휴가" in found.body.decode()
