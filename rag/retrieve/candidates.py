@@ -158,22 +158,22 @@ class Candidates:
         """Best passages by BM25; the dense leg, which is asked for next, is searched meanwhile."""
         known = self.embedder.estimate_language_knowledge(self.made.standalone_query)
         wait = self.store.run_concurrently(lambda: self.dense_hits) if known else None
-        found = self._find_by_terms("bm25", self.query_terms)
+        found = self._find_by_terms("bm25", self.query_terms, self.depth)
         if wait is not None:
             wait()
         return found
 
-    @Lazy
-    def reworded_hits(self) -> Sequence[Hit]:
+    def find_reworded(self, limit: int) -> Sequence[Hit]:
         """Best passages by BM25 where other words for what is asked count, too."""
         other = self.made.search_terms
-        return self._find_by_terms("reworded", {**other, **self.query_terms}) if other else ()
+        terms = {**other, **self.query_terms}
+        return self._find_by_terms("reworded", terms, limit) if other else ()
 
-    def _find_by_terms(self, step: str, terms: Mapping[str, float]) -> Sequence[Hit]:
+    def _find_by_terms(self, step: str, terms: Mapping[str, float], limit: int) -> Sequence[Hit]:
         if not terms:
             return ()
-        asked = frozenset(terms.items())
-        return self.look_up(step, asked, lambda: self.store.find_by_terms(terms, self.depth))
+        asked = frozenset(terms.items()), limit
+        return self.look_up(step, asked, lambda: self.store.find_by_terms(terms, limit))
 
     @Lazy
     def dense_hits(self) -> Sequence[Hit]:

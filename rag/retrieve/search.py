@@ -315,7 +315,8 @@ class _QuestionSearch:
                 hits, store, candidates.query_terms, made.scope.document_ids
             )
             hits = spread_documents(hits, wanted)
-        hits = _insert_reworded(hits, candidates.reworded_hits)[:wanted]
+        # no more than are wanted: each of them takes a place, or has one already
+        hits = _insert_reworded(hits, candidates.find_reworded(wanted))[:wanted]
         prior = Prior.from_text(
             made.standalone_query,
             terms=sum(weight >= 1 for weight in candidates.query_terms.values()),

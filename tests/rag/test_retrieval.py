@@ -218,6 +218,30 @@ def test_the_balance_of_mmr_is_a_setting():
     assert order_of(hits, balance=1.0, vectors=REPEATED) == [1, 2, 3]
 
 
+KEYS = st.lists(st.integers(0, 12), unique=True, max_size=12)
+
+
+@given(KEYS, KEYS, st.integers(1, 12))
+def test_of_passages_by_other_words_no_more_count_than_are_wanted(own, other, wanted):
+    hits, reworded = [hit(key) for key in own], [hit(key) for key in other]
+    all_of_them = search._insert_reworded(hits, reworded)[:wanted]
+    assert search._insert_reworded(hits, reworded[:wanted])[:wanted] == all_of_them
+
+
+def test_no_more_passages_by_other_words_are_asked_for_than_are_shown(library, monkeypatch):
+    asked, find = [], MemoryStore.find_by_terms
+
+    def find_by_terms(store, terms, limit):
+        asked.append((set(terms), limit))
+        return find(store, terms, limit)
+
+    monkeypatch.setattr(MemoryStore, "find_by_terms", find_by_terms)
+    found = library.search("비밀번호는 며칠마다 바꿔?", top_k=3)
+    (own, most), (other, limit) = asked
+    assert own < other
+    assert most > limit == found.plan.top_k == 3
+
+
 def test_a_stuffed_passage_wins_at_most_its_own_place(library):
     words = "숙박비 정산 여비 규정 출장 한도 예산 휴가 보안 계약 구매 인사 " * 300
     library.add("자주 묻는 질문.md", words)
