@@ -68,8 +68,7 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
     contents_template = "admin/document_contents.html"
 
     list_display = (
-        "name", "owner", "state", "percent", "stage", "reason", "chunk_count", "page_count",
-        "bytes", "created_at",
+        "name", "owner", "state", "reason", "chunk_count", "page_count", "bytes", "created_at",
     )  # fmt: skip
     list_filter = ("status", "content_type", "created_at")
     list_select_related = ("owner",)
@@ -84,11 +83,6 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
     def state(self, document: Document) -> tuple[str, str]:
         """The status as a coloured label."""
         return document.status, document.get_status_display()
-
-    @admin.display(description=_("progress"), ordering="progress")
-    def percent(self, document: Document) -> str:
-        """How far the processing is."""
-        return f"{document.progress:.0%}"
 
     @admin.display(description=_("error"))
     def reason(self, document: Document) -> str:

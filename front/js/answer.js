@@ -197,7 +197,8 @@ export class AnswerView {
       : null;
     const kind = status === "STOPPED" ? "" : "note-error";
     const sign = createIcon(status === "STOPPED" ? "square" : "circle-alert");
-    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), goOn, again, reasons));
+    const buttons = el("div", { class: "msg-note-actions" }, goOn, again, reasons);
+    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), buttons));
   }
 
   actions() {

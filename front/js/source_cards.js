@@ -16,7 +16,10 @@ function listPages(group) {
   return [...new Set(pages.filter(Boolean))].sort((one, other) => one - other);
 }
 
-/** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
+/**
+ * Cited documents as cards; those only looked at behind a button. Null when the answer has none. Which are cited is told
+ * once an answer is complete.
+ */
 export function createSourceCards(message, hooks) {
   const all = groupBySlot(message.sources ?? []);
   if (!all.length) return null;
@@ -27,7 +30,7 @@ export function createSourceCards(message, hooks) {
   const section = el(
     "section",
     { class: "cards", "aria-label": t("sources") },
-    cited.length ? null : el("p", { class: "cards-none", text: t("none_cited") }),
+    cited.length || message.status !== "COMPLETED" ? null : el("p", { class: "cards-none", text: t("none_cited") }),
     el("ul", { class: "card-list" }, shown.map((group) => createSourceCard(group, message, hooks))),
   );
   if (cited.length && reviewed.length) section.append(createReviewedList(reviewed, message, hooks));

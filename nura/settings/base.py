@@ -314,6 +314,7 @@ UNFOLD: dict[str, Any] = {
 LANGUAGE_CODE = env.read_choice("NURA_LANGUAGE", "ko", ("ko", "en"))
 LANGUAGES = [("ko", _("Korean")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale", BASE_DIR / "locale" / "libraries"]
+FORMAT_MODULE_PATH = "nura.formats"
 LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
 LANGUAGE_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = f"{URL_PREFIX}/"

@@ -1,8 +1,11 @@
 """Which language a request speaks."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.test import RequestFactory
 from django.utils import translation
+from django.utils.formats import date_format
 
 from nura.middleware import choose_language
 
@@ -60,3 +63,12 @@ def test_one_request_leaves_no_language_to_the_next(client):
     assert answer.headers["Content-Language"] == "en"
     assert client.get("/api/v1/me").headers["Content-Language"] == "ko"
     translation.deactivate()
+
+
+def test_a_korean_time_of_day_is_written_as_koreans_write_it():
+    moment = datetime(2026, 11, 28, 13, 28, tzinfo=UTC)
+    with translation.override("ko"):
+        assert date_format(moment, "DATETIME_FORMAT") == "2026년 11월 28일 오후 1:28"
+        assert date_format(moment, "TIME_FORMAT") == "오후 1:28"
+    with translation.override("en"):
+        assert date_format(moment, "DATETIME_FORMAT") == "Nov. 28, 2026, 1:28 p.m."
