@@ -42,7 +42,7 @@ from documents.models import (
 )
 from documents.notices import announce_rights_change
 from documents.reindex import change, renewal
-from documents.reindex.change import ReindexBusyError, ReindexWish
+from documents.reindex.change import ReindexBusyError, ReindexTarget
 
 
 class ReadOnlyAdmin(AuditedAdmin):
@@ -186,7 +186,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             and run.open
             and (run.background or change.is_change_at_work(run)),
             "problem": explain_code(run.error, {}) if run and run.error else "",
-            "wish": change.get_configured_wish().model,
+            "wish": change.get_configured_target().model,
             "in_use": spaces.get_active_space(),
             "previous": renewal.get_previous_space(),
             "may_change": can_change_spaces(request),
@@ -201,9 +201,9 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         if refusal := _refuse_change(request):
             return refusal
         run = Reindexing.objects.filter(open=True).first()
-        wish = ReindexWish(run.model, run.base_url, tuple(run.languages)) if run else None
+        target = ReindexTarget(run.model, run.base_url, tuple(run.languages)) if run else None
         try:
-            change.start_change(wish or change.get_configured_wish())
+            change.start_change(target or change.get_configured_target())
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING
@@ -233,9 +233,9 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         text = ngettext(
             "%(model)s is in use again. %(count)d chunk uploaded since is being embedded.",
             "%(model)s is in use again. %(count)d chunks uploaded since are being embedded.",
-            swap.lacking,
+            swap.missing,
         )
-        values = {"model": swap.space.model, "count": swap.lacking}
+        values = {"model": swap.space.model, "count": swap.missing}
         self.message_user(request, text % values, messages.SUCCESS)
 
 

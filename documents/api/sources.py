@@ -204,7 +204,9 @@ class SourceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, UploadView
         source = self.get_object()
         query = validate_query(SourceDeletionQuery, request)
         delete_documents = query["documents"] == "delete"
-        services.delete_source(source=source, actor=get_user(request), documents=delete_documents)
+        services.delete_source(
+            source=source, actor=get_user(request), with_documents=delete_documents
+        )
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=SourceRunRequest, responses={202: SourceRunShape})
@@ -250,7 +252,7 @@ class SourceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, UploadView
         fields = validate_body(SourceRunRequest, request)
         run = services.receive_manifest(
             source=source,
-            listed=request.data.get("files") if isinstance(request.data, dict) else None,
+            entries=request.data.get("files") if isinstance(request.data, dict) else None,
             actor=get_user(request),
             dry_run=fields["dry_run"],
             confirmed=fields["confirm"],
@@ -275,5 +277,5 @@ def _to_manifest_json(source: Source) -> dict[str, Any]:
     last = source.runs.filter(dry_run=False).first()
     return {
         "run": services.to_run_json(last) if last else None,
-        "wanted": services.list_wanted(source),
+        "wanted": services.list_wanted_paths(source),
     }

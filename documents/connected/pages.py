@@ -318,10 +318,10 @@ def describe_korean_search() -> str:
 
 def _describe_waiting_embedder() -> str:
     """The chosen embedding model while another one is still in use; "" if they are the same."""
-    wish, space = change.get_configured_wish(), spaces.get_active_space()
-    if space is None or space.model == wish.model or not spaces.has_vectors(space):
+    target, space = change.get_configured_target(), spaces.get_active_space()
+    if space is None or space.model == target.model or not spaces.has_vectors(space):
         return ""
-    return wish.model
+    return target.model
 
 
 # Connections
@@ -509,7 +509,7 @@ def _begin_reindexing(request: HttpRequest) -> None:
     if not _describe_waiting_embedder():
         return
     try:
-        change.start_change(change.get_configured_wish())
+        change.start_change(change.get_configured_target())
     except ReindexBusyError:
         messages.warning(request, _("Documents are already being re-embedded."))
     else:

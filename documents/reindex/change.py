@@ -1,10 +1,9 @@
-"""Carries a change of the embedding model out: fill, index, compare, swap.
+"""Changes the embedding model: fill the new space, index it, compare both, swap.
 
-It may be killed at any moment: what was committed is there, and the next process goes on. Workers
-go on in short slices, so that uploads come in between.
+It may be killed at any moment: committed work stays, and the next process continues. Workers work
+in short slices, so that uploads are processed in between.
 
-Which of two spaces finds more is told by the product's own search, with questions of a file or made
-from headings.
+The comparison uses Nura's own search, with questions from a file or made from headings.
 """
 
 import csv
@@ -49,12 +48,12 @@ from rag.ports import Embedder
 from rag.types import Scope, ScopeReason
 
 MAX_QUESTIONS = 300
-"""Headings that are asked; which ones is decided by a hash, so a second run asks the same."""
+"""Headings used as questions; a hash selects them, so a second run uses the same ones."""
 MAX_ANSWERS = 20
-"""Headings over more chunks than that (of one owner) ask for nothing in particular."""
+"""Headings with more chunks (of one owner) are too general."""
 MIN_CHARACTERS = 4
 
-TITLES = """
+SELECT_TITLES = """
     SELECT chunk.owner_id, title.text, array_agg(chunk.id)
       FROM documents_chunk chunk
       JOIN documents_document document ON document.id = chunk.document_id,
@@ -81,7 +80,7 @@ class ReindexQuestion:
 def make_questions_from_headings() -> list[ReindexQuestion]:
     """Section titles as questions, the chunks below them as answers."""
     with connection.cursor() as cursor:
-        cursor.execute(TITLES, (MIN_CHARACTERS, MAX_ANSWERS, MAX_QUESTIONS))
+        cursor.execute(SELECT_TITLES, (MIN_CHARACTERS, MAX_ANSWERS, MAX_QUESTIONS))
         return [
             ReindexQuestion(title, owner, frozenset(keys))
             for owner, title, keys in cursor.fetchall()
@@ -95,12 +94,12 @@ def read_questions(path: Path) -> list[ReindexQuestion]:
     """
     try:
         rows = _read_rows(path)
-        made = [question for row in rows for question in _to_questions(row)]
+        questions = [question for row in rows for question in _to_questions(row)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
         raise QuestionsError(f"{path}: {error}") from error
-    if not made:
+    if not questions:
         raise QuestionsError(f"{path}: no question whose document or text is stored here")
-    return made
+    return questions
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
@@ -135,10 +134,10 @@ def _to_document_filter(document: str) -> dict[str, object]:
         return {"document__name": document}
 
 
-NEAR, FAR = 5, 10
+TOP_FEW, TOP_MANY = 5, 10
 RESAMPLES = 1000
 TOLERANCE = 0.02
-"""A loss of at most that much is let through where chance may well have made it."""
+"""A loss of at most this much is accepted if it may well be due to chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class SpaceComparison:
-    """Both spaces on the same questions; `chance` is the 95 % interval of the gain at 5 and 10."""
+    """Both spaces on the same questions; `chance` are 95 % intervals of the gain at 5 and 10."""
 
     questions: int
     old: Recall
@@ -159,8 +158,8 @@ class SpaceComparison:
     chance: tuple[tuple[float, float], tuple[float, float]]
 
     @property
-    def falls(self) -> bool:
-        """Whether the new space finds less: by more than the tolerance, or than chance explains."""
+    def finds_less(self) -> bool:
+        """Whether the new space finds less: beyond the tolerance, or more than by chance."""
         gains = (self.new.at_5 - self.old.at_5, self.new.at_10 - self.old.at_10)
         return any(
             gain < 0 and (gain < -TOLERANCE or high < 0)
@@ -168,8 +167,8 @@ class SpaceComparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For the row of the change."""
-        return asdict(self) | {"falls": self.falls}
+        """The comparison for the `report` of the change."""
+        return asdict(self) | {"falls": self.finds_less}
 
 
 def compare_spaces(
@@ -179,29 +178,29 @@ def compare_spaces(
     on_question: Callable[[int, int], None],
 ) -> SpaceComparison:
     """Search each question in both spaces. Raises `EmbedderFailed` and what the store raises."""
-    places: list[tuple[int, int]] = []
+    ranks: list[tuple[int, int]] = []
     scope = functools.cache(_to_owner_scope)
-    engines = get_engine(spaces.to_config(old)), get_engine(spaces.to_config(new))
+    both = get_engine(spaces.to_config(old)), get_engine(spaces.to_config(new))
     for number, question in enumerate(questions, 1):
-        mine = scope(question.owner_id)
-        places.append(
+        scope_ = scope(question.owner_id)
+        ranks.append(
             (
-                _find_place(question, mine, engines[0], old),
-                _find_place(question, mine, engines[1], new),
+                _find_rank(question, scope_, both[0], old),
+                _find_rank(question, scope_, both[1], new),
             )
         )
         on_question(number, len(questions))
-    return judge_places(places)
+    return judge_ranks(ranks)
 
 
-def judge_places(places: Sequence[tuple[int, int]]) -> SpaceComparison:
-    """From the places (0: first) of the best answer in both spaces."""
-    before, after = [old for old, _new in places], [new for _old, new in places]
+def judge_ranks(ranks: Sequence[tuple[int, int]]) -> SpaceComparison:
+    """The comparison from the ranks (0: first) of the best answer in both spaces."""
+    old_ranks, new_ranks = [old for old, _new in ranks], [new for _old, new in ranks]
     return SpaceComparison(
-        questions=len(places),
-        old=Recall(_measure_share(before, NEAR), _measure_share(before, FAR)),
-        new=Recall(_measure_share(after, NEAR), _measure_share(after, FAR)),
-        chance=(_draw_interval(places, NEAR), _draw_interval(places, FAR)),
+        questions=len(ranks),
+        old=Recall(_measure_share(old_ranks, TOP_FEW), _measure_share(old_ranks, TOP_MANY)),
+        new=Recall(_measure_share(new_ranks, TOP_FEW), _measure_share(new_ranks, TOP_MANY)),
+        chance=(_bootstrap_interval(ranks, TOP_FEW), _bootstrap_interval(ranks, TOP_MANY)),
     )
 
 
@@ -210,33 +209,33 @@ def _to_owner_scope(owner_id: int) -> Scope:
     return Scope(tuple(documents.values_list("pk", flat=True)), ScopeReason.ALL)
 
 
-def _find_place(
-    question: ReindexQuestion, scope: Scope, used: Engine, space: EmbeddingSpace
+def _find_rank(
+    question: ReindexQuestion, scope: Scope, engine: Engine, space: EmbeddingSpace
 ) -> int:
     store = ScopedStore(scope.document_ids, space=space)
-    retrieval = used.search(question.text, scope, store, top_k=FAR)
-    if retrieval.failed:  # by words alone both spaces would find the same
+    retrieval = engine.search(question.text, scope, store, top_k=TOP_MANY)
+    if retrieval.failed:  # by words alone, both spaces would find the same
         raise EmbedderFailed(f"{space} could not be searched")
-    found = [i for i, hit in enumerate(retrieval.hits) if hit.passage.key in question.answers]
-    return found[0] if found else FAR
+    ranks = [i for i, hit in enumerate(retrieval.hits) if hit.passage.key in question.answers]
+    return ranks[0] if ranks else TOP_MANY
 
 
-def _measure_share(places: Sequence[int], among: int) -> float:
-    return round(sum(place < among for place in places) / len(places), 4) if places else 0.0
+def _measure_share(ranks: Sequence[int], depth: int) -> float:
+    return round(sum(rank < depth for rank in ranks) / len(ranks), 4) if ranks else 0.0
 
 
-def _draw_interval(places: Sequence[tuple[int, int]], among: int) -> tuple[float, float]:
-    """95 % of the mean gains of questions drawn again and again (paired bootstrap)."""
-    gains = [(new < among) - (old < among) for old, new in places]
+def _bootstrap_interval(ranks: Sequence[tuple[int, int]], depth: int) -> tuple[float, float]:
+    """95 % interval of the mean gain (paired bootstrap)."""
+    gains = [(new < depth) - (old < depth) for old, new in ranks]
     if not gains:
         return 0.0, 0.0
-    dice = random.Random(0)  # noqa: S311 - a second run must judge the same
-    means = sorted(sum(dice.choices(gains, k=len(gains))) / len(gains) for _ in range(RESAMPLES))
+    sampler = random.Random(0)  # noqa: S311 - a second run must judge the same
+    means = sorted(sum(sampler.choices(gains, k=len(gains))) / len(gains) for _ in range(RESAMPLES))
     return round(means[RESAMPLES // 40], 4), round(means[-RESAMPLES // 40], 4)
 
 
 CHANGES_LOCK = 0x6E757262
-"""Number of the advisory lock under which changes begin."""
+"""Number of the advisory lock for starting a change."""
 
 HEARTBEAT = Heartbeat(Reindexing)
 REPORT_SECONDS = 0.5
@@ -249,36 +248,40 @@ logger = structlog.get_logger()
 
 
 class ReindexBusyError(Exception):
-    """A living process is at work on a change."""
+    """A process is at work on a change."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReindexWish:
-    """Which model to change to. No languages: those that are declared for it."""
+class ReindexTarget:
+    """The model to change to. Without languages: those declared for it."""
 
     model: str
     base_url: str = ""
     languages: tuple[str, ...] = ()
 
 
-def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
-    """The open change to this model, made where there is none; one to another model gives way.
+def begin_change(target: ReindexTarget, *, background: bool) -> Reindexing:
+    """The open change to this model, created if needed; one to another model is replaced.
 
     Raises `ReindexBusyError` while a process is at work.
     """
-    values = {"model": wish.model, "base_url": wish.base_url, "languages": list(wish.languages)}
+    values = {
+        "model": target.model,
+        "base_url": target.base_url,
+        "languages": list(target.languages),
+    }
     with _require_idle():
         same = Reindexing.objects.filter(open=True, **values)
         others = Reindexing.objects.filter(open=True).exclude(pk__in=same.values("pk"))
         others.update(open=False, state=ReindexState.REPLACED, **RELEASED)
         if same.update(background=background, attempts=0, error="", enqueued_at=Now()):
             return same.get()
-        now = {"background": background, "enqueued_at": Now()}
-        return Reindexing.objects.create(**values, **now)
+        state = {"background": background, "enqueued_at": Now()}
+        return Reindexing.objects.create(**values, **state)
 
 
 def dismiss_change() -> None:
-    """End what was begun and interrupted. Raises `ReindexBusyError` while a process is at work."""
+    """End an interrupted change. Raises `ReindexBusyError` while a process is at work."""
     with _require_idle():
         Reindexing.objects.filter(open=True).update(
             open=False, state=ReindexState.REPLACED, **RELEASED
@@ -286,20 +289,22 @@ def dismiss_change() -> None:
 
 
 def claim_change(reindexing_id: int) -> Lease[Reindexing] | None:
-    """Claim it; None when it ended or a living process has it."""
+    """Claim a change; None if it has ended or a process is at work on it."""
     lease = claim_job(Reindexing, reindexing_id)
     if lease is not None:
         lease.rows().update(updated_at=Now())
     return lease
 
 
-def release_change(lease: Lease[Reindexing], *, most: int | None = None, **changes: Any) -> bool:
-    """Let another process go on; False when the lease was lost or there were `most` attempts."""
-    return release_lease(lease, max_attempts=most, updated_at=Now(), **changes)
+def release_change(
+    lease: Lease[Reindexing], *, max_attempts: int | None = None, **changes: Any
+) -> bool:
+    """Let another process continue; False if the lease is lost or no attempt is left."""
+    return release_lease(lease, max_attempts=max_attempts, updated_at=Now(), **changes)
 
 
 def end_change(lease: Lease[Reindexing], state: ReindexState, **changes: Any) -> None:
-    """It is over. Raises `LeaseLostError`."""
+    """End a change in this state. Raises `LeaseLostError`."""
     values = {**RELEASED, "updated_at": Now(), **changes}
     if not lease.rows().update(open=False, state=state, **values):
         raise LeaseLostError
@@ -320,91 +325,91 @@ def _require_idle() -> Iterator[None]:
 
 
 class ProgressListener(Protocol):
-    """Hears how far it is."""
+    """Receives the progress of a change."""
 
-    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
-        """`done` of `total`, `made` of them embedded by this process. What it raises ends it."""
+    def report_progress(self, state: ReindexState, done: int, total: int, embedded: int) -> None:
+        """`done` of `total` chunks, `embedded` by this process. An exception stops the change."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReindexOptions:
-    """What a person may say. `asked` None: questions made from headings."""
+    """Options of a change. `questions` None: made from headings."""
 
-    asked: Sequence[ReindexQuestion] | None = None
+    questions: Sequence[ReindexQuestion] | None = None
     force: bool = False
 
 
 @dataclass(slots=True)
 class _Change:
-    """A change in the hands of this process."""
+    """A change that this process works on."""
 
     lease: Lease[Reindexing]
     space: EmbeddingSpace
     embedder: Embedder
-    teller: ProgressListener
+    listener: ProgressListener
     held: HeldLease[Reindexing]
     state: ReindexState = ReindexState.FILLING
-    reported: float = 0.0
+    last_report_at: float = 0.0
     done: int = 0
-    made: int = 0
+    embedded: int = 0
     total: int = 0
     since: datetime | None = field(default=None)
 
     def begin_step(self, state: ReindexState, total: int = 0) -> None:
         """Begin a step."""
-        self.state, self.done, self.total, self.reported = state, 0, total, 0.0
+        self.state, self.done, self.total, self.last_report_at = state, 0, total, 0.0
         self.save_progress()
 
-    def count_done(self, done: int, made: int = 0) -> None:
-        """Count chunks as done, and how many of them were embedded."""
+    def count_done(self, done: int, embedded: int = 0) -> None:
+        """Add to the numbers of chunks done and embedded."""
         self.done += done
-        self.made += made
+        self.embedded += embedded
         self.save_progress()
 
     def save_progress(self) -> None:
         """Store the progress, at most twice a second, and report it. Raises `LeaseLostError`."""
         self.held.check()
-        if time.monotonic() - self.reported >= REPORT_SECONDS:
-            self.reported = time.monotonic()
+        if time.monotonic() - self.last_report_at >= REPORT_SECONDS:
+            self.last_report_at = time.monotonic()
             values = {"state": self.state, "done": self.done, "total": self.total}
             renew_lease(self.lease, updated_at=Now(), **values)
-        self.teller.report_progress(self.state, self.done, self.total, self.made)
+        self.listener.report_progress(self.state, self.done, self.total, self.embedded)
 
     def fill_space(self) -> None:
-        """Embed what is missing, and remember from when on something may be missing again."""
+        """Embed what is missing, and note from when on something may be missing again."""
         since, self.since = self.since, renewal.get_fence_time()
         renewal.fill_space(self.space, self.embedder, self.count_done, since=since)
 
 
 def carry_out_change(
-    lease: Lease[Reindexing], teller: ProgressListener, options: ReindexOptions
+    lease: Lease[Reindexing], listener: ProgressListener, options: ReindexOptions
 ) -> ReindexState:
-    """SWAPPED, or REFUSED because the new space finds less; then it is kept as it is.
+    """Execute a change. SWAPPED, or REFUSED because the new space finds less; it is kept then.
 
-    Raises `EmbedderFailed`, `LeaseLostError`, what searching raises, and what `teller` raises:
-    the change then stays open, and the lease is the caller's to release.
+    Raises `EmbedderFailed`, `LeaseLostError`, and exceptions of the search and of `listener`: the
+    change then stays open, and the caller has to release the lease.
     """
-    with HEARTBEAT.hold(lease) as held:
-        work = _open_change(lease, teller, held)
-        work.begin_step(ReindexState.FILLING, Chunk.objects.count())
-        work.fill_space()
-        work.begin_step(ReindexState.INDEXING)
-        spaces.build_index(work.space)
-        report = _compare(work, options)
-        if report and report.falls and not options.force:
+    with HEARTBEAT.hold(lease) as held_lease:
+        change = _open_change(lease, listener, held_lease)
+        change.begin_step(ReindexState.FILLING, Chunk.objects.count())
+        change.fill_space()
+        change.begin_step(ReindexState.INDEXING)
+        spaces.build_index(change.space)
+        report = _compare(change, options)
+        if report and report.finds_less and not options.force:
             end_change(lease, ReindexState.REFUSED, report=report.as_json())
             return ReindexState.REFUSED
-        _swap_spaces(work)
+        _swap_spaces(change)
         end_change(lease, ReindexState.SWAPPED, report=report.as_json() if report else {})
-    spaces.measure_unrelated(work.space)
+    spaces.measure_unrelated(change.space)
     return ReindexState.SWAPPED
 
 
 def _open_change(
-    lease: Lease[Reindexing], teller: ProgressListener, held: HeldLease[Reindexing]
+    lease: Lease[Reindexing], listener: ProgressListener, held_lease: HeldLease[Reindexing]
 ) -> _Change:
-    """The space that is filled and the embedder that fills it."""
+    """Open the change with the space to fill and its embedder."""
     run = Reindexing.objects.select_related("space").get(pk=lease.job_id)
     config = spaces.build_config(
         run.model,
@@ -417,28 +422,28 @@ def _open_change(
     renew_lease(lease, space=space)
     if not run.languages:
         embedder = make_embedder(spaces.to_config(space))
-    return _Change(lease, space, embedder, teller, held)
+    return _Change(lease, space, embedder, listener, held_lease)
 
 
-def _compare(work: _Change, options: ReindexOptions) -> SpaceComparison | None:
-    """None where there is nothing to compare with."""
+def _compare(change: _Change, options: ReindexOptions) -> SpaceComparison | None:
+    """Compare the spaces; None if there is nothing to compare."""
     old = spaces.get_active_space()
-    if old is None or old.pk == work.space.pk or not spaces.has_vectors(old):
+    if old is None or old.pk == change.space.pk or not spaces.has_vectors(old):
         return None
     if not _is_answering(old, options):
         return None
-    asked = make_questions_from_headings() if options.asked is None else options.asked
-    if not asked:
+    questions = make_questions_from_headings() if options.questions is None else options.questions
+    if not questions:
         return None
-    work.begin_step(ReindexState.COMPARING, len(asked))
-    step: Callable[[int, int], None] = lambda _number, _total: work.count_done(1)  # noqa: E731
-    return compare_spaces(old, work.space, asked, step)
+    change.begin_step(ReindexState.COMPARING, len(questions))
+    step: Callable[[int, int], None] = lambda _number, _total: change.count_done(1)  # noqa: E731
+    return compare_spaces(old, change.space, questions, step)
 
 
 def _is_answering(old: EmbeddingSpace, options: ReindexOptions) -> bool:
     """Whether the old model still embeds questions for its space.
 
-    Raises `EmbedderFailed` where it may do so later and nobody forces the change.
+    Raises `EmbedderFailed` if it may do so later, unless the change is forced.
     """
     try:
         make_embedder(spaces.to_config(old)).embed_query("ready")
@@ -449,12 +454,12 @@ def _is_answering(old: EmbeddingSpace, options: ReindexOptions) -> bool:
     return True
 
 
-def _swap_spaces(work: _Change) -> None:
-    """Catch up with what was written meanwhile until nothing is missing; then swap."""
+def _swap_spaces(change: _Change) -> None:
+    """Embed what was written meanwhile until nothing is missing, then swap."""
     while True:
-        work.fill_space()
-        if work.since and renewal.swap_forward(
-            work.space, work.embedder.languages, since=work.since
+        change.fill_space()
+        if change.since and renewal.swap_forward(
+            change.space, change.embedder.languages, since=change.since
         ):
             return
 
@@ -464,50 +469,50 @@ class _SliceOverError(Exception):
 
 
 class _TimeSlice:
-    """Ends the filling after some seconds; the steps after it are not cut."""
+    """Stops filling after some seconds; later steps are not interrupted."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + SLICE_SECONDS
 
-    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
-        """Raise when the time is over."""
-        del done, total, made
+    def report_progress(self, state: ReindexState, done: int, total: int, embedded: int) -> None:
+        """Raise if the time is over."""
+        del done, total, embedded
         if state is ReindexState.FILLING and time.monotonic() > self._end:
             raise _SliceOverError
 
 
-def get_configured_wish() -> ReindexWish:
-    """The change to the model that is chosen in the page, or named in the environment."""
+def get_configured_target() -> ReindexTarget:
+    """The model that is chosen on the models page, or set in the environment."""
     config = read_config()
-    return ReindexWish(
+    return ReindexTarget(
         get_embedding_model_name(config),
         spaces.strip_credentials(config.embedding_endpoint),
         tuple(sorted(config.embedding_languages)),
     )
 
 
-def start_change(wish: ReindexWish) -> Reindexing:
-    """Let the workers change over. Raises `ReindexBusyError`."""
-    run = begin_change(wish, background=True)
+def start_change(target: ReindexTarget) -> Reindexing:
+    """Start a change in the workers. Raises `ReindexBusyError`."""
+    run = begin_change(target, background=True)
     queue.enqueue_reindex(run.pk)
     return run
 
 
 def roll_back_change() -> renewal.SwapBack | None:
-    """Swap back; the workers embed what was uploaded since. None where nothing was before.
+    """Swap back; the workers embed what was uploaded since. None if there is no earlier space.
 
     Raises `ReindexBusyError`.
     """
     dismiss_change()
-    back = renewal.swap_back()
-    if back and back.lacking:
-        space = back.space
-        start_change(ReindexWish(space.model, space.base_url, tuple(space.languages)))
-    return back
+    swap = renewal.swap_back()
+    if swap and swap.missing:
+        space = swap.space
+        start_change(ReindexTarget(space.model, space.base_url, tuple(space.languages)))
+    return swap
 
 
 def continue_change(reindexing_id: int) -> None:
-    """Do one slice of the change; nothing if it ended or another worker has it."""
+    """Execute one slice of a change; nothing if it has ended or another worker has it."""
     lease = claim_change(reindexing_id)
     if lease is None:
         return
@@ -528,10 +533,10 @@ def continue_change(reindexing_id: int) -> None:
 
 
 def reap_changes() -> None:
-    """Hand on what lost its worker or its message; a command that died is repeated by a person."""
+    """Hand on lost changes and announce unclaimed ones; people repeat those of commands."""
     reap_lost_jobs(Reindexing, announce=_announce_change, give_up=_give_up_change)
-    used_up = Reindexing.objects.filter(attempts__gte=Reindexing.MAX_ATTEMPTS, claim=None)
-    _fail_changes(used_up.filter(open=True, background=True))
+    exhausted = Reindexing.objects.filter(attempts__gte=Reindexing.MAX_ATTEMPTS, claim=None)
+    _fail_changes(exhausted.filter(open=True, background=True))
     announce_unclaimed_jobs(Reindexing, announce=_announce_change, patience=PATIENCE)
     spaces.measure_missing_unrelated()
 
@@ -550,10 +555,10 @@ def _fail_changes(rows: QuerySet[Reindexing]) -> None:
 
 
 def _handle_failure(lease: Lease[Reindexing], code: str) -> None:
-    """Let the workers try again a little later, or end it."""
-    again = release_change(lease, most=Reindexing.MAX_ATTEMPTS, error=code)
-    logger.warning("reindex_failed", reindexing=lease.job_id, code=code, again=again)
-    if again:
+    """Let the workers try again a little later, or fail the change."""
+    is_retried = release_change(lease, max_attempts=Reindexing.MAX_ATTEMPTS, error=code)
+    logger.warning("reindex_failed", reindexing=lease.job_id, code=code, again=is_retried)
+    if is_retried:
         queue.enqueue_reindex(lease.job_id, delay_seconds=RETRY_SECONDS)
     else:
         lease.rows().update(error=code)

@@ -1,6 +1,6 @@
-"""Brings an index over while it serves: vectors of another model, terms of another version.
+"""Renews an index while it is in use: vectors of another model, terms of another version.
 
-What was committed stays when the process is killed; the next run goes on with what is left.
+If the process is killed, committed work stays and the next run continues.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from rag.tokenize.text import estimate_dense_weight
 from rag.types import TextChunk
 
 MAX_CHUNKS_A_WINDOW = 1024
-"""Chunks whose vectors are looked for at once."""
+"""Chunks that are checked for vectors at once."""
 MAX_CHUNKS_A_BATCH = 64
 """Chunks that are embedded and committed at once."""
 
@@ -36,9 +36,9 @@ DOCUMENT_FIELDS = ("document_id", "document__name", "document__metadata")
 
 
 def get_fence_time() -> datetime:
-    """The database's time, at a moment when no ingest is writing its rows.
+    """The database's time at a moment when no ingest is writing its rows.
 
-    What ingests write later has a later `Document.updated_at`, however long they worked before.
+    Everything that ingests write later has a later `Document.updated_at`, however long they take.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.SPACES_LOCK,))
@@ -56,7 +56,7 @@ def fill_space(
 ) -> None:
     """Embed every chunk without a vector in the space; with `since`, of documents changed since.
 
-    `on_batch(looked_at, embedded)` is called after each commit; what it raises ends it.
+    `on_batch(checked, embedded)` is called after each commit; an exception of it stops the work.
     Raises `EmbedderFailed`.
     """
     for keys in _iterate_windows(_list_changed_chunks(since)):
@@ -67,15 +67,15 @@ def fill_space(
             on_batch(len(batch), _embed_chunks(batch, space, embedder))
 
 
-def count_lacking(space: EmbeddingSpace, languages: AbstractSet[str], since: datetime) -> int:
-    """How many chunks of documents changed since have no vector, though of these languages."""
-    found = 0
+def count_missing(space: EmbeddingSpace, languages: AbstractSet[str], since: datetime) -> int:
+    """Number of chunks in these languages, of documents changed since, without a vector."""
+    count = 0
     for keys in _iterate_windows(_list_changed_chunks(since)):
         texts = Chunk.objects.filter(pk__in=_find_missing(space, keys)).values_list(
             "text", flat=True
         )
-        found += sum(estimate_dense_weight(text, languages) >= MIN_KNOWN_SHARE for text in texts)
-    return found
+        count += sum(estimate_dense_weight(text, languages) >= MIN_KNOWN_SHARE for text in texts)
+    return count
 
 
 def _list_changed_chunks(since: datetime | None) -> QuerySet[Chunk]:
@@ -86,38 +86,40 @@ def _list_changed_chunks(since: datetime | None) -> QuerySet[Chunk]:
 
 
 def _iterate_windows(chunks: QuerySet[Chunk]) -> Iterator[list[int]]:
-    """The keys of the chunks, in order, some at a time."""
-    last = 0
+    """The keys of the chunks in order, in batches."""
+    last_key = 0
     while keys := list(
-        chunks.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:MAX_CHUNKS_A_WINDOW]
+        chunks.filter(pk__gt=last_key)
+        .order_by("pk")
+        .values_list("pk", flat=True)[:MAX_CHUNKS_A_WINDOW]
     ):
         yield keys
-        last = keys[-1]
+        last_key = keys[-1]
 
 
 def _find_missing(space: EmbeddingSpace, keys: Sequence[int]) -> list[int]:
     rows = ChunkEmbedding.objects.filter(space=space, chunk_id__in=keys)
-    there = set(rows.values_list("chunk_id", flat=True))
-    return [key for key in keys if key not in there]
+    embedded = set(rows.values_list("chunk_id", flat=True))
+    return [key for key in keys if key not in embedded]
 
 
 def _embed_chunks(keys: Sequence[int], space: EmbeddingSpace, embedder: Embedder) -> int:
-    """Embed these chunks and commit; how many got a vector."""
+    """Embed these chunks and commit. Returns how many got a vector."""
     rows = (
         Chunk.objects.filter(pk__in=keys)
         .order_by("pk")
         .values("pk", *CHUNK_FIELDS, *DOCUMENT_FIELDS)
     )
-    titled = [_to_titled_chunk(row) for row in rows]
-    vectors = indexing.embed_chunks(titled, embedder)
-    made = {
+    titled_chunks = [_to_titled_chunk(row) for row in rows]
+    vectors = indexing.embed_chunks(titled_chunks, embedder)
+    vectors_by_key = {
         row["pk"]: (row["document_id"], vector)
         for row, vector in zip(rows, vectors, strict=True)
         if vector is not None
     }
-    if made:
-        _store_vectors(made, space)
-    return len(made)
+    if vectors_by_key:
+        _store_vectors(vectors_by_key, space)
+    return len(vectors_by_key)
 
 
 def _to_titled_chunk(row: dict[str, Any]) -> tuple[str, TextChunk]:
@@ -126,27 +128,27 @@ def _to_titled_chunk(row: dict[str, Any]) -> tuple[str, TextChunk]:
 
 
 def _store_vectors(
-    made: dict[int, tuple[object, tuple[float, ...]]], space: EmbeddingSpace
+    vectors: dict[int, tuple[object, tuple[float, ...]]], space: EmbeddingSpace
 ) -> None:
-    """Insert the vectors of those chunks that are still there.
+    """Insert the vectors of those chunks that still exist.
 
-    The rows of their documents are held, so that nobody deletes a chunk while its vector comes.
+    Their documents are locked, so that nobody deletes a chunk meanwhile.
     """
     with transaction.atomic():
         documents = Document.objects.filter(
-            pk__in={document for document, _vector in made.values()}
+            pk__in={document for document, _vector in vectors.values()}
         )
         list(documents.order_by("pk").select_for_update(no_key=True).values_list("pk"))
-        there = Chunk.objects.filter(pk__in=made).values_list("pk", "document_id")
+        existing = Chunk.objects.filter(pk__in=vectors).values_list("pk", "document_id")
         ChunkEmbedding.objects.bulk_create(
             [
                 ChunkEmbedding(
                     chunk_id=key,
                     document_id=document,
                     space=space,
-                    vector=HalfVector(list(made[key][1])),
+                    vector=HalfVector(list(vectors[key][1])),
                 )
-                for key, document in there
+                for key, document in existing
             ],
             ignore_conflicts=True,
         )
@@ -157,19 +159,19 @@ MAX_DELETED_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SwapBack:
-    """A swap back. `lacking` chunks, uploaded since, are found by their words only as yet."""
+    """A swap back. `missing` chunks, uploaded since, are only found by their words for now."""
 
     space: EmbeddingSpace
-    lacking: int
+    missing: int
 
 
 def swap_forward(space: EmbeddingSpace, languages: AbstractSet[str], *, since: datetime) -> bool:
-    """Make the space the active one, of texts in these languages.
+    """Activate the space, for texts in these languages.
 
-    False, and nothing is changed, when something that was written since lacks its vector.
+    False, and nothing is changed, if something written since has no vector.
     """
     with _lock_spaces():
-        if count_lacking(space, languages, since):
+        if count_missing(space, languages, since):
             return False
         EmbeddingSpace.objects.filter(pk=space.pk).update(languages=sorted(languages))
         _activate_space(space)
@@ -177,33 +179,33 @@ def swap_forward(space: EmbeddingSpace, languages: AbstractSet[str], *, since: d
 
 
 def swap_back() -> SwapBack | None:
-    """Make the space that was active before the active one; None where there is none."""
+    """Activate the previously active space; None if there is none."""
     with _lock_spaces():
         space = get_previous_space()
         if space is None or space.retired_at is None:
             return None
-        retired = space.retired_at
+        retired_at = space.retired_at
         _activate_space(space)
-    return SwapBack(space, count_lacking(space, frozenset(space.languages), retired))
+    return SwapBack(space, count_missing(space, frozenset(space.languages), retired_at))
 
 
 def get_previous_space() -> EmbeddingSpace | None:
-    """The space that was active before."""
-    retired = EmbeddingSpace.objects.filter(active=False, retired_at__isnull=False)
-    return retired.order_by("-retired_at").first()
+    """The previously active space."""
+    retired_spaces = EmbeddingSpace.objects.filter(active=False, retired_at__isnull=False)
+    return retired_spaces.order_by("-retired_at").first()
 
 
 def drop_inactive_spaces() -> list[EmbeddingSpace]:
-    """Delete the vectors of all spaces that are neither in use nor being filled; those spaces."""
+    """Delete all spaces that are neither in use nor being filled. Returns them."""
     unused = EmbeddingSpace.objects.filter(active=False)
-    gone = list(unused.exclude(reindexings__in=Reindexing.objects.filter(open=True)))
-    for space in gone:
+    dropped = list(unused.exclude(reindexings__in=Reindexing.objects.filter(open=True)))
+    for space in dropped:
         spaces.drop_index(space)
         rows = ChunkEmbedding.objects.filter(space=space)
         while keys := list(rows.values_list("pk", flat=True)[:MAX_DELETED_AT_ONCE]):
             ChunkEmbedding.objects.filter(pk__in=keys).delete()
         EmbeddingSpace.objects.filter(pk=space.pk, active=False).delete()
-    return gone
+    return dropped
 
 
 def _activate_space(space: EmbeddingSpace) -> None:
@@ -215,7 +217,7 @@ def _activate_space(space: EmbeddingSpace) -> None:
 
 @contextmanager
 def _lock_spaces() -> Iterator[None]:
-    """A transaction beside which no ingest writes and nobody else swaps."""
+    """A transaction during which no ingest writes and nobody else swaps."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.SPACES_LOCK,))
         yield
@@ -224,7 +226,7 @@ def _lock_spaces() -> Iterator[None]:
 MAX_RENEWED_CHUNKS = 256
 """Chunks that are read and committed at once: some tenths of a second."""
 
-TERMS = """
+UPDATE_TERMS = """
     UPDATE documents_chunkterms AS kept
        SET length = made.length, marks = made.marks::sparsevec, surplus = made.surplus::sparsevec
       FROM unnest(%s::bigint[], %s::int[], %s::text[], %s::text[])
@@ -233,7 +235,7 @@ TERMS = """
        AND (kept.length, kept.marks, kept.surplus)
            IS DISTINCT FROM (made.length, made.marks::sparsevec, made.surplus::sparsevec)
 """
-CHUNKS = """
+UPDATE_CHUNKS = """
     UPDATE documents_chunk AS kept
        SET term_count = made.length, lexemes = made.lexemes::tsvector
       FROM unnest(%s::bigint[], %s::int[], %s::text[]) AS made(key, length, lexemes)
@@ -241,70 +243,70 @@ CHUNKS = """
        AND (kept.term_count, kept.lexemes)
            IS DISTINCT FROM (made.length, made.lexemes::tsvector)
 """
-"""Rows that stay the same are not written: most do, and each would be copied."""
+"""Unchanged rows are not written: most are, and each write would copy the row."""
 
 
 def list_outdated_documents() -> QuerySet[Document]:
-    """The documents whose index was made by an earlier way of making terms."""
+    """Indexed documents with terms of an earlier version."""
     return Document.objects.filter(
         indexed_at__isnull=False, terms_version__lt=indexing.TERMS_VERSION
     )
 
 
 def renew_terms(on_batch: Callable[[int, int], None]) -> int:
-    """Make terms, emphasis and labels of all outdated documents anew; how many there were.
+    """Renew terms, emphasis and labels of all outdated documents. Returns their number.
 
-    `on_batch(done, total)` counts chunks and is called after each commit; what it raises ends it.
-    A document that is processed anew meanwhile is left alone: it has its terms from there.
+    `on_batch(done, total)` counts chunks and is called after each commit; an exception of it stops
+    the work. A document that is processed again meanwhile is skipped: it has new terms.
     """
     total = list_outdated_documents().aggregate(total=Sum("chunk_count"))["total"] or 0
     keys = list(list_outdated_documents().order_by("-indexed_at").values_list("pk", flat=True))
     done = 0
     for key in keys:
-        last = 0
-        while (found := _renew_batch(key, last)) is not None:
-            last, count = found
+        last_key = 0
+        while (batch := _renew_batch(key, last_key)) is not None:
+            last_key, count = batch
             done += count
             on_batch(min(done, total), total)
     return len(keys)
 
 
-def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
-    """The chunks of a document behind the key `last`: the last key and how many; None: no more."""
+def _renew_batch(document_id: UUID, last_key: int) -> tuple[int, int] | None:
+    """Renew the next chunks after `last_key`: the new last key and their number; None: no more."""
     document = list_outdated_documents().filter(pk=document_id).first()
     if document is None:
         return None
-    rows = Chunk.objects.filter(document_id=document_id, pk__gt=last).order_by("pk")
-    found = list(rows.values("pk", *CHUNK_FIELDS)[:MAX_RENEWED_CHUNKS])
-    chunks = [TextChunk(**{name: row[name] for name in CHUNK_FIELDS}) for row in found]
+    rows = Chunk.objects.filter(document_id=document_id, pk__gt=last_key).order_by("pk")
+    batch = list(rows.values("pk", *CHUNK_FIELDS)[:MAX_RENEWED_CHUNKS])
+    chunks = [TextChunk(**{name: row[name] for name in CHUNK_FIELDS}) for row in batch]
     title = to_title_lines(document.name, document.metadata)
     analysed = list(indexing.index_terms(chunks, title))
     with transaction.atomic():
-        held = (
+        locked = (
             list_outdated_documents().filter(pk=document_id).select_for_update(no_key=True).first()
         )
-        if held is None:
+        if locked is None:
             return None
-        if not found:
-            if rows.exists():  # of an ingest that came in between
-                return last, 0
-            rewrite_labels(document_id, held.name, held.metadata)  # as it is called by now
+        if not batch:
+            if rows.exists():  # an ingest came in between
+                return last_key, 0
+            rewrite_labels(document_id, locked.name, locked.metadata)  # with its current name
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
         if (
-            held.namespace is None
+            locked.namespace is None
         ):  # the same one for all of its chunks, wherever it moves meanwhile
-            held.namespace = held.choose_namespace()
-            Document.objects.filter(pk=document_id).update(namespace=held.namespace)
-        made = [bm25.to_lexical_row(one, held.namespace) for one in analysed]
-        _write_terms([row["pk"] for row in found], made)
-    return found[-1]["pk"], len(found)
+            locked.namespace = locked.choose_namespace()
+            Document.objects.filter(pk=document_id).update(namespace=locked.namespace)
+        lexical_rows = [bm25.to_lexical_row(item, locked.namespace) for item in analysed]
+        _write_terms([row["pk"] for row in batch], lexical_rows)
+    return batch[-1]["pk"], len(batch)
 
 
-def _write_terms(keys: Sequence[int], made: Sequence[bm25.LexicalRow]) -> None:
-    """Only rows that are still there."""
-    lengths = [row.length for row in made]
+def _write_terms(keys: Sequence[int], rows: Sequence[bm25.LexicalRow]) -> None:
+    """Update the rows that still exist."""
+    lengths = [lexical.length for lexical in rows]
     with connection.cursor() as cursor:
-        marks, surplus = [row.marks for row in made], [row.surplus for row in made]
-        cursor.execute(TERMS, (list(keys), lengths, marks, surplus))
-        cursor.execute(CHUNKS, (list(keys), lengths, [row.lexemes for row in made]))
+        marks, surplus = [lexical.marks for lexical in rows], [lexical.surplus for lexical in rows]
+        cursor.execute(UPDATE_TERMS, (list(keys), lengths, marks, surplus))
+        cursor.execute(UPDATE_CHUNKS, (list(keys), lengths, [lexical.lexemes for lexical in rows]))

@@ -1,8 +1,8 @@
-"""What a kind of source has to offer: list what there is, open one entry.
+"""The interface of a kind of source: list its entries, open one of them.
 
 A new kind is one module in `documents.sources.kinds` that calls `register_kind`; form, API and
-checks of its settings follow from the `fields` that it names. It lists and opens; what is new,
-changed, renamed or gone is settled in `documents.sources.sync`.
+validation of its settings follow from its `fields`. It only lists and opens entries;
+`documents.sources.sync` decides what is new, changed, renamed or gone.
 """
 
 import importlib
@@ -24,27 +24,27 @@ MAX_FIELD_CHARACTERS = 2000
 
 
 class SourceUnreachable(NuraError):
-    """What the source is made of cannot be listed: nothing is known, so nothing is deleted."""
+    """The source cannot be listed. Nothing is known of its entries, so nothing is deleted."""
 
     code = "source_unreachable"
     retryable = True
 
 
 class SourceSettingInvalid(NuraError):
-    """A setting of a source is missing or cannot be used; `name` is which, `reason` why."""
+    """The setting `name` of a source is missing or invalid; `reason` says why."""
 
     code = "source_setting_invalid"
 
 
 class EntryUnreadable(NuraError):
-    """One entry cannot be read now; it is tried again at the next run."""
+    """An entry cannot be read now; the next run tries again."""
 
     code = "entry_unreadable"
     retryable = True
 
 
 class EntryGone(NuraError):
-    """One entry was listed and is not there any more: the next run deletes it."""
+    """An entry was listed but is gone; the next run deletes it."""
 
     code = "entry_gone"
     retryable = True
@@ -52,12 +52,12 @@ class EntryGone(NuraError):
 
 @dataclass(frozen=True, slots=True)
 class ListedEntry:
-    """One file or page of a source, as its list tells of it.
+    """One file or page of a source, as listed.
 
-    `key` names it within the source for ever, `uri` is what people see, `name` what the document
-    will be called, its extension included. The `fingerprint` differs when the content may; "" says
-    that only the content can tell. `notes` are the kind's own memory of the entry, given back at
-    the next run (`KnownEntry`). `size` is that of its content in bytes, where the list tells.
+    `key` identifies it within the source for good, `uri` is shown to people, `name` becomes the
+    name of the document, including its extension. The `fingerprint` changes when the content may
+    have changed; "" means that only the content can tell. `notes` are data of the kind, returned to
+    it at the next run (`KnownEntry`). `size` is that of the content in bytes, if known.
     """
 
     key: str
@@ -70,34 +70,37 @@ class ListedEntry:
 
 @dataclass(frozen=True, slots=True)
 class UnlistedEntry:
-    """Something that could not be listed: what is held of it stays as it is.
+    """Something that could not be listed: its documents stay as they are.
 
-    `below`: of all whose keys begin with `key`.
+    `is_prefix`: it stands for all entries whose keys begin with `key`.
     """
 
     key: str
     uri: str
     error: NuraError
-    below: bool = False
+    is_prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEntry:
-    """What the last run kept of an entry. `held`: its content is in the library as it was then."""
+    """What earlier runs know of an entry.
+
+    `is_stored`: its content of that time is in the library. `is_listed`: this run has listed it.
+    """
 
     fingerprint: str
     notes: Mapping[str, Any]
-    held: bool
-    seen: bool
+    is_stored: bool
+    is_listed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a reader may know while it lists.
+    """Input of a reader while it lists.
 
-    `after` is the key behind which a list that was cut off goes on, "" for the beginning; a reader
-    that cannot begin in the middle lists all. `get_known` tells of the last run. `check` is to be
-    called where listing takes long: it raises when the worker has to stop.
+    `after` is the key after which an interrupted listing continues, "" for the beginning; a reader
+    that cannot start in the middle lists everything. `get_known` returns what earlier runs know of
+    an entry. `check` has to be called if listing takes long: it raises if the worker has to stop.
     """
 
     after: str
@@ -106,10 +109,10 @@ class Listing:
 
 
 class SourceReader(ABC):
-    """An open source. Used within a `with`."""
+    """An open source. A context manager."""
 
     BATCH: ClassVar[int] = 500
-    """Entries that are compared at once; 1 where each takes a request."""
+    """Entries that are compared at once; 1 if each takes a request."""
 
     def __enter__(self) -> Self:
         return self
@@ -119,11 +122,11 @@ class SourceReader(ABC):
 
     @abstractmethod
     def list_entries(self, listing: Listing) -> Iterator[ListedEntry | UnlistedEntry]:
-        """All there is, each key once. Raises `SourceUnreachable` when that cannot be known."""
+        """List all entries, each key once. Raises `SourceUnreachable` if that is not possible."""
 
     @abstractmethod
     def open_entry(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """The bytes of one entry. Raises `EntryUnreadable`, `EntryGone`."""
+        """Open the content of an entry. Raises `EntryUnreadable`, `EntryGone`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,10 @@ class SettingField:
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """A kind of source. `check` looks at cleaned settings and raises `SourceSettingInvalid`.
+    """A kind of source. `check` validates cleaned settings and raises `SourceSettingInvalid`.
 
-    `sends`: it has nothing to ask; what it holds is sent. `administrators`: it reaches what
-    belongs to the installation, so nobody else may set it up.
+    `sends`: a program sends the entries, there is nothing to fetch. `administrators`: only they may
+    set it up, because it accesses resources of the installation.
     """
 
     name: str
@@ -168,7 +171,7 @@ _KINDS: dict[str, SourceKind] = {}
 
 
 def register_kind(kind: SourceKind) -> None:
-    """Offer a kind of source."""
+    """Register a kind of source."""
     _KINDS[kind.name] = kind
 
 
@@ -193,54 +196,57 @@ def get_kind(name: str) -> SourceKind:
     return _KINDS[name]
 
 
-def clean_settings(kind: SourceKind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a kind, each in its own type, those not given by default.
+def clean_settings(kind: SourceKind, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Validated settings of a kind, each in its own type, with defaults for missing ones.
 
     Raises `SourceSettingInvalid`.
     """
-    known = {one.name for one in kind.fields}
-    for name in given:
-        if name not in known:
+    names = {field_.name for field_ in kind.fields}
+    for name in values:
+        if name not in names:
             raise SourceSettingInvalid(f"no setting {name}", name=str(name), reason="unknown")
-    return {one.name: _clean_value(one, given.get(one.name, one.default)) for one in kind.fields}
+    return {
+        field_.name: _clean_value(field_, values.get(field_.name, field_.default))
+        for field_ in kind.fields
+    }
 
 
-def _clean_value(one: SettingField, value: Any) -> Any:
-    if one.form == "number":
-        number = _to_number(one, value)
-        if not one.minimum <= number <= one.maximum:
+def _clean_value(setting: SettingField, value: Any) -> Any:
+    if setting.form == "number":
+        number = _to_number(setting, value)
+        if not setting.minimum <= number <= setting.maximum:
             raise SourceSettingInvalid(
-                name=one.name, reason="range", minimum=one.minimum, maximum=one.maximum
+                name=setting.name, reason="range", minimum=setting.minimum, maximum=setting.maximum
             )
         return number
-    if one.form == "lines":
-        return _clean_lines(one, value)
+    if setting.form == "lines":
+        return _clean_lines(setting, value)
     if not isinstance(value, str) or "\0" in value or len(value) > MAX_FIELD_CHARACTERS:
-        raise SourceSettingInvalid(name=one.name, reason="text")
+        raise SourceSettingInvalid(name=setting.name, reason="text")
     text = value.strip()
-    if one.required and not text:
-        raise SourceSettingInvalid(name=one.name, reason="required")
+    if setting.required and not text:
+        raise SourceSettingInvalid(name=setting.name, reason="required")
     return text
 
 
-def _clean_lines(one: SettingField, value: Any) -> list[str]:
-    """A list, or a text with one a line."""
+def _clean_lines(setting: SettingField, value: Any) -> list[str]:
+    """The lines of a list or of a text."""
     parts = value.splitlines() if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise SourceSettingInvalid(name=one.name, reason="text")
+        raise SourceSettingInvalid(name=setting.name, reason="text")
     lines = [part.strip() for part in parts if part.strip()]
-    if one.required and not lines:
-        raise SourceSettingInvalid(name=one.name, reason="required")
+    if setting.required and not lines:
+        raise SourceSettingInvalid(name=setting.name, reason="required")
     if len(lines) > MAX_LINES or any(len(line) > MAX_FIELD_CHARACTERS for line in lines):
-        raise SourceSettingInvalid(name=one.name, reason="text")
+        raise SourceSettingInvalid(name=setting.name, reason="text")
     return lines
 
 
-def _to_number(one: SettingField, value: Any) -> int:
+def _to_number(setting: SettingField, value: Any) -> int:
     try:
-        return int(value if value not in {"", None} else one.default)
+        return int(value if value not in {"", None} else setting.default)
     except (TypeError, ValueError) as error:
-        raise SourceSettingInvalid(name=one.name, reason="number") from error
+        raise SourceSettingInvalid(name=setting.name, reason="number") from error
 
 
 def is_readable_name(name: str) -> bool:

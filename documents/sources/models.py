@@ -21,16 +21,16 @@ class SourceQuerySet(models.QuerySet["Source"]):
     """Filters as words that chain."""
 
     def due(self) -> Self:
-        """Whose next run should have begun."""
+        """Sources whose next run is due."""
         return self.filter(paused=False, next_run_at__lte=Now())
 
 
 class Source(models.Model):
-    """What fills a library by itself. Its documents are those of `owner`, who set it up.
+    """A source that fills a library. Its documents belong to `owner`, who set it up.
 
-    `settings` are those of its kind (`documents.sources.base`), without secrets; those are in
-    `secrets`, sealed. `every_minutes`, or `at` (a time of the day), is when it runs; neither:
-    only when it is told to. `leaving` ones are being taken away with their documents.
+    `settings` are those of its kind (`documents.sources.base`) without secrets; `secrets` are
+    sealed. It runs every `every_minutes`, or daily `at` a time; if neither is set, only by hand.
+    `leaving`: it is being deleted with its documents.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -70,7 +70,7 @@ class Source(models.Model):
         return self.name
 
     def find_next_run(self, after: datetime | None = None) -> datetime | None:
-        """When it is to run next; None where it only runs when it is told to."""
+        """When it runs next; None if it only runs by hand."""
         now = after or timezone.now()
         if self.every_minutes:
             return now + timedelta(minutes=self.every_minutes)
@@ -82,7 +82,7 @@ class Source(models.Model):
 
 
 class RunStatus(models.TextChoices):
-    """RUNNING -> DONE | HELD (what would be deleted waits for a yes) | FAILED."""
+    """RUNNING -> DONE | HELD (deletions wait for confirmation) | FAILED."""
 
     RUNNING = "running", _("Running")
     DONE = "done", _("Done")
@@ -99,19 +99,19 @@ class RunStage(models.TextChoices):
 
 
 class SourceRunManager(models.Manager["SourceRun"]):
-    """Rows without their `listing`, which may be megabytes, until somebody asks for it."""
+    """Defers `listing`, which may be megabytes."""
 
     def get_queryset(self) -> models.QuerySet["SourceRun"]:
-        """As said."""
+        """Rows without `listing`."""
         return super().get_queryset().defer("listing")
 
 
 class SourceRun(OwnedJob):
     """One comparison of a source with its library; a dry one changes nothing.
 
-    `cursor` is the last key that was compared. `report` names some of what was changed, by
-    what happened to it. `listing` is what was sent of a source that has nothing to ask.
-    `confirmed`: it may delete as much as it finds gone. `held` entries would have been deleted.
+    `cursor` is the last key that was compared. `report` has the names of some entries by what
+    happened to them. `listing` is the list sent by a program. `confirmed`: it may delete however
+    many entries are gone. `held` entries would have been deleted.
     """
 
     OPEN = Q(status="running")
@@ -176,12 +176,12 @@ class SourceRun(OwnedJob):
 
 
 class SourceEntry(models.Model):
-    """One file or page of a source: what it was when it was last looked at, and its document.
+    """One file or page of a source: its state at the last run, and its document.
 
-    `digest` is that of `key`, which may be longer than an index takes. `seen_in` is the run that
-    listed it last; what the latest whole list has not seen is gone. `pending`: it is to be read.
-    `sha256` is that of the bytes in the library, "" before there are any. Copies share a document.
-    `met_in` is the dry run that listed the same bytes anew, as `met_as`.
+    `digest` is the hash of `key`, which may be too long for an index. `seen_in` is the run that
+    listed it last; entries missing from a complete list are gone. `pending`: it has to be read.
+    `sha256` is that of the bytes in the library, "" if there are none. Copies share a document.
+    `met_in` is the dry run that found the same bytes under another address, `met_as`.
     """
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="entries")

@@ -1,8 +1,8 @@
-"""When sources run, and who carries a run out.
+"""Schedules runs of sources and executes them in workers.
 
 A message only says that a run waits (`announce_run`); a worker of documents claims whichever is
-next, owners taking turns. No more than `NURA_SOURCES_AT_ONCE` are at work at a time, and each gives
-way to documents that wait, so that a long list keeps nobody's upload waiting.
+next, owners taking turns. At most `NURA_SOURCES_AT_ONCE` are at work at a time, and each yields to
+waiting documents, so that a long list keeps nobody's upload waiting.
 """
 
 from datetime import timedelta
@@ -59,7 +59,7 @@ def request_run(
     listing: dict[str, Any] | None = None,
     actor: User | None = None,
 ) -> SourceRun:
-    """A run that a worker will carry out. Raises `SourceBusy` where one is under way."""
+    """Create a run for a worker to execute. Raises `SourceBusy` if one is under way."""
     try:
         with transaction.atomic():
             run = SourceRun.objects.create(
@@ -71,8 +71,8 @@ def request_run(
                 enqueued_at=timezone.now(),
             )
             if actor is not None:
-                told = {"dry_run": dry_run, "confirmed": confirmed}
-                record_event(Action.SOURCE_RUN, actor=actor, target=source, details=told)
+                details = {"dry_run": dry_run, "confirmed": confirmed}
+                record_event(Action.SOURCE_RUN, actor=actor, target=source, details=details)
             drop_old_runs(source)
             transaction.on_commit(lambda: announce_run(run.pk), robust=True)
     except IntegrityError as error:
@@ -81,13 +81,13 @@ def request_run(
 
 
 def announce_run(run_id: UUID, *, delay_seconds: float = 0.0) -> None:
-    """Tell a worker that a run waits."""
+    """Notify the workers of a waiting run."""
     task_id = make_task_id("source", run_id)
     send_task(TASK, [str(run_id)], task_id=task_id, delay_seconds=delay_seconds)
 
 
 def start_due_runs() -> int:
-    """Begin the runs whose time has come; how many. Runs that were missed are not made up for."""
+    """Start all due runs. Returns their number. Missed runs are not made up for."""
     started = 0
     for source in Source.objects.due().order_by("next_run_at")[: settings.SOURCES_AT_ONCE * 100]:
         due = Source.objects.filter(pk=source.pk, next_run_at=source.next_run_at)
@@ -95,14 +95,14 @@ def start_due_runs() -> int:
             continue  # another beat was quicker
         try:
             request_run(source=source)
-        except SourceBusy:  # the one before takes longer than its interval
+        except SourceBusy:  # the previous run takes longer than the interval
             continue
         started += 1
     return started
 
 
 def run_next_source() -> bool:
-    """Carry out a slice of the next run in turn; False where none waits or enough are at work."""
+    """Execute a slice of the next run. False if none waits or enough are at work."""
     if select_jobs_at_work(SourceRun).count() >= settings.SOURCES_AT_ONCE:
         return False
     leases = claim_next_jobs(SourceRun, limit=1)
@@ -112,12 +112,12 @@ def run_next_source() -> bool:
 
 
 def carry_out_run(lease: Lease[SourceRun]) -> None:
-    """Work on a run until it ends or gives way."""
+    """Execute a run until it ends or yields."""
     try:
-        with HEARTBEAT.hold(lease) as held:
-            _sync_source(held)
-    except GiveWayError as way:
-        _release_run(lease, way.rest)
+        with HEARTBEAT.hold(lease) as held_lease:
+            _sync_source(held_lease)
+    except GiveWayError as pause:
+        _release_run(lease, pause.delay)
     except LeavingError:
         _release_run(lease, None)
     except LeaseLostError:
@@ -130,27 +130,27 @@ def carry_out_run(lease: Lease[SourceRun]) -> None:
     announce_waiting_run()
 
 
-def _sync_source(held: HeldLease[SourceRun]) -> None:
+def _sync_source(held_lease: HeldLease[SourceRun]) -> None:
     run = SourceRun.objects.select_related("source__owner", "source__library").get(
-        pk=held.lease.job_id
+        pk=held_lease.lease.job_id
     )
     check_owner(run.source)
     with open_source(run.source, run) as reader:
-        SourceSync(held, run, reader).run()
+        SourceSync(held_lease, run, reader).run()
     logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
 
 
 def check_owner(source: Source) -> None:
-    """Raise `SourceOwnerLost` unless its owner may still do what setting the source up took."""
+    """Raise `SourceOwnerLost` unless the owner may still set up this source."""
     kind, owner = get_kind(source.kind), source.owner
-    managed = Library.objects.managed_by(owner).filter(pk=source.library_id)
-    able = owner.is_active and (owner.is_staff or not kind.administrators)
-    if not able or not managed.exists():
+    libraries = Library.objects.managed_by(owner).filter(pk=source.library_id)
+    may_set_up = owner.is_active and (owner.is_staff or not kind.administrators)
+    if not may_set_up or not libraries.exists():
         raise SourceOwnerLost(owner=owner.get_username())
 
 
 def open_source(source: Source, run: SourceRun | None = None) -> SourceReader:
-    """The reader of a source, to be used within a `with`."""
+    """The reader of a source, a context manager."""
     kind = get_kind(source.kind)
     values = {**source.settings, **open_secrets(source)}
     if kind.sends:
@@ -159,18 +159,18 @@ def open_source(source: Source, run: SourceRun | None = None) -> SourceReader:
 
 
 def open_secrets(source: Source) -> dict[str, str]:
-    """The secrets of a source by their names. Raises `SourceSettingInvalid`."""
+    """The opened secrets of a source, by name. Raises `SourceSettingInvalid`."""
     try:
         return {name: open_secret(text) for name, text in source.secrets.items()}
     except SecretUnreadable as error:
         raise SourceSettingInvalid(name="secret", reason="unreadable") from error
 
 
-def _release_run(lease: Lease[SourceRun], rest: timedelta | None) -> None:
-    """Let another slice begin; that one ended here is no attempt that failed."""
-    if release_lease(lease, delay=rest, attempts=0):
-        delay = rest.total_seconds() + DELIVERY_SECONDS if rest else 0.0
-        announce_run(lease.job_id, delay_seconds=delay)
+def _release_run(lease: Lease[SourceRun], delay: timedelta | None) -> None:
+    """Let the next slice begin after `delay`. The ended one is no failed attempt."""
+    if release_lease(lease, delay=delay, attempts=0):
+        message_delay = delay.total_seconds() + DELIVERY_SECONDS if delay else 0.0
+        announce_run(lease.job_id, delay_seconds=message_delay)
 
 
 def _fail_run(lease: Lease[SourceRun], error: NuraError) -> None:
@@ -189,7 +189,7 @@ def _fail_rows(rows: QuerySet[SourceRun], run_id: UUID, error: NuraError) -> Non
 
 
 def announce_waiting_run() -> None:
-    """Wake a worker for a run that found no room; nothing where none waits."""
+    """Announce a run that waits because too many were at work, if there is one."""
     waiting = SourceRun.objects.filter(SourceRun.OPEN, claim=None, lease_until=None)
     run_id = waiting.order_by("created_at").values_list("pk", flat=True).first()
     if run_id is not None:
@@ -197,7 +197,7 @@ def announce_waiting_run() -> None:
 
 
 def reap_runs() -> None:
-    """Hand on the runs that lost their worker, end those of nobody, tell of what nobody took."""
+    """Hand on lost runs, end those of inactive owners, announce unclaimed ones again."""
     reap_lost_jobs(
         SourceRun, announce=announce_run, give_up=lambda lease: _fail_run(lease, WorkerLost())
     )
@@ -206,7 +206,7 @@ def reap_runs() -> None:
 
 
 def _end_orphaned_runs() -> None:
-    """Workers claim nothing for a deactivated account: its runs would seem to go on for ever."""
+    """Workers claim no jobs of inactive accounts, so their runs would never end."""
     waiting = SourceRun.objects.filter(SourceRun.OPEN, claim=None)
     for run in waiting.filter(owner__is_active=False).select_related("owner"):
         error = SourceOwnerLost(owner=run.owner.get_username())
@@ -214,6 +214,8 @@ def _end_orphaned_runs() -> None:
 
 
 def drop_old_runs(source: Source) -> None:
-    """Keep the latest runs of a source, and its dry ones for as long."""
-    kept = list(source.runs.order_by("-created_at").values_list("pk", flat=True)[:MAX_RUNS_KEPT])
-    source.runs.exclude(status=RunStatus.RUNNING).exclude(pk__in=kept).delete()
+    """Delete all but the latest runs of a source."""
+    kept_ids = list(
+        source.runs.order_by("-created_at").values_list("pk", flat=True)[:MAX_RUNS_KEPT]
+    )
+    source.runs.exclude(status=RunStatus.RUNNING).exclude(pk__in=kept_ids).delete()

@@ -1,4 +1,4 @@
-"""What can be done with sources. Callers have checked that the library is the user's to manage."""
+"""Operations on sources. Callers have checked that the user manages the library."""
 
 from collections.abc import Mapping
 from datetime import time
@@ -44,7 +44,7 @@ MIN_MINUTES, MAX_MINUTES = 5, 366 * 24 * 60
 UNITS = {"minutes": 1, "hours": 60, "days": 24 * 60}
 Schedule = Mapping[str, Any]
 _STATES = {one: one for one in ("running", "held", "failed")}
-"""States that are called as the run that they come from."""
+"""States of a source that have the name of a run's status."""
 
 
 def list_kinds_for(user: "User") -> list[SourceKind]:
@@ -61,7 +61,7 @@ def create_source(  # noqa: PLR0913 - what a source is and whose
     values: Mapping[str, Any],
     schedule: Schedule | None = None,
 ) -> Source:
-    """Set a source up; it runs for the first time at once, unless it is sent what it holds.
+    """Create a source. It runs by its schedule, or when it is started.
 
     Raises `SourceSettingInvalid`, `SourceForAdministrators`.
     """
@@ -70,8 +70,8 @@ def create_source(  # noqa: PLR0913 - what a source is and whose
     _apply_schedule(source, schedule)
     with transaction.atomic():
         source.save(force_insert=True)
-        told = {"kind": kind, "library": str(library.pk)}
-        record_event(Action.SOURCE_CREATED, actor=creator, target=source, details=told)
+        details = {"kind": kind, "library": str(library.pk)}
+        record_event(Action.SOURCE_CREATED, actor=creator, target=source, details=details)
     return source
 
 
@@ -84,28 +84,30 @@ def update_source(
     paused: bool | None = None,
     **schedule: Schedule | None,
 ) -> None:
-    """Change what is given; whoever changes settings is whose documents they are from now on.
+    """Change what is given. Whoever changes the settings becomes the owner.
 
-    `schedule` None: no more by itself. Raises as `create_source`.
+    `schedule=None` removes the schedule. Raises like `create_source`.
     """
-    changed = []
+    changed_fields = []
     if name is not None:
         source.name = _clean_name(name, source.kind)
-        changed.append("name")
+        changed_fields.append("name")
     if values is not None:
         _apply_settings(source, actor, {**source.settings, **values})
         source.owner = actor
-        changed.append("settings")
+        changed_fields.append("settings")
     if "schedule" in schedule:
         _apply_schedule(source, schedule["schedule"])
-        changed.append("schedule")
+        changed_fields.append("schedule")
     if paused is not None:
         source.paused = paused
         source.next_run_at = source.find_next_run()
-        changed.append("paused")
+        changed_fields.append("paused")
     with transaction.atomic():
         source.save()
-        record_event(Action.SOURCE_CHANGED, actor=actor, target=source, details={"fields": changed})
+        record_event(
+            Action.SOURCE_CHANGED, actor=actor, target=source, details={"fields": changed_fields}
+        )
 
 
 def _clean_name(name: str, kind: str) -> str:
@@ -113,23 +115,23 @@ def _clean_name(name: str, kind: str) -> str:
 
 
 def _apply_settings(source: Source, actor: "User", values: Mapping[str, Any]) -> None:
-    """Check the settings and keep secrets apart; an empty secret leaves what is stored."""
+    """Validate the settings and seal the secrets; an empty secret keeps the stored one."""
     kind = get_kind(source.kind)
     if kind.administrators and not actor.is_staff:
         raise SourceForAdministrators
-    secret = {one.name for one in kind.fields if one.form == "secret"}
-    known = {name: "●" for name in secret if source.secrets.get(name)}
-    given = {name: value for name, value in values.items() if value or name not in known}
-    cleaned = clean_settings(kind, known | given)
+    secret_names = {field.name for field in kind.fields if field.form == "secret"}
+    placeholders = {name: "●" for name in secret_names if source.secrets.get(name)}
+    entered = {name: value for name, value in values.items() if value or name not in placeholders}
+    cleaned = clean_settings(kind, placeholders | entered)
     kind.check(cleaned)
-    source.settings = {name: value for name, value in cleaned.items() if name not in secret}
+    source.settings = {name: value for name, value in cleaned.items() if name not in secret_names}
     source.secrets = source.secrets | {
-        name: seal_secret(cleaned[name]) for name in secret if given.get(name)
+        name: seal_secret(cleaned[name]) for name in secret_names if entered.get(name)
     }
 
 
 def _apply_schedule(source: Source, schedule: Schedule | None) -> None:
-    """`{every, unit}`, `{at: "03:30"}`, or None. Raises `SourceSettingInvalid`."""
+    """Apply `{every, unit}`, `{at: "03:30"}`, or None. Raises `SourceSettingInvalid`."""
     source.every_minutes, source.at = None, None
     if schedule and "at" in schedule:
         try:
@@ -150,54 +152,54 @@ def _apply_schedule(source: Source, schedule: Schedule | None) -> None:
 
 
 def describe_schedule(source: Source) -> dict[str, Any] | None:
-    """The schedule as it was given; the largest unit that fits."""
+    """The schedule in the form in which it is entered, with the largest unit that fits."""
     if source.at is not None:
         return {"at": source.at.strftime("%H:%M")}
     if not source.every_minutes:
         return None
-    unit = max((one for one in UNITS if source.every_minutes % UNITS[one] == 0), key=UNITS.get)  # type: ignore[arg-type]
+    unit = max((name for name in UNITS if source.every_minutes % UNITS[name] == 0), key=UNITS.get)  # type: ignore[arg-type]
     return {"every": source.every_minutes // UNITS[unit], "unit": unit}
 
 
-def delete_source(*, source: Source, actor: "User", documents: bool) -> None:
-    """Take a source away; its documents stay and are people's from now on, or go with it."""
+def delete_source(*, source: Source, actor: "User", with_documents: bool) -> None:
+    """Delete a source, with its documents or without. Raises `SourceBusy`."""
     with transaction.atomic():
         if source.runs.filter(status=RunStatus.RUNNING, claim__isnull=False).exists():
             raise SourceBusy
         rows = Document.objects.filter(source=source)
-        told = {"documents": "delete" if documents else "keep", "count": rows.count()}
-        record_event(Action.SOURCE_DELETED, actor=actor, target=source, details=told)
-        if documents:
+        details = {"documents": "delete" if with_documents else "keep", "count": rows.count()}
+        record_event(Action.SOURCE_DELETED, actor=actor, target=source, details=details)
+        if with_documents:
             for document in rows.select_related("owner").order_by("pk").iterator(500):
                 services.delete_document(document=document)
         source.delete()
 
 
 def check_editable(document: Document) -> None:
-    """What follows a source is changed there. Raises `DocumentFromSource`."""
+    """Raise `DocumentFromSource` if the document can only be changed at its source."""
     if document.source_id is not None:
         raise DocumentFromSource
 
 
-# What is told of a source
+# Representation
 
 
-def get_state(source: Source, last: SourceRun | None) -> str:
-    """running, held, failed, paused, or idle."""
-    if last is not None and last.status == RunStatus.RUNNING:
+def get_state(source: Source, run: SourceRun | None) -> str:
+    """The state of a source: running, held, failed, paused or idle."""
+    if run is not None and run.status == RunStatus.RUNNING:
         return "running"
     if source.paused:
         return "paused"
-    if last is not None and last.status in {RunStatus.HELD, RunStatus.FAILED}:
-        return str(last.status)
+    if run is not None and run.status in {RunStatus.HELD, RunStatus.FAILED}:
+        return str(run.status)
     return "idle"
 
 
 def count_sources() -> dict[str, int]:
-    """How many sources are in each state, by their latest real run."""
-    newest = SourceRun.objects.filter(source=OuterRef("pk"), dry_run=False)
-    latest = Subquery(newest.order_by("-created_at").values("status")[:1])
-    rows = Source.objects.order_by().annotate(latest=latest).values_list("paused", "latest")
+    """The number of sources in each state, by their latest run that is not a dry run."""
+    real_runs = SourceRun.objects.filter(source=OuterRef("pk"), dry_run=False)
+    latest_status = Subquery(real_runs.order_by("-created_at").values("status")[:1])
+    rows = Source.objects.order_by().annotate(latest=latest_status).values_list("paused", "latest")
     counts = dict.fromkeys(("idle", "running", "held", "failed", "paused"), 0)
     for paused, status, number in rows.annotate(number=Count("pk")):
         running = status == RunStatus.RUNNING
@@ -206,9 +208,9 @@ def count_sources() -> dict[str, int]:
 
 
 def to_source_json(source: Source) -> dict[str, Any]:
-    """Plain JSON values, as in the contract; secrets are only told to be there."""
-    real = source.runs.filter(dry_run=False).first()
-    dry = source.runs.filter(dry_run=True).first()
+    """A source as in the API; secrets are listed by name only."""
+    last_run = source.runs.filter(dry_run=False).first()
+    last_dry_run = source.runs.filter(dry_run=True).first()
     newest = source.runs.first()
     running = newest is not None and newest.status == RunStatus.RUNNING
     return {
@@ -219,17 +221,17 @@ def to_source_json(source: Source) -> dict[str, Any]:
         "settings": source.settings | dict.fromkeys(source.secrets, ""),
         "schedule": describe_schedule(source),
         "paused": source.paused,
-        "state": get_state(source, newest if running else real),
+        "state": get_state(source, newest if running else last_run),
         "next_run_at": _to_time(source.next_run_at),
         "document_count": source.documents.count(),
-        "last_run": to_run_json(real) if real else None,
-        "dry_run": to_run_json(dry) if dry else None,
+        "last_run": to_run_json(last_run) if last_run else None,
+        "dry_run": to_run_json(last_dry_run) if last_dry_run else None,
         "created_at": _to_time(source.created_at),
     }
 
 
 def to_run_json(run: SourceRun) -> dict[str, Any]:
-    """One run; its error in the language that is active."""
+    """A run as in the API; the error in the active language."""
     error = None
     if run.error_code:
         detail = explain_code(run.error_code, run.error_params)
@@ -252,13 +254,17 @@ def _to_time(value: Any) -> str | None:
 
 
 def list_problems(source: Source) -> QuerySet[SourceEntry]:
-    """Entries that could not be read, and those whose document could not."""
-    bad = ~Q(error_code="") | Q(document__status=Document.Status.FAILED)
-    return SourceEntry.objects.filter(bad, source=source).select_related("document").order_by("pk")
+    """Entries that could not be read, and those whose document failed."""
+    has_error = ~Q(error_code="") | Q(document__status=Document.Status.FAILED)
+    return (
+        SourceEntry.objects.filter(has_error, source=source)
+        .select_related("document")
+        .order_by("pk")
+    )
 
 
 def to_problem_json(row: SourceEntry) -> dict[str, Any]:
-    """An entry with what is wrong with it."""
+    """An entry with its error."""
     code, params = row.error_code, row.error_params
     if not code and row.document is not None:
         code, params = row.document.error_code, row.document.error_params
@@ -267,13 +273,13 @@ def to_problem_json(row: SourceEntry) -> dict[str, Any]:
     return {"uri": row.uri, "document_id": document_id, "error": error}
 
 
-# What a program sends
+# Sources that are sent by a program
 
 
 def receive_manifest(
-    *, source: Source, listed: Any, actor: "User", dry_run: bool, confirmed: bool
+    *, source: Source, entries: Any, actor: "User", dry_run: bool, confirmed: bool
 ) -> SourceRun:
-    """Compare the list of a program at once; what it takes longer for goes on in a worker.
+    """Compare the list of a program right away; a worker continues if it takes long.
 
     Raises `ManifestInvalid`, `SourceBusy`.
     """
@@ -281,7 +287,7 @@ def receive_manifest(
         source=source,
         dry_run=dry_run,
         confirmed=confirmed,
-        listing=_clean_manifest(source, listed),
+        listing=_clean_manifest(source, entries),
         actor=actor,
     )
     lease = claim_job(SourceRun, run.pk)
@@ -291,32 +297,36 @@ def receive_manifest(
     return run
 
 
-def _clean_manifest(source: Source, listed: Any) -> dict[str, str]:
+def _clean_manifest(source: Source, entries: Any) -> dict[str, str]:
     limit = MAX_MANIFEST_FILES
-    if not get_kind(source.kind).sends or not isinstance(listed, list) or len(listed) > limit:
+    if not get_kind(source.kind).sends or not isinstance(entries, list) or len(entries) > limit:
         raise ManifestInvalid(limit=limit)
-    found: dict[str, str] = {}
-    for one in listed:
-        path, sum_ = (one.get("path"), one.get("sha256")) if isinstance(one, dict) else (None, None)
-        if not isinstance(path, str) or not isinstance(sum_, str) or "\0" in path:
+    hashes: dict[str, str] = {}
+    for entry in entries:
+        path, sha256 = (
+            (entry.get("path"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
+        )
+        if not isinstance(path, str) or not isinstance(sha256, str) or "\0" in path:
             raise ManifestInvalid(limit=limit)
-        cleaned, digest = to_path(path), sum_.lower()
-        bad = not cleaned or cleaned in found or len(cleaned) > MAX_PATH_CHARACTERS
-        if bad or not SHA256.fullmatch(digest):
+        cleaned, digest = to_path(path), sha256.lower()
+        is_invalid = not cleaned or cleaned in hashes or len(cleaned) > MAX_PATH_CHARACTERS
+        if is_invalid or not SHA256.fullmatch(digest):
             raise ManifestInvalid(path, limit=limit)
-        found[cleaned] = digest
-    return found
+        hashes[cleaned] = digest
+    return hashes
 
 
-def list_wanted(source: Source) -> list[str]:
-    """Paths of the list that was sent last whose files are still to be sent."""
-    last = source.runs.filter(dry_run=False).first()
+def list_wanted_paths(source: Source) -> list[str]:
+    """Paths in the latest list whose files are still to be sent."""
+    last_run = source.runs.filter(dry_run=False).first()
     rows = SourceEntry.objects.filter(source=source, pending=True)
-    return list(rows.filter(seen_in=last.pk if last else None).values_list("key", flat=True))
+    return list(
+        rows.filter(seen_in=last_run.pk if last_run else None).values_list("key", flat=True)
+    )
 
 
 def receive_file(*, source: Source, path: str, content: "File[Any]") -> SourceEntry:
-    """Take a file that is wanted.
+    """Store a file that the latest list announced.
 
     Raises `FileNotWanted`, `SourceOwnerLost`, or what is wrong with the file.
     """
@@ -329,30 +339,32 @@ def receive_file(*, source: Source, path: str, content: "File[Any]") -> SourceEn
     sha256 = files.measure_file(content).sha256
     if row is None or row.fingerprint != sha256:
         raise FileNotWanted
-    what = reuse_document(row, sha256, lambda _sum: None)
-    if what is None:
-        what = store_bytes(row, sha256, content)
-    last = source.runs.filter(dry_run=False).first()
-    if what and last is not None:
-        SourceRun.objects.filter(pk=last.pk).update(**{what: F(what) + 1})
+    outcome = reuse_document(row, sha256, lambda _sum: None)
+    if outcome is None:
+        outcome = store_bytes(row, sha256, content)
+    last_run = source.runs.filter(dry_run=False).first()
+    if outcome and last_run is not None:
+        SourceRun.objects.filter(pk=last_run.pk).update(**{outcome: F(outcome) + 1})
     return row
 
 
 def start_source(
     *, source: Source, actor: "User", dry_run: bool = False, confirmed: bool = False
 ) -> SourceRun:
-    """Run a source now, one that is sent what it holds by its last list. Raises `SourceBusy`.
+    """Run a source now; one that is sent by a program by its last list. Raises `SourceBusy`.
 
-    Whoever starts it by hand wants what failed to be tried again, too.
+    Entries that failed are tried again as well.
     """
     if not dry_run:
-        failed = SourceEntry.objects.filter(source=source).exclude(error_code="")
-        failed.update(pending=True)
-    last = source.runs.exclude(listing=None).first() if get_kind(source.kind).sends else None
+        failed_entries = SourceEntry.objects.filter(source=source).exclude(error_code="")
+        failed_entries.update(pending=True)
+    last_manifest_run = (
+        source.runs.exclude(listing=None).first() if get_kind(source.kind).sends else None
+    )
     return runs.request_run(
         source=source,
         dry_run=dry_run,
         confirmed=confirmed,
-        listing=last.listing if last else None,
+        listing=last_manifest_run.listing if last_manifest_run else None,
         actor=actor,
     )

@@ -35,7 +35,7 @@ NAMES_SHOWN = 20
 @never_cache
 @login_required
 def source_libraries(request: HttpRequest) -> HttpResponse:
-    """The libraries that the user manages, with how many sources each has."""
+    """The libraries that the user manages, with the number of their sources."""
     user = cast("User", request.user)
     rows = Library.objects.managed_by(user).annotate(source_count=Count("sources"))
     page = Paginator(rows.order_by("name", "pk"), 50).get_page(request.GET.get("page"))
@@ -46,12 +46,12 @@ def source_libraries(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def source_list(request: HttpRequest, library_id: UUID) -> HttpResponse:
-    """The sources of a library, and the form for another one."""
+    """The sources of a library, and the form for a new one."""
     user = cast("User", request.user)
     library = get_object_or_404(Library.objects.managed_by(user), pk=library_id)
     kinds = services.list_kinds_for(user)
-    chosen = request.POST.get("kind") or request.GET.get("kind", "")
-    kind = next((one for one in kinds if one.name == chosen), None)
+    kind_name = request.POST.get("kind") or request.GET.get("kind", "")
+    kind = next((option for option in kinds if option.name == kind_name), None)
     problem = ""
     if request.method == "POST":
         if kind is None:
@@ -88,7 +88,7 @@ def source_list(request: HttpRequest, library_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def source_detail(request: HttpRequest, library_id: UUID, source_id: UUID) -> HttpResponse:
-    """One source: what it does now, its runs, what could not be read, its settings."""
+    """One source: its state, runs, problems and settings."""
     user = cast("User", request.user)
     library = get_object_or_404(Library.objects.managed_by(user), pk=library_id)
     rows = Source.objects.select_related("owner", "library")
@@ -98,11 +98,11 @@ def source_detail(request: HttpRequest, library_id: UUID, source_id: UUID) -> Ht
     if request.headers.get("HX-Request") == "true":
         return render(request, "sources/status.html", _describe_source(source))
     kind = get_kind(source.kind)
-    known = source.settings | dict.fromkeys(source.secrets, "")
+    values = source.settings | dict.fromkeys(source.secrets, "")
     context = _describe_source(source) | {
         "area": "documents",
         "kind": kind,
-        "fields": _list_fields(kind, QueryDict(), known),
+        "fields": _list_fields(kind, QueryDict(), values),
         "entered": {"name": source.name, **_to_form(services.describe_schedule(source))},
         "may_change": user.is_staff or not kind.administrators,
         "address": request.build_absolute_uri("/")[:-1],
@@ -112,17 +112,20 @@ def source_detail(request: HttpRequest, library_id: UUID, source_id: UUID) -> Ht
 
 
 def _handle_action(request: HttpRequest, source: Source, user: "User") -> HttpResponse:
-    """Do what a button of the page says."""
-    do = request.POST.get("do", "")
-    here = redirect("documents:source", source.library_id, source.pk)
+    """Execute the command of a button."""
+    command = request.POST.get("do", "")
+    response = redirect("documents:source", source.library_id, source.pk)
     try:
-        if do in {"run", "dry_run", "confirm"}:
+        if command in {"run", "dry_run", "confirm"}:
             services.start_source(
-                source=source, actor=user, dry_run=do == "dry_run", confirmed=do == "confirm"
+                source=source,
+                actor=user,
+                dry_run=command == "dry_run",
+                confirmed=command == "confirm",
             )
-        elif do in {"pause", "resume"}:
-            services.update_source(source=source, actor=user, paused=do == "pause")
-        elif do == "save":
+        elif command in {"pause", "resume"}:
+            services.update_source(source=source, actor=user, paused=command == "pause")
+        elif command == "save":
             kind = get_kind(source.kind)
             services.update_source(
                 source=source,
@@ -132,20 +135,22 @@ def _handle_action(request: HttpRequest, source: Source, user: "User") -> HttpRe
                 schedule=_read_schedule(request.POST),
             )
             messages.success(request, _("Saved."))
-        elif do in {"remove", "remove_all"}:
-            services.delete_source(source=source, actor=user, documents=do == "remove_all")
+        elif command in {"remove", "remove_all"}:
+            services.delete_source(
+                source=source, actor=user, with_documents=command == "remove_all"
+            )
             messages.success(request, _("The source was removed."))
             return redirect("documents:sources", source.library_id)
         else:
             raise Http404
     except NuraError as error:
         messages.error(request, _explain_error(error, get_kind(source.kind)))
-    return here
+    return response
 
 
 def _explain_error(error: NuraError, kind: SourceKind) -> str:
-    """The sentence, with the name of the setting as the form shows it."""
-    labels = {one.name: str(one.label) for one in kind.fields} | {"schedule": _("When")}
+    """The sentence of the error, with the label of the setting."""
+    labels = {field.name: str(field.label) for field in kind.fields} | {"schedule": _("When")}
     params = dict(error.params)
     if params.get("name") in labels:
         params["name"] = labels[str(params["name"])]
@@ -153,7 +158,7 @@ def _explain_error(error: NuraError, kind: SourceKind) -> str:
 
 
 def _read_values(kind: SourceKind, form: QueryDict) -> dict[str, Any]:
-    return {one.name: form.get(one.name, "") for one in kind.fields}
+    return {field.name: form.get(field.name, "") for field in kind.fields}
 
 
 def _read_schedule(form: QueryDict) -> "Schedule | None":
@@ -170,20 +175,20 @@ def _to_form(schedule: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _list_fields(
-    kind: SourceKind, form: QueryDict, known: dict[str, Any]
+    kind: SourceKind, form: QueryDict, values: dict[str, Any]
 ) -> list[tuple[SettingField, Any]]:
-    """Each field with what stands in it."""
-    shown = []
-    for one in kind.fields:
-        value = form.get(one.name, known.get(one.name, one.default))
-        shown.append((one, "\n".join(value) if isinstance(value, list | tuple) else value))
-    return shown
+    """Each field with its current value."""
+    rows = []
+    for field in kind.fields:
+        value = form.get(field.name, values.get(field.name, field.default))
+        rows.append((field, "\n".join(value) if isinstance(value, list | tuple) else value))
+    return rows
 
 
 def _describe_source(source: Source) -> dict[str, Any]:
-    """What changes while a source runs."""
+    """The part of the context that changes while a source runs."""
     newest = source.runs.first()
-    real = source.runs.filter(dry_run=False).first()
+    last_run = source.runs.filter(dry_run=False).first()
     problems = services.list_problems(source)
     return {
         "library": source.library,
@@ -191,8 +196,8 @@ def _describe_source(source: Source) -> dict[str, Any]:
         "row": _to_row(source),
         "running": newest is not None and newest.status == RunStatus.RUNNING,
         "newest": _to_run(newest) if newest else None,
-        "held": real if real and real.status == RunStatus.HELD else None,
-        "problems": [services.to_problem_json(one) for one in problems[:PROBLEMS_SHOWN]],
+        "held": last_run if last_run and last_run.status == RunStatus.HELD else None,
+        "problems": [services.to_problem_json(problem) for problem in problems[:PROBLEMS_SHOWN]],
         "problem_count": problems.count(),
         "sends": get_kind(source.kind).sends,
     }
@@ -200,16 +205,16 @@ def _describe_source(source: Source) -> dict[str, Any]:
 
 def _to_row(source: Source) -> dict[str, Any]:
     kind = get_kind(source.kind)
-    told = services.to_source_json(source)
-    told |= {"label": kind.label, "place": kind.describe(source.settings), "source": source}
-    if told["last_run"]:
-        told["last_at"] = parse_datetime(told["last_run"]["at"])
-    return told
+    row = services.to_source_json(source)
+    row |= {"label": kind.label, "place": kind.describe(source.settings), "source": source}
+    if row["last_run"]:
+        row["last_at"] = parse_datetime(row["last_run"]["at"])
+    return row
 
 
 def _to_run(run: SourceRun) -> dict[str, Any]:
-    """A run with a few of the names that it noted, by what happened."""
-    told = services.to_run_json(run) | {"run": run}
+    """A run with a few names of entries for each outcome."""
+    row = services.to_run_json(run) | {"run": run}
     titles = {
         "added": _("Newly added"),
         "changed": _("Changed"),
@@ -218,9 +223,9 @@ def _to_run(run: SourceRun) -> dict[str, Any]:
         "held": _("Gone at the source"),
         "failed": _("Not read"),
     }
-    told["parts"] = [
-        {"title": title, "count": told[what], "names": run.report.get(what, [])[:NAMES_SHOWN]}
-        for what, title in titles.items()
-        if told[what]
+    row["parts"] = [
+        {"title": title, "count": row[outcome], "names": run.report.get(outcome, [])[:NAMES_SHOWN]}
+        for outcome, title in titles.items()
+        if row[outcome]
     ]
-    return told
+    return row

@@ -197,7 +197,7 @@ def test_there_is_nothing_to_roll_back_to_at_first(library):
 
 def test_a_second_command_does_not_run_beside_the_first(library, embedding_server, monkeypatch):
     claim = change.claim_change(
-        change.begin_change(change.ReindexWish("words-32"), background=False).pk
+        change.begin_change(change.ReindexTarget("words-32"), background=False).pk
     )
     monkeypatch.setattr(Reindexing, "LEASE", timedelta(0))  # what one waits for; this one has begun
     with pytest.raises(CommandError, match="Another process"):

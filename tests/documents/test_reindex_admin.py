@@ -87,7 +87,7 @@ def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
 
 
 def test_the_page_shows_progress_and_loads_itself_again(page):
-    run = change.begin_change(change.get_configured_wish(), background=True)
+    run = change.begin_change(change.get_configured_target(), background=True)
     claim = change.claim_change(run.pk)
     renew_lease(claim, done=7, total=30, state="filling")
     answer = page.get(LIST)
@@ -100,7 +100,7 @@ def test_the_page_shows_progress_and_loads_itself_again(page):
 
 def test_a_refusal_is_shown_with_the_next_step(page):
     claim = change.claim_change(
-        change.begin_change(change.get_configured_wish(), background=True).pk
+        change.begin_change(change.get_configured_target(), background=True).pk
     )
     report = {
         "questions": 12,
@@ -159,7 +159,7 @@ def test_looking_at_an_address_changes_nothing(page, button):
 def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkeypatch):
     monkeypatch.setattr(change, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(renewal, "MAX_CHUNKS_A_BATCH", 4)
-    run = change.start_change(change.get_configured_wish())
+    run = change.start_change(change.get_configured_target())
     reindex_task(run.pk)
     run.refresh_from_db()
     assert (run.open, run.claim, run.attempts) == (True, None, 0)
@@ -170,7 +170,7 @@ def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkey
 
 
 def test_a_change_whose_worker_was_killed_is_sent_again(sent):
-    run = change.start_change(change.get_configured_wish())
+    run = change.start_change(change.get_configured_target())
     change.claim_change(run.pk)
     change.reap_changes()
     assert len(sent) == 1
@@ -183,7 +183,7 @@ def test_a_change_whose_worker_was_killed_is_sent_again(sent):
 
 
 def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
-    run = change.start_change(change.get_configured_wish())
+    run = change.start_change(change.get_configured_target())
     past = timezone.now() - timedelta(seconds=1)
     Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS, claim=uuid4(), lease_until=past)
     change.reap_changes()
@@ -192,7 +192,7 @@ def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
 
 
 def test_a_change_that_nobody_holds_ends_when_its_attempts_are_used_up(sent):
-    run = change.start_change(change.get_configured_wish())
+    run = change.start_change(change.get_configured_target())
     Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS)
     change.reap_changes()
     run.refresh_from_db()
@@ -203,7 +203,7 @@ def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
     sent, embedding_server, page
 ):
     embedding_server.refuse_after(0)
-    run = change.start_change(change.get_configured_wish())
+    run = change.start_change(change.get_configured_target())
     for _ in range(Reindexing.MAX_ATTEMPTS):
         reindex_task(run.pk)
     run.refresh_from_db()

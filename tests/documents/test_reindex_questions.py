@@ -11,7 +11,7 @@ from tests.documents.changing import TOPICS, add
 
 pytestmark = pytest.mark.django_db
 
-FAR = change.FAR
+FAR = change.TOP_MANY
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_a_file_that_is_not_there_is_refused(document, tmp_path):
     ],
 )
 def test_a_loss_beyond_chance_or_tolerance_is_a_fall(places, falls):
-    assert change.judge_places(places).falls is falls
+    assert change.judge_ranks(places).finds_less is falls
 
 
 def test_recall_counts_the_questions_with_an_answer_among_the_first():
-    judged = change.judge_places([(0, 4), (7, 5), (FAR, 9), (FAR, FAR)])
+    judged = change.judge_ranks([(0, 4), (7, 5), (FAR, 9), (FAR, FAR)])
     assert (judged.old.at_5, judged.old.at_10) == (0.25, 0.5)
     assert (judged.new.at_5, judged.new.at_10) == (0.25, 0.75)

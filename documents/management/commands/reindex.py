@@ -1,4 +1,4 @@
-"""`manage.py reindex`: from one embedding model to another while the old one serves."""
+"""`manage.py reindex`: change the embedding model while the old one stays in use."""
 
 import re
 import time
@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from documents import spaces
 from documents.models import Reindexing, ReindexState
 from documents.reindex import change, renewal
-from documents.reindex.change import ReindexBusyError, ReindexWish
+from documents.reindex.change import ReindexBusyError, ReindexTarget
 from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which model, or which of the other two things."""
+        """The model, or one of the other operations."""
         parser.add_argument("--model", help="name or folder (default: NURA_EMBEDDING_MODEL)")
         parser.add_argument(
             "--base-url", default="", help="OpenAI-compatible endpoint of the model"
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         parser.add_argument("--drop-old", action="store_true", help="delete vectors not in use")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Do it; exit status 1 when nothing was changed over."""
+        """Run it; exit status 1 if the model was not changed."""
         if options["terms"]:
             self._renew_terms()
         elif options["graph"]:
@@ -63,10 +63,10 @@ class Command(BaseCommand):
             for space in renewal.drop_inactive_spaces():
                 self.stdout.write(f"{space}: vectors deleted")
         else:
-            self._change_over(_to_wish(options), _to_options(options))
+            self._change_over(_to_target(options), _to_options(options))
 
-    def _change_over(self, wish: ReindexWish, options: change.ReindexOptions) -> None:
-        lease = self._claim_change(wish)
+    def _change_over(self, target: ReindexTarget, options: change.ReindexOptions) -> None:
+        lease = self._claim_change(target)
         try:
             state = change.carry_out_change(lease, Progress(self.stdout), options)
         except LeaseLostError as error:
@@ -87,16 +87,16 @@ class Command(BaseCommand):
             )
         self.stdout.write(self.style.SUCCESS(f"{spaces.get_active_space()} is in use."))
 
-    def _claim_change(self, wish: ReindexWish) -> Lease[Reindexing]:
-        """The change, after the end of the lease of a process that may have been killed."""
+    def _claim_change(self, target: ReindexTarget) -> Lease[Reindexing]:
+        """Claim the change; waits once for the lease of a process that may have been killed."""
         try:
-            run = change.begin_change(wish, background=False)
+            run = change.begin_change(target, background=False)
         except ReindexBusyError:
             seconds = Reindexing.LEASE.total_seconds() + 1
             self.stdout.write(f"Another process is at it, or was killed: waiting {seconds:.0f} s.")
             time.sleep(seconds)
             try:
-                run = change.begin_change(wish, background=False)
+                run = change.begin_change(target, background=False)
             except ReindexBusyError as error:
                 raise CommandError("Another process is re-embedding: see the admin.") from error
         lease = change.claim_change(run.pk)
@@ -122,10 +122,10 @@ class Command(BaseCommand):
         space = spaces.get_active_space()
         if space is None or space.dimensions > spaces.MAX_INDEX_DIMENSIONS:
             raise CommandError("There is no graph: nothing is embedded, or vectors are too wide.")
-        given = MEMORY.fullmatch(memory)
-        if given is None:
+        match = MEMORY.fullmatch(memory)
+        if match is None:
             raise CommandError(f"{memory} is no amount of memory, such as 1800MB or 2GB.")
-        megabytes = int(given["number"]) * (1024 if given["unit"] == "GB" else 1)
+        megabytes = int(match["number"]) * (1024 if match["unit"] == "GB" else 1)
         needed = spaces.estimate_graph_megabytes(space)
         if megabytes < needed:
             raise CommandError(f"The graph needs {needed}MB of the database's memory to be made.")
@@ -140,16 +140,16 @@ class Command(BaseCommand):
 
     def _roll_back(self) -> None:
         try:
-            back = change.roll_back_change()
+            swap = change.roll_back_change()
         except ReindexBusyError as error:
             raise CommandError("A process is re-embedding: stop it first.") from error
-        if back is None:
+        if swap is None:
             raise CommandError("There is no space to go back to.")
-        self.stdout.write(self.style.SUCCESS(f"{back.space} is in use again."))
-        if back.lacking:
+        self.stdout.write(self.style.SUCCESS(f"{swap.space} is in use again."))
+        if swap.missing:
             self.stdout.write(
-                f"{back.lacking} chunks uploaded since are found by their words only, until the "
-                f"workers have embedded them (or now: manage.py reindex --model {back.space.model})"
+                f"{swap.missing} chunks uploaded since are found by their words only, until the "
+                f"workers have embedded them (or now: manage.py reindex --model {swap.space.model})"
             )
 
 
@@ -158,25 +158,25 @@ class Progress:
 
     def __init__(self, out: OutputWrapper) -> None:
         self._out = out
-        self._told = 0.0
+        self._last_line_at = 0.0
         self._step = ""
-        self._begun = time.monotonic()
-        self._made = 0
+        self._started_at = time.monotonic()
+        self._embedded_before = 0
 
-    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
-        """See `work.Teller`."""
-        self.print_step(state.value, done, total, made)
+    def report_progress(self, state: ReindexState, done: int, total: int, embedded: int) -> None:
+        """See `ProgressListener`."""
+        self.print_step(state.value, done, total, embedded)
 
-    def print_step(self, name: str, done: int, total: int, made: int = 0) -> None:
-        """A line every few seconds, and at each end of a step."""
+    def print_step(self, name: str, done: int, total: int, embedded: int = 0) -> None:
+        """Print a line every few seconds, and at the end of a step."""
         now = time.monotonic()
         if name != self._step:
-            self._step, self._begun, self._made = name, now, made
-        elif now - self._told < LINE_SECONDS and done != total:
+            self._step, self._started_at, self._embedded_before = name, now, embedded
+        elif now - self._last_line_at < LINE_SECONDS and done != total:
             return
-        self._told = now
-        seconds = max(now - self._begun, 1e-3)
-        rate = ((made - self._made) or done) / seconds
+        self._last_line_at = now
+        seconds = max(now - self._started_at, 1e-3)
+        rate = ((embedded - self._embedded_before) or done) / seconds
         rest = (
             f", {rate:.0f}/s, {_format_clock((total - done) / rate)} left" if rate and total else ""
         )
@@ -190,19 +190,21 @@ def _format_clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _to_wish(options: dict[str, Any]) -> ReindexWish:
-    usual = change.get_configured_wish()
+def _to_target(options: dict[str, Any]) -> ReindexTarget:
+    configured = change.get_configured_target()
     languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
-    if options["model"] in {None, usual.model}:
-        if options["base_url"] not in {"", usual.base_url}:
+    if options["model"] in {None, configured.model}:
+        if options["base_url"] not in {"", configured.base_url}:
             raise CommandError("NURA_EMBEDDING_BASE_URL says where the model of the settings is.")
-        return ReindexWish(usual.model, usual.base_url, languages or usual.languages)
-    return ReindexWish(options["model"], options["base_url"], languages)
+        return ReindexTarget(
+            configured.model, configured.base_url, languages or configured.languages
+        )
+    return ReindexTarget(options["model"], options["base_url"], languages)
 
 
 def _to_options(options: dict[str, Any]) -> change.ReindexOptions:
     try:
-        asked = change.read_questions(options["questions"]) if options["questions"] else None
+        questions = change.read_questions(options["questions"]) if options["questions"] else None
     except change.QuestionsError as error:
         raise CommandError(str(error)) from error
-    return change.ReindexOptions(asked, force=options["force"])
+    return change.ReindexOptions(questions, force=options["force"])

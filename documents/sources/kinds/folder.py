@@ -1,8 +1,8 @@
-"""A folder of the machine that Nura runs on, such as a mounted file server.
+"""A folder on the server, such as a mounted file share.
 
-Only folders below those that the administrator allows (`NURA_SOURCE_FOLDERS`). A link is never
-followed, neither while listing nor while opening: each part of a path is opened by itself and must
-be what it was called, so that a folder that is replaced by a link a moment later leads nowhere.
+It must be below a folder that the administrator allows (`NURA_SOURCE_FOLDERS`). Links are never
+followed, neither for listing nor for opening: each part of a path is opened separately without
+following links, so that replacing a folder by a link meanwhile has no effect.
 """
 
 import errno
@@ -37,10 +37,10 @@ from documents.sources.base import (
 MAX_DEPTH = 64
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Without waiting: a pipe that lies in the folder would keep the worker for ever."""
-GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+"""Non-blocking, because a named pipe in the folder would block the worker forever."""
+GONE_ERRORS = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 BYTES = "bytes:"
-"""Begins the key of a path that is no Unicode, as old file servers have them."""
+"""Prefix of the key of a path that is not valid Unicode, as on old file servers."""
 
 
 class FolderReader(SourceReader):
@@ -48,8 +48,8 @@ class FolderReader(SourceReader):
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._root = resolve_folder(values["path"])
-        self._include = [normalize("NFC", one) for one in values["include"]]
-        self._exclude = [normalize("NFC", one) for one in values["exclude"]]
+        self._include = [normalize("NFC", pattern) for pattern in values["include"]]
+        self._exclude = [normalize("NFC", pattern) for pattern in values["exclude"]]
         self._marker = values["marker"]
         self._handle = -1
 
@@ -69,21 +69,21 @@ class FolderReader(SourceReader):
             self._handle = -1
 
     def list_entries(self, listing: Listing) -> Iterator[ListedEntry | UnlistedEntry]:
-        """Each readable file; those of a folder that cannot be listed are told as one."""
+        """Each file of a readable format; a folder that cannot be listed is one `UnlistedEntry`."""
         after = tuple(_to_path(listing.after).split("/")) if listing.after else ()
         yield from self._list_folder(self._handle, (), after)
 
     def _list_folder(
         self, handle: int, parts: tuple[str, ...], after: tuple[str, ...]
     ) -> Iterator[ListedEntry | UnlistedEntry]:
-        """`after` are the parts below this folder that the list goes on behind."""
+        """List a folder, continuing after the path `after` within it."""
         try:
-            with os.scandir(handle) as found:
-                entries = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in found)
+            with os.scandir(handle) as scan:
+                entries = sorted((item.name, item.is_dir(follow_symlinks=False)) for item in scan)
         except OSError as error:
             if not parts:
                 raise SourceUnreachable(str(error), reason="folder") from error
-            yield _to_unlisted(parts, error, below=True)
+            yield _to_unlisted(parts, error, is_prefix=True)
             return
         for name, is_folder in entries:
             if after and (name < after[0] or (name == after[0] and len(after) == 1)):
@@ -102,7 +102,7 @@ class FolderReader(SourceReader):
         try:
             inner = os.open(path[-1], FOLDER_FLAGS, dir_fd=handle)
         except OSError as error:
-            yield _to_unlisted(path, error, below=True)
+            yield _to_unlisted(path, error, is_prefix=True)
             return
         try:
             yield from self._list_folder(inner, path, after)
@@ -112,33 +112,39 @@ class FolderReader(SourceReader):
     def _list_file(
         self, handle: int, path: tuple[str, ...]
     ) -> Iterator[ListedEntry | UnlistedEntry]:
-        name, shown = path[-1], to_shown_path("/".join(path))
-        if name.startswith((".", "~$")) or not is_readable_name(shown) or self._is_excluded(shown):
+        name, display_path = path[-1], to_display_path("/".join(path))
+        if (
+            name.startswith((".", "~$"))
+            or not is_readable_name(display_path)
+            or self._is_excluded(display_path)
+        ):
             return
         try:
-            known = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
             return
         except OSError as error:
             yield _to_unlisted(path, error)
             return
-        if stat.S_ISREG(known.st_mode):
+        if stat.S_ISREG(status.st_mode):
             yield ListedEntry(
                 key=_to_key("/".join(path)),
-                name=to_shown_path(name),
-                uri=shown,
-                fingerprint=f"{known.st_size}-{known.st_mtime_ns}",
-                size=known.st_size,
+                name=to_display_path(name),
+                uri=display_path,
+                fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
+                size=status.st_size,
             )
 
-    def _is_excluded(self, shown: str) -> bool:
-        if self._include and not any(fnmatchcase(shown, one) for one in self._include):
+    def _is_excluded(self, display_path: str) -> bool:
+        if self._include and not any(
+            fnmatchcase(display_path, pattern) for pattern in self._include
+        ):
             return True
-        return any(fnmatchcase(shown, one) for one in self._exclude)
+        return any(fnmatchcase(display_path, pattern) for pattern in self._exclude)
 
     @contextmanager
     def open_entry(self, key: str) -> Iterator[BinaryIO]:
-        """The file, reached folder by folder."""
+        """The file, opened folder by folder."""
         *folders, name = _to_path(key).split("/")
         handles = [self._handle]
         try:
@@ -150,30 +156,32 @@ class FolderReader(SourceReader):
         finally:
             for handle in handles[1:]:
                 os.close(handle)
-        with os.fdopen(file, "rb") as opened:
+        with os.fdopen(file, "rb") as stream:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise EntryUnreadable("no file", reason="kind")
             try:
-                yield opened
+                yield stream
             except OSError as error:
                 raise _to_entry_error(error) from error
 
 
-def _to_unlisted(path: tuple[str, ...], error: OSError, *, below: bool = False) -> UnlistedEntry:
-    whole = "/".join(path)
-    key = _to_key(f"{whole}/" if below else whole)
-    return UnlistedEntry(key, to_shown_path(whole), _to_entry_error(error), below=below)
+def _to_unlisted(
+    path: tuple[str, ...], error: OSError, *, is_prefix: bool = False
+) -> UnlistedEntry:
+    joined = "/".join(path)
+    key = _to_key(f"{joined}/" if is_prefix else joined)
+    return UnlistedEntry(key, to_display_path(joined), _to_entry_error(error), is_prefix=is_prefix)
 
 
 def _to_entry_error(error: OSError) -> EntryGone | EntryUnreadable:
-    if error.errno in GONE:
+    if error.errno in GONE_ERRORS:
         return EntryGone(str(error))
     reason = "permission" if error.errno in {errno.EACCES, errno.EPERM} else "file"
     return EntryUnreadable(str(error), reason=reason)
 
 
 def _to_key(path: str) -> str:
-    """A path as the database can hold it; `_to_path` gives it back, byte by byte."""
+    """A path in a form that the database can store; `_to_path` restores it byte for byte."""
     if path.isprintable() and not path.startswith(BYTES):
         return path
     return BYTES + quote_from_bytes(os.fsencode(path), safe="/")
@@ -183,8 +191,8 @@ def _to_path(key: str) -> str:
     return os.fsdecode(unquote_to_bytes(key[len(BYTES) :])) if key.startswith(BYTES) else key
 
 
-def to_shown_path(path: str) -> str:
-    """A path for people: composed letters; names of old Korean servers by their own encoding."""
+def to_display_path(path: str) -> str:
+    """A path for people, in NFC; names in the encoding of old Korean servers are decoded."""
     raw = os.fsencode(path)
     for encoding in ("utf-8", "cp949"):
         try:
@@ -195,17 +203,17 @@ def to_shown_path(path: str) -> str:
 
 
 def resolve_folder(path: str) -> Path:
-    """The folder behind a path, links resolved. Raises `SourceSettingInvalid`, also outside.
+    """The folder of a path with links resolved. Raises `SourceSettingInvalid` if not allowed.
 
-    It need not be there: a file server may be away.
+    It need not exist: a file share may be unmounted.
     """
     if not Path(path).is_absolute() or "\0" in path:
         raise SourceSettingInvalid(path, name="path", reason="folder")
-    found = Path(os.path.realpath(path))
+    folder = Path(os.path.realpath(path))
     roots = [Path(os.path.realpath(root)) for root in settings.SOURCE_FOLDERS]
-    if not any(found == root or root in found.parents for root in roots):
+    if not any(folder == root or root in folder.parents for root in roots):
         raise SourceSettingInvalid(path, name="path", reason="outside")
-    return found
+    return folder
 
 
 def _check_folder(values: Mapping[str, Any]) -> None:

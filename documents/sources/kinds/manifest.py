@@ -1,6 +1,6 @@
-"""What a program sends: first a list of paths with their SHA-256, then the files that are wanted.
+"""Files sent by a program: first a list of paths with their SHA-256, then the requested files.
 
-There is nothing to ask, so a run begins when a list comes (`documents.sources.manifest`).
+There is nothing to fetch, so a run starts when a list arrives (`services.receive_manifest`).
 """
 
 import re
@@ -26,13 +26,13 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestReader(SourceReader):
-    """The entries of the list that was sent last."""
+    """The entries of the latest list."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._listing: Mapping[str, str] | None = values["listing"]
 
     def list_entries(self, listing: Listing) -> Iterator[ListedEntry | UnlistedEntry]:
-        """Each path with its sum."""
+        """Each path with its SHA-256."""
         if self._listing is None:
             raise SourceUnreachable("no list was sent", reason="sent")
         for path in sorted(self._listing):
@@ -47,7 +47,7 @@ class ManifestReader(SourceReader):
 
 
 def to_path(path: str) -> str:
-    """A path as it is kept: composed letters, no empty parts, no way up."""
+    """A normalised path: NFC, no empty parts, no `..`."""
     parts = normalize("NFC", path).replace("\\", "/").split("/")
     return "/".join(part for part in parts if part not in {"", ".", ".."})
 

@@ -1,4 +1,4 @@
-"""A bucket of S3, or what stands in one below a prefix; also of other servers that speak S3."""
+"""A bucket of S3 or of a compatible server, or the part of it below a prefix."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -41,14 +41,14 @@ from rag.adapters.wire import is_never_asked_host
 from rag.errors import NuraError
 
 LIST_SECONDS, OBJECT_SECONDS = 60.0, 600.0
-"""For a thousand names, and for one object: all of it, however slowly it comes."""
+"""Time limits for a page of a thousand names, and for one object."""
 LIST_BYTES = 16 * 2**20
-MAX_BARE_PAGES = 100
-"""Pages of a list in a row that name nothing new, before a server is taken to go round in it."""
+MAX_STALE_PAGES = 100
+"""Consecutive pages of a list without a new name, after which the server counts as looping."""
 SPARE_BYTES = 4 * 2**20
-"""Beyond the largest file, so that what is too large is told as such."""
-GONE = frozenset(("NoSuchKey", "404"))
-REFUSED = frozenset(("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"))
+"""Read beyond the largest allowed file, so that a larger one is reported as too large."""
+GONE_CODES = frozenset(("NoSuchKey", "404"))
+REFUSED_CODES = frozenset(("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"))
 
 
 class S3Reader(SourceReader):
@@ -76,29 +76,29 @@ class S3Reader(SourceReader):
         self._client.close()
 
     def _send(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
-        """Send a request in botocore's stead, whose answers have no bounds."""
+        """Send a request instead of botocore, which does not limit responses."""
         try:
-            opened = self._open(request)
-            answer = AWSResponse(request.url, opened.status, opened.headers, _ObjectBody(opened))
+            stream = self._open(request)
+            answer = AWSResponse(request.url, stream.status, stream.headers, _ObjectBody(stream))
             if not request.stream_output:
-                answer.content  # noqa: B018 - read now: errors are botocore's to try again
+                answer.content  # noqa: B018 - read now, so that botocore retries errors
         except AddressForbidden:
             raise
         except NuraError as error:
             raise EndpointConnectionError(endpoint_url=request.url, error=error) from error
         if answer.status_code in REDIRECTS and self._endpoint:
-            # botocore would look for another region, and for another one there, without end
-            told = {"address": self._endpoint, "status": answer.status_code}
-            raise SourceUnreachable(request.url, reason="status", **told)
+            # botocore would look for another region, again and again
+            params = {"address": self._endpoint, "status": answer.status_code}
+            raise SourceUnreachable(request.url, reason="status", **params)
         return answer
 
     def _open(self, request: AWSPreparedRequest) -> ResponseStream:
-        """The answer to a request; the one before is closed."""
+        """The response to a request; closes the previous one."""
         self._sending.close()
-        whole = not request.stream_output
+        is_listing = not request.stream_output
         client = OutgoingClient(
-            max_bytes=LIST_BYTES if whole else settings.MAX_UPLOAD_MB * MEGABYTE + SPARE_BYTES,
-            seconds=LIST_SECONDS if whole else OBJECT_SECONDS,
+            max_bytes=LIST_BYTES if is_listing else settings.MAX_UPLOAD_MB * MEGABYTE + SPARE_BYTES,
+            seconds=LIST_SECONDS if is_listing else OBJECT_SECONDS,
             is_entered=True,
             authorities=os.environ.get("AWS_CA_BUNDLE", ""),
         )
@@ -112,36 +112,36 @@ class S3Reader(SourceReader):
         )
 
     def list_entries(self, listing: Listing) -> Iterator[ListedEntry | UnlistedEntry]:
-        """Each object that may hold a format that Nura reads."""
+        """Each object with a name of a readable format."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix, StartAfter=listing.after
         )
-        last, bare = listing.after, 0
+        last_key, stale_pages = listing.after, 0
         try:
             for page in pages:
                 listing.check()
-                keys = [str(one["Key"]) for one in page.get("Contents", ())]
-                bare = 0 if keys and max(keys) > last else bare + 1
-                if bare > MAX_BARE_PAGES:
+                keys = [str(item["Key"]) for item in page.get("Contents", ())]
+                stale_pages = 0 if keys and max(keys) > last_key else stale_pages + 1
+                if stale_pages > MAX_STALE_PAGES:
                     raise SourceUnreachable("a list without end", reason="endless")
-                last = max(last, *keys) if keys else last
-                for one in page.get("Contents", ()):
-                    key = str(one["Key"])
+                last_key = max(last_key, *keys) if keys else last_key
+                for item in page.get("Contents", ()):
+                    key = str(item["Key"])
                     name = key.rpartition("/")[2]
                     if "\0" not in key and is_readable_name(name):
                         yield ListedEntry(
                             key=key,
                             name=name,
                             uri=f"s3://{self._bucket}/{key}",
-                            fingerprint=f"{one['Size']}-{one['ETag']}"[:255],
-                            size=int(one["Size"]),
+                            fingerprint=f"{item['Size']}-{item['ETag']}"[:255],
+                            size=int(item["Size"]),
                         )
         except (ClientError, BotoCoreError) as error:
             raise SourceUnreachable(str(error), reason=_explain_error(error)) from error
 
     @contextmanager
     def open_entry(self, key: str) -> Iterator[BinaryIO]:
-        """The object, as it comes."""
+        """The object as a stream."""
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
             with closing(answer["Body"]) as body:
@@ -149,7 +149,7 @@ class S3Reader(SourceReader):
         except (AddressUnreachable, AnswerTooLarge) as error:
             raise EntryUnreadable(str(error), reason="file") from error
         except ClientError as error:
-            if _get_code(error) in GONE:
+            if _get_code(error) in GONE_CODES:
                 raise EntryGone(key) from error
             raise EntryUnreadable(str(error), reason=_explain_error(error)) from error
         except BotoCoreError as error:
@@ -157,18 +157,18 @@ class S3Reader(SourceReader):
 
 
 class _ObjectBody:
-    """A body as botocore reads one."""
+    """A response body with the interface that botocore expects."""
 
-    def __init__(self, opened: ResponseStream) -> None:
-        self.read, self._opened = opened.read, opened
+    def __init__(self, stream_: ResponseStream) -> None:
+        self.read, self._stream = stream_.read, stream_
 
     def stream(self, amount: int = 65_536, **_: Any) -> Iterator[bytes]:
-        """All of it, piece by piece."""
-        while part := self._opened.read(amount):
+        """Everything, piece by piece."""
+        while part := self._stream.read(amount):
             yield part
 
     def close(self) -> None:
-        """The next request does, or the end of the source."""
+        """Nothing: the next request closes it, or the end of the source."""
 
 
 def _get_code(error: Exception) -> str:
@@ -178,7 +178,7 @@ def _get_code(error: Exception) -> str:
 
 def _explain_error(error: Exception) -> str:
     code = _get_code(error)
-    if code in REFUSED:
+    if code in REFUSED_CODES:
         return "permission"
     return "bucket" if code == "NoSuchBucket" else "s3"
 
