@@ -251,6 +251,11 @@ def test_a_server_that_dies_under_the_streams_of_both_nodes_costs_no_character(
     check_whole(site, heard)
 
 
+PAUSE = 1.0
+"""Seconds between what one of them does. Some ten answers are under way all the while; more would
+only make the machine busier."""
+
+
 class Load:
     """What people do all the while, by every way there is; each list is of what came of it."""
 
@@ -292,7 +297,7 @@ class Load:
     def _repeat(self, work):
         while not self.over.is_set():
             work()
-            self.over.wait(0.3)
+            self.over.wait(PAUSE)
 
 
 def check_all(load, before):
