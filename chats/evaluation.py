@@ -37,7 +37,7 @@ from rag.conversation import (
     MemoryHistory,
     PastTurn,
     Question,
-    Remembered,
+    RememberedDocument,
     RunningSummary,
 )
 from rag.errors import NuraError
@@ -246,7 +246,7 @@ class _EvaluatedConversation:
                 turns=self.turns,
                 total=len(self.turns),
                 memory=self.memory,
-                shown=self.shown,
+                shown_turn=self.shown,
                 summary=self.running,
                 readable=versions,
             ),
@@ -282,7 +282,7 @@ class _EvaluatedConversation:
         )
         self.turns = (*self.turns, turn)
         documents = tuple(
-            Remembered(UUID(row["document_id"]), row["title"], row["score"])
+            RememberedDocument(UUID(row["document_id"]), row["title"], row["score"])
             for row in turn_store.list_remembered(rows, outcome)
         )
         if refs:

@@ -24,7 +24,7 @@ from rag.conversation import (
     DocRef,
     Memory,
     PastTurn,
-    Remembered,
+    RememberedDocument,
     RunningSummary,
     TurnLine,
     View,
@@ -246,7 +246,7 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
         turns=tuple(to_past_turn(rows[pk]) for pk in turn_ids),
         total=len(branch.steps),
         memory=read_memory(last_turn, readable),
-        shown=to_past_turn(shown) if shown and not is_forgotten(last_turn) else None,
+        shown_turn=to_past_turn(shown) if shown and not is_forgotten(last_turn) else None,
         summary=to_running_summary(rows.get(branch.summarised) if branch.summarised else None),
         readable=readable,
         begins_at=branch.begins_at,
@@ -278,7 +278,8 @@ def read_memory(turn: Row, readable: Mapping[UUID, int]) -> Memory:
     """The memory after a turn, without documents that are no longer readable."""
     stored = () if is_forgotten(turn) else turn.remembered
     documents = [
-        Remembered(UUID(item["document_id"]), item["title"], item["score"]) for item in stored
+        RememberedDocument(UUID(item["document_id"]), item["title"], item["score"])
+        for item in stored
     ]
     kinds = set(QuestionType)
     return Memory(
@@ -378,7 +379,7 @@ def describe_context(branch: Branch) -> ChatContext:
     )
 
 
-def _name_files(documents: Sequence[Remembered]) -> tuple[RememberedFile, ...]:
+def _name_files(documents: Sequence[RememberedDocument]) -> tuple[RememberedFile, ...]:
     ids = [document.document_id for document in documents]
     names = dict(Document.objects.filter(pk__in=ids).values_list("pk", "name"))
     return tuple(

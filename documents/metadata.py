@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from documents.errors import InvalidMetadata
 from documents.models import DocumentLabel
 from documents.parsers import formats
-from rag.types import Named
+from rag.types import NamedDocument
 from rag.understand.filters import FIELDS, list_names
 
 NAME_CHARACTERS = 255
@@ -176,17 +176,19 @@ def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, 
     return labels
 
 
-def find_named_documents(document_ids: Collection[UUID], names: Sequence[str]) -> list[Named]:
+def find_named_documents(
+    document_ids: Collection[UUID], names: Sequence[str]
+) -> list[NamedDocument]:
     """Which of these documents have one of the names (`filters.to_name_key`) as a label.
 
     `document_ids` should be a set if there are many.
     """
     with connection.cursor() as cursor:
         cursor.execute(SELECT_LABELS, (list(names), MAX_NAMESAKES + 1))
-        matches = [Named(*row) for row in cursor.fetchall()]
+        matches = [NamedDocument(*row) for row in cursor.fetchall()]
         if len(matches) > MAX_NAMESAKES:
             cursor.execute(SELECT_LABELS_IN_SCOPE, (list(names), _to_uuid_array(document_ids)))
-            matches = [Named(*row) for row in cursor.fetchall()]
+            matches = [NamedDocument(*row) for row in cursor.fetchall()]
     return [match for match in matches if match.document_id in document_ids]
 
 

@@ -1,6 +1,6 @@
-"""A question, and what the engine knows of its conversation: turns, documents, memory, summary.
+"""A question and what the engine knows of its conversation: turns, documents, memory, summary.
 
-Everything is of one branch: the way from the chat's first message to the question.
+Everything belongs to one branch: the path from the chat's first message to the question.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -69,13 +69,13 @@ class PastTurn:
     @property
     def messages(self) -> tuple[HistoryMessage, ...]:
         """Its texts as messages, empty ones left out."""
-        said = ((Speaker.USER, self.user_text), (Speaker.ASSISTANT, self.assistant_text))
-        return tuple(HistoryMessage(role, text) for role, text in said if text)
+        texts = ((Speaker.USER, self.user_text), (Speaker.ASSISTANT, self.assistant_text))
+        return tuple(HistoryMessage(role, text) for role, text in texts if text)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnLine:
-    """A turn as it stands in a list: what is searched and chosen from before anything is loaded.
+    """A turn as listed for searching, before its full text is loaded.
 
     `question` is the beginning of the user's text, `summary` one line. `terms` and `vector` are
     those of the whole turn; empty and None until its note is written.
@@ -92,7 +92,7 @@ class TurnLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedDocument:
     """A document that the conversation is about."""
 
     document_id: UUID
@@ -104,7 +104,7 @@ class Remembered:
 class Memory:
     """The documents used last, best first, and the last turn."""
 
-    documents: tuple[Remembered, ...] = ()
+    documents: tuple[RememberedDocument, ...] = ()
     last_question: str = ""
     last_answer: str = ""
     last_question_type: QuestionType | None = None
@@ -117,7 +117,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class RunningSummary:
-    """What the turns up to `through` said, folded; back to the last new start before that."""
+    """Summary of the turns up to `through`, back to the last fresh start before it."""
 
     text: str
     through: int
@@ -129,16 +129,16 @@ class Conversation:
     """The branch that leads to a question.
 
     `turns` are the last ones, oldest first, at least as many as the window holds; `total` counts
-    all. What was said before turn `begins_at` lies behind the last new start ("새 주제로"): a model
-    is told nothing of it until the user refers to it. `shown` is the latest turn with documents
-    since the memory was cleared. `readable` holds every document of earlier turns that the user may
-    still read, and its present version.
+    all. Turns before `begins_at` precede the last fresh start ("새 주제로"): the model does not see
+    them unless the user refers to them. `shown_turn` is the latest turn with documents since the
+    memory was cleared. `readable` maps the documents of earlier turns that the user may still read
+    to their present versions.
     """
 
     turns: tuple[PastTurn, ...] = ()
     total: int = 0
     memory: Memory = field(default_factory=Memory)
-    shown: PastTurn | None = None
+    shown_turn: PastTurn | None = None
     summary: RunningSummary | None = None
     readable: Mapping[UUID, int] = field(default_factory=dict)
     begins_at: int = 1
@@ -161,7 +161,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a caller wishes of one answer; what is None or empty is as configured.
+    """What a caller asks for in one answer; None or empty means as configured.
 
     `max_tokens` can only lower the configured limit.
     """
@@ -179,7 +179,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """How an assistant is set up: wishes of a user, without power over what may be read."""
+    """How an assistant is set up. It has no influence on what may be read."""
 
     name: str
     instructions: str = ""
@@ -201,22 +201,21 @@ class Question:
     """Question-and-answer pairs to read; None: as configured."""
     sampling: Sampling = field(default_factory=Sampling)
     profile: tuple[Slot, ...] | None = None
-    """What is known of the user; None: it is not to be asked, nor added to."""
+    """What is remembered about the user; None: memory is off for this question."""
     persona: Persona | None = None
-    """The assistant that is asked; None: Nura itself."""
+    """The assistant asked; None: Nura itself."""
     tool_results: tuple[ToolResult, ...] = ()
-    """What tools of other servers told, for the prompt: material, never instructions."""
+    """Results of tools on other servers: material for the prompt, never instructions."""
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its answer rests on nothing but the documents.
+        """Whether its answer depends on nothing but the documents.
 
-        Neither on earlier turns, nor on wishes of the asker's or of an assistant's, nor on what is
-        known of who asks.
+        Not on earlier turns, sampling, an assistant, tools or what is remembered about the user.
         """
-        plain = self.sampling == Sampling() and not self.profile and self.persona is None
-        plain = plain and not self.tool_results
-        return plain and not self.conversation.total
+        is_plain = self.sampling == Sampling() and not self.profile and self.persona is None
+        is_plain = is_plain and not self.tool_results
+        return is_plain and not self.conversation.total
 
 
 def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:
@@ -226,11 +225,13 @@ def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:
         if message.role is Speaker.USER:
             pairs.append((message.content, ""))
         elif message.role is Speaker.ASSISTANT:
-            asked, said = pairs.pop() if pairs else ("", "")
-            pairs.append((asked, f"{said}\n{message.content}".strip()))
-    turns = tuple(PastTurn(number, asked, said) for number, (asked, said) in enumerate(pairs, 1))
-    last = turns[-1] if turns else None
-    memory = Memory((), last.user_text, last.assistant_text) if last else Memory()
+            question, answer = pairs.pop() if pairs else ("", "")
+            pairs.append((question, f"{answer}\n{message.content}".strip()))
+    turns = tuple(
+        PastTurn(number, question, answer) for number, (question, answer) in enumerate(pairs, 1)
+    )
+    last_turn = turns[-1] if turns else None
+    memory = Memory((), last_turn.user_text, last_turn.assistant_text) if last_turn else Memory()
     return Conversation(turns, len(turns), memory)
 
 
@@ -260,12 +261,12 @@ class MemoryHistory:
 
 
 def number_documents(answers: Iterable[Sequence[DocRef]]) -> tuple[DocRef, ...]:
-    """Documents of answers, oldest first, numbered by first appearance; the latest look counts."""
-    found: dict[UUID, DocRef] = {}
+    """The documents of answers, numbered by first appearance, as last shown."""
+    latest: dict[UUID, DocRef] = {}
     for refs in answers:
         for ref in refs:
-            found[ref.document_id] = ref
-    return tuple(replace(ref, slot=slot) for slot, ref in enumerate(found.values(), 1))
+            latest[ref.document_id] = ref
+    return tuple(replace(ref, slot=slot) for slot, ref in enumerate(latest.values(), 1))
 
 
 def _to_turn_line(turn: PastTurn) -> TurnLine:

@@ -12,7 +12,7 @@ from rag.types import (
     AnswerLabel,
     AnswerMode,
     AnswerSource,
-    Checked,
+    CheckedSentence,
     CitedPassage,
     Hit,
     Plan,
@@ -89,7 +89,7 @@ class Finished:
     label: AnswerLabel | None = None
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
-    checks: tuple[Checked, ...] = ()
+    checks: tuple[CheckedSentence, ...] = ()
     citations: tuple[CitedPassage, ...] = ()
     bearing: tuple[UUID, ...] = ()
     notices: tuple[str, ...] = ()
@@ -101,17 +101,18 @@ Event = StepBegan | SourcesFound | Reasoning | Delta | Replaced | Finished
 # The trace, as plain JSON
 
 
-def describe_retrieval(found: Retrieval) -> dict[str, object]:
+def describe_retrieval(retrieval: Retrieval) -> dict[str, object]:
     """Plan, candidates with all their scores, gate and times."""
     return {
-        "plan": _describe_plan(found.plan) | {"dropped_filters": dict(found.dropped_filters)},
-        "candidates": [_describe_candidate(hit) for hit in found.hits],
+        "plan": _describe_plan(retrieval.plan)
+        | {"dropped_filters": dict(retrieval.dropped_filters)},
+        "candidates": [_describe_candidate(hit) for hit in retrieval.hits],
         "gate": {
-            "score": round(found.gate.score, 4),
-            "threshold": found.gate.threshold,
-            "relevant": found.gate.relevant,
+            "score": round(retrieval.gate.score, 4),
+            "threshold": retrieval.gate.threshold,
+            "relevant": retrieval.gate.relevant,
         },
-        "search_ms": dict(found.timings_ms),
+        "search_ms": dict(retrieval.timings_ms),
     }
 
 
@@ -120,7 +121,7 @@ def read_filters(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
     plan = trace.get("plan")
     names = ("filters", "dropped_filters")
     found = {name: plan.get(name) for name in names} if isinstance(plan, Mapping) else {}
-    return {name: dict(told) for name, told in found.items() if told}
+    return {name: dict(values) for name, values in found.items() if values}
 
 
 def list_statuses(trace: Mapping[str, object]) -> Iterator[StepBegan]:
@@ -128,8 +129,8 @@ def list_statuses(trace: Mapping[str, object]) -> Iterator[StepBegan]:
     scope = trace.get("scope")
     if isinstance(scope, Mapping) and scope.get("follows"):
         ids = scope.get("document_ids")
-        found = {"documents": len(ids) if isinstance(ids, list) else 0}
-        yield StepBegan("scope", found | {name: scope.get(name) for name in ("reason", "widened")})
+        detail = {"documents": len(ids) if isinstance(ids, list) else 0}
+        yield StepBegan("scope", detail | {name: scope.get(name) for name in ("reason", "widened")})
     if filters := read_filters(trace):
         yield StepBegan("filter", filters)
     fallback = trace.get("fallback")
@@ -145,9 +146,9 @@ class AnswerTrace:
     _timings: dict[str, float] = field(default_factory=dict)
     _started: float = field(default_factory=time.perf_counter)
 
-    def add(self, found: Mapping[str, object]) -> None:
+    def add(self, values: Mapping[str, object]) -> None:
         """Note more; what was noted under the same name gives way."""
-        self.values.update(found)
+        self.values.update(values)
 
     def note_time_since_start(self, step: str) -> None:
         """Note the time from the beginning to now."""
@@ -156,20 +157,20 @@ class AnswerTrace:
     @contextmanager
     def time_step(self, step: str) -> Iterator[None]:
         """Note the time that a step takes."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             yield
         finally:
-            self._timings[step] = measure_milliseconds_since(begun)
+            self._timings[step] = measure_milliseconds_since(started)
 
     def snapshot(self) -> dict[str, object]:
         """What is known so far."""
         return {**self.values, "timings_ms": dict(self._timings)}
 
 
-def measure_milliseconds_since(begun: float) -> float:
+def measure_milliseconds_since(started: float) -> float:
     """Milliseconds since a `perf_counter`."""
-    return round((time.perf_counter() - begun) * 1000, 2)
+    return round((time.perf_counter() - started) * 1000, 2)
 
 
 def _describe_plan(plan: Plan) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""One question through the engine, from its analysis to the check of its answer.
+"""Answers a question, from its analysis to the check of the answer.
 
 Every step is timed and traced.
 """
@@ -42,7 +42,7 @@ from rag.events import (
     list_statuses,
 )
 from rag.generate.citations import CitationFilter
-from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
+from rag.generate.llm import SECONDS_A_PART, Check, CheckedAnswer, Reviser, SectionReader, Writer
 from rag.generate.offline import (
     FixedAnswer,
     answer_memory_wish,
@@ -78,7 +78,7 @@ from rag.types import (
     AnswerLabel,
     AnswerMode,
     AnswerSource,
-    Checked,
+    CheckedSentence,
     Citation,
     CitedPassage,
     Evidence,
@@ -106,28 +106,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_READ_PASSAGES = 10
-"""Passages that are looked at where no model reads them."""
+"""Passages considered if there is no language model."""
 MAX_SUPPLY_PASSAGES = 40
-"""Passages that a search brings for a prompt."""
+"""Passages that a search supplies for a prompt."""
 OFFLINE_MODEL = "passages"
-"""What stands for a model's name where none is configured."""
+"""Model name in events and traces if no model is configured."""
 FIXED_MODEL = "fixed"
-"""What stands for a model's name where none is asked."""
+"""Model name in events and traces of fixed answers."""
 MAX_REVIEWED = 8
-"""Passages that an answer keeps beside those that it cites."""
+"""Passages that an answer keeps in addition to those it cites."""
 MAX_CHECKED_AT_ONCE_CHARACTERS = 400
-"""Of an answer that rests on nothing: checking that takes less than a thread to do it in."""
+"""Shorter answers without evidence are checked without a thread, which would take longer."""
 MAX_CAUTION_PASSAGES = 4
-"""Of the best passages, in which allergies of the user are looked for."""
+"""Best passages in which the user's allergies are looked for."""
 MAX_CHUNKS_OUTLINED = 400
-"""Chunks of whole documents that are looked at where no model reads them."""
+"""Chunks of whole documents considered if there is no language model."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedQuestion:
-    """A question with what it may read, and what was understood and found of it.
+    """A question with its store and history, its analysis, and what was found.
 
-    `found` is None where nothing was searched, or the search failed; `notices` are codes of what
+    `retrieval` is None if nothing was searched or the search failed; `notices` are codes of what
     the reader should know.
     """
 
@@ -137,39 +137,42 @@ class AnalysedQuestion:
     trace: AnswerTrace
     analysis: QuestionAnalysis
     language: str
-    found: Retrieval | None = None
+    retrieval: Retrieval | None = None
     notices: tuple[str, ...] = ()
 
     @property
     def is_searched(self) -> bool:
-        """Whether documents are looked at."""
-        talk = self.analysis.question_type is QuestionType.SMALLTALK
-        return not talk and bool(self.analysis.scope.document_ids)
+        """Whether documents are searched."""
+        is_smalltalk = self.analysis.question_type is QuestionType.SMALLTALK
+        return not is_smalltalk and bool(self.analysis.scope.document_ids)
 
     @property
     def unreadable_documents(self) -> tuple[DocRef, ...]:
         """Documents that the question refers to by number and that can no longer be read."""
         reference = self.analysis.reference
         readable = self.question.conversation.readable
-        referred = reference.documents if reference else ()
-        return tuple(ref for ref in referred if ref.document_id not in readable)
+        documents = reference.documents if reference else ()
+        return tuple(ref for ref in documents if ref.document_id not in readable)
 
     @property
     def needs_whole_documents(self) -> bool:
-        """Whether documents are read from end to end: those that the question is about."""
-        if self.found is None:
+        """Whether the documents that it is about are to be read from end to end."""
+        if self.retrieval is None:
             return False
-        chosen = self.found.named or self.found.plan.scope.reason is not ScopeReason.ALL
-        return self.found.whole or (self.analysis.whole and bool(chosen))
+        is_chosen = (
+            self.retrieval.named_documents
+            or self.retrieval.plan.scope.reason is not ScopeReason.ALL
+        )
+        return self.retrieval.whole or (self.analysis.whole and bool(is_chosen))
 
     @property
     def is_fresh_start(self) -> bool:
-        """Whether the question puts away what was said before it."""
+        """Whether the question starts afresh."""
         return self.analysis.forgets or self.question.topic is Topic.NEW
 
     @property
     def first_recallable_turn(self) -> int:
-        """The first turn that may be recalled: all of them where the user refers back."""
+        """Number of the first turn that may be recalled; 1 if the user refers back."""
         if self.analysis.reference is not None or is_recalling(self.analysis.text):
             return 1
         conversation = self.question.conversation
@@ -177,21 +180,21 @@ class AnalysedQuestion:
 
     @property
     def prompt_notices(self) -> tuple[str, ...]:
-        """Names of prompts that say how the passages were found."""
-        if self.found is None:
+        """Names of prompts that tell the model how the passages were found."""
+        if self.retrieval is None:
             return ()
-        widened = ("notice_widened",) if self.found.widened else ()
+        widened = ("notice_widened",) if self.retrieval.widened else ()
         return (*widened, *(("notice_gone",) if self.unreadable_documents else ()))
 
     @property
     def search_method(self) -> str:
         """How passages were searched for."""
-        return self.found.plan.strategy.value if self.found else ""
+        return self.retrieval.plan.strategy.value if self.retrieval else ""
 
 
 @dataclass(slots=True)
 class AnswerDraft:
-    """The answer as it grows. `context` is what the model read, shorter where it was too long."""
+    """The answer as it grows. `context` is what the model read, shortened if it was too long."""
 
     context: AnswerContext
     text: str = ""
@@ -204,8 +207,8 @@ class AnswerDraft:
 class Pipeline:
     """Answers questions with one configuration. Safe in any number of tasks and loops.
 
-    `writer` is None where no language model is configured. `light` reads questions and parts of
-    documents; the main model where no light one is configured.
+    `writer` is None if no language model is configured. `light` reads questions and parts of
+    documents; it is the main model if no light one is configured.
     """
 
     config: RagConfig
@@ -218,7 +221,7 @@ class Pipeline:
 
     @property
     def packs(self) -> Packs:
-        """The kinds of things that are remembered of users."""
+        """The kinds of facts remembered about users."""
         return load_packs(self.config.profile.packs)
 
     def answer(
@@ -226,7 +229,7 @@ class Pipeline:
     ) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas.
 
-        Where somebody needs help now, that is said before anything is looked for.
+        In an emergency, the numbers to call come first, before anything is searched.
         """
         answer = self._answer(question, store, history)
         note = write_emergency_note(question.text)
@@ -235,70 +238,70 @@ class Pipeline:
     async def _answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
-        asked, given = await self._analyse(question, store, history)
-        if given is not None:
-            for event in _list_fixed_events(given, asked):
+        analysed, fixed_answer = await self._analyse(question, store, history)
+        if fixed_answer is not None:
+            for event in _list_fixed_events(fixed_answer, analysed):
                 yield event
             return
-        if asked.is_searched:
-            yield StepBegan("retrieve", {"documents": len(asked.analysis.scope.document_ids)})
-        asked = await self._retrieve(asked)
-        for status in list_statuses(asked.trace.values):
+        if analysed.is_searched:
+            yield StepBegan("retrieve", {"documents": len(analysed.analysis.scope.document_ids)})
+        analysed = await self._retrieve(analysed)
+        for status in list_statuses(analysed.trace.values):
             yield status
-        if question.conversation.total and is_recalling(asked.analysis.text):
+        if question.conversation.total and is_recalling(analysed.analysis.text):
             yield StepBegan("explore")
         answer = (
-            self._write_answer(self.writer, asked)
+            self._write_answer(self.writer, analysed)
             if self.writer
-            else self._answer_from_passages(asked)
+            else self._answer_from_passages(analysed)
         )
-        caution = self._write_caution(asked, profile) if (profile := question.profile) else ""
+        caution = self._write_caution(analysed, profile) if (profile := question.profile) else ""
         async with aclosing(_prepend_to_text(caution, answer) if caution else answer) as events:
             async for event in events:
                 yield event
 
-    def _write_caution(self, asked: AnalysedQuestion, profile: Sequence[Slot]) -> str:
-        """What is said first of the user's allergies that the question or its passages name."""
-        note = write_caution(profile, _list_relevant_texts(asked), self.packs, asked.language)
+    def _write_caution(self, analysed: AnalysedQuestion, profile: Sequence[Slot]) -> str:
+        """A warning about allergies of the user that the question or its passages mention."""
+        note = write_caution(profile, _list_relevant_texts(analysed), self.packs, analysed.language)
         return f"{note}\n\n" if note else ""
 
-    def _rank_profile(self, asked: AnalysedQuestion) -> tuple[Slot, ...]:
-        """What is known of the user and still holds, best first; the trace names it by ids."""
-        rules, known = self.config.profile, asked.question.profile
-        if not known:
+    def _rank_profile(self, analysed: AnalysedQuestion) -> tuple[Slot, ...]:
+        """What is remembered about the user and still valid, best first; the trace has only ids."""
+        rules, profile = self.config.profile, analysed.question.profile
+        if not profile:
             return ()
         slots = rank_slots(
-            known,
-            asked.analysis.standalone,
+            profile,
+            analysed.analysis.standalone,
             self.packs,
             now=datetime.now(UTC),
             half_life_days=rules.half_life_days,
         )
         if slots:
-            asked.trace.add({"profile": {"slots": [slot.id for slot in slots]}})
+            analysed.trace.add({"profile": {"slots": [slot.id for slot in slots]}})
         return slots
 
     async def preview_prompt(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> tuple[HistoryMessage, ...]:
-        """The prompt of a question, without asking the model that answers.
+        """The prompt of a question, without calling the model that answers.
 
-        Of whole documents that do not fit it shows the passages, and no notes of a reading. Empty
-        where no model is asked.
+        For whole documents that do not fit, it shows passages instead of notes. Empty if no model
+        would be called.
         """
-        asked, given = await self._analyse(question, store, history)
-        if given is not None or self.writer is None:
+        analysed, fixed_answer = await self._analyse(question, store, history)
+        if fixed_answer is not None or self.writer is None:
             return ()
-        asked = await self._retrieve(asked)
-        context, budget, selection = await self._prepare_prompt(self.writer, asked)
+        analysed = await self._retrieve(analysed)
+        context, budget, selection = await self._prepare_prompt(self.writer, analysed)
         if selection.portions:
-            selection = selection.with_noted((), budget.room, budget.make_cost(asked.language))
-        return build_messages(_add_evidence(context, selection, asked))
+            selection = selection.with_noted((), budget.room, budget.make_cost(analysed.language))
+        return build_messages(_add_evidence(context, selection, analysed))
 
     async def _analyse(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> tuple[AnalysedQuestion, FixedAnswer | None]:
-        """The analysed question, and its answer where neither a search nor a model is needed."""
+        """The analysed question, and its answer if that takes neither a search nor a model."""
         trace = AnswerTrace()
         with trace.time_step("understand"):
             analysis = await analyse_question(
@@ -307,215 +310,228 @@ class Pipeline:
         trace.add(describe_analysis(question, analysis))
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
         language = choose_reply_language(question.text)
-        if wished := answer_memory_wish(question, self.packs, language):
-            return AnalysedQuestion(question, store, history, trace, analysis, language), wished
-        reads = analysis.reference is not None and analysis.reference.whole
-        given = await _run_in_thread_if(
-            reads, find_fixed_answer, question, analysis, store, language
+        if reply := answer_memory_wish(question, self.packs, language):
+            return AnalysedQuestion(question, store, history, trace, analysis, language), reply
+        needs_document = analysis.reference is not None and analysis.reference.whole
+        fixed_answer = await _run_in_thread_if(
+            needs_document, find_fixed_answer, question, analysis, store, language
         )
-        return AnalysedQuestion(question, store, history, trace, analysis, language), given
+        return AnalysedQuestion(question, store, history, trace, analysis, language), fixed_answer
 
-    async def _retrieve(self, asked: AnalysedQuestion) -> AnalysedQuestion:
-        """The question with what was found; with a notice instead where the search failed."""
-        if not asked.is_searched:
-            return asked
-        trace, analysis = asked.trace, asked.analysis
+    async def _retrieve(self, analysed: AnalysedQuestion) -> AnalysedQuestion:
+        """The question with what was found, or with a notice if the search failed."""
+        if not analysed.is_searched:
+            return analysed
+        trace, analysis = analysed.trace, analysed.analysis
         try:
             with trace.time_step("retrieve"):
-                found = await asyncio.to_thread(self._search, asked)
+                retrieval = await asyncio.to_thread(self._search, analysed)
         except Exception as error:
             logger.warning("retrieval_failed", exc_info=error)
             trace.add({"fallback": {"code": RetrievalFailed.code}})
-            return replace(asked, notices=(RetrievalFailed.code,))
-        if found.plan.follows and not analysis.follows:  # the evidence says so
+            return replace(analysed, notices=(RetrievalFailed.code,))
+        if retrieval.plan.follows and not analysis.follows:  # the search found it to be a follow-up
             analysis = bind_to_conversation(analysis, analysis.certainty)
-            trace.add(describe_analysis(asked.question, analysis))
-        trace.add(describe_retrieval(found))
-        scope = describe_scope(asked.question, analysis, found.plan.scope, widened=found.widened)
+            trace.add(describe_analysis(analysed.question, analysis))
+        trace.add(describe_retrieval(retrieval))
+        scope = describe_scope(
+            analysed.question, analysis, retrieval.plan.scope, widened=retrieval.widened
+        )
         trace.add({"scope": scope})
-        failed = (found.failed,) if found.failed else ()
-        if failed:
-            trace.add({"fallback": {"code": found.failed}})
-        return replace(asked, analysis=analysis, found=found, notices=failed)
+        notices = (retrieval.error_code,) if retrieval.error_code else ()
+        if notices:
+            trace.add({"fallback": {"code": retrieval.error_code}})
+        return replace(analysed, analysis=analysis, retrieval=retrieval, notices=notices)
 
-    def _search(self, asked: AnalysedQuestion) -> Retrieval:
-        within = narrow_store(asked.store, asked.question, asked.analysis.scope)
-        return self.searcher.search(asked.analysis, within, depth=MAX_SUPPLY_PASSAGES)
+    def _search(self, analysed: AnalysedQuestion) -> Retrieval:
+        store = narrow_store(analysed.store, analysed.question, analysed.analysis.scope)
+        return self.searcher.search(analysed.analysis, store, depth=MAX_SUPPLY_PASSAGES)
 
     async def _write_answer(
-        self, writer: Writer, asked: AnalysedQuestion
+        self, writer: Writer, analysed: AnalysedQuestion
     ) -> AsyncGenerator[Event, None]:
         """The answer of the language model."""
-        context, budget, selection = await self._prepare_prompt(writer, asked)
+        context, budget, selection = await self._prepare_prompt(writer, analysed)
         draft = AnswerDraft(context)
         if selection.portions and self.light:
-            patient = replace(self.light, seconds=SECONDS_A_PART)
-            reader = SectionReader(patient, asked.language, context.fence)
-            parts = reader.read(asked.analysis.standalone, selection.portions)
-            async with aclosing(parts) as begun:
-                async for part in begun:
+            patient_light = replace(self.light, seconds=SECONDS_A_PART)
+            reader = SectionReader(patient_light, analysed.language, context.fence)
+            reading = reader.read(analysed.analysis.standalone, selection.portions)
+            async with aclosing(reading) as parts:
+                async for part in parts:
                     yield StepBegan("read", {"part": part, "parts": len(selection.portions)})
             notes = reader.fit_notes(budget.room // 2, writer.counter)
             context = replace(context, notes=tuple(note.text for note in notes))
             numbers = {number for note in notes for number in note.numbers}
             room = budget.room - writer.counter.count("\n".join(context.notes))
-            selection = selection.with_noted(numbers, room, budget.make_cost(asked.language))
+            selection = selection.with_noted(numbers, room, budget.make_cost(analysed.language))
             if reader.unread or selection.incomplete or len(notes) < len(reader.notes):
                 draft.notices = (PARTS_UNREAD,)
-        draft.context = _add_evidence(context, selection, asked)
+        draft.context = _add_evidence(context, selection, analysed)
         messages = build_messages(draft.context)
         prompt = {"model": writer.name, **count_characters(messages, draft.context)}
-        plan = budget.describe(selection.tokens, selection.dropped)
+        token_plan = budget.describe(selection.tokens, selection.dropped_count)
         evidence = selection.describe()
-        asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
-        sources = self._list_sources(asked, selection.citable)
+        analysed.trace.add({"evidence": evidence, "token_plan": token_plan, "prompt": prompt})
+        sources = self._list_sources(analysed, selection.citable)
         if sources:
-            yield SourcesFound(sources, asked.search_method)
+            yield SourcesFound(sources, analysed.search_method)
         detail = {"model": writer.name, "passages": len(selection.citable)}
-        yield StepBegan("generate", detail, asked.trace.snapshot())
-        answer = self._stream_answer(writer, asked, messages, selection, draft)
+        yield StepBegan("generate", detail, analysed.trace.snapshot())
+        answer = self._stream_answer(writer, analysed, messages, selection, draft)
         async with aclosing(answer) as events:
             async for event in events:
                 yield event
-        async with aclosing(self._verify_and_finish(asked, selection, sources, draft)) as events:
+        async with aclosing(self._verify_and_finish(analysed, selection, sources, draft)) as events:
             async for event in events:
                 yield event
 
     async def _prepare_prompt(
-        self, writer: Writer, asked: AnalysedQuestion
+        self, writer: Writer, analysed: AnalysedQuestion
     ) -> tuple[AnswerContext, Budget, Selection]:
-        """The conversation as far as it fits, and the passages for the room that is left."""
-        context, budget, opened = await self._begin_context(writer, asked)
-        looked_back = await self._recall_turns(asked, context.window)
-        first = asked.question.conversation.total + 1 - _count_turns(context.window)
+        """The context of the prompt, its budget, and the passages for the remaining room."""
+        context, budget, window = await self._begin_context(writer, analysed)
+        recalled = await self._recall_turns(analysed, context.window)
+        first_shown_turn = analysed.question.conversation.total + 1 - _count_turns(context.window)
         context = replace(
             context,
-            recalled=tuple(turn for turn in looked_back.turns if turn.number < first),
-            findings=looked_back.findings,
-            summary=opened.render_summary({turn.number for turn in looked_back.turns}),
+            recalled_turns=tuple(turn for turn in recalled.turns if turn.number < first_shown_turn),
+            findings=recalled.findings,
+            summary=window.render_summary({turn.number for turn in recalled.turns}),
         )
         context, budget = fit_earlier(context, budget)
-        with asked.trace.time_step("select"):
-            selection = await self._select_evidence(asked, budget)
+        with analysed.trace.time_step("select"):
+            selection = await self._select_evidence(analysed, budget)
         return context, budget, selection
 
     async def _begin_context(
-        self, writer: Writer, asked: AnalysedQuestion
+        self, writer: Writer, analysed: AnalysedQuestion
     ) -> tuple[AnswerContext, Budget, Window]:
-        """The question with the last messages that fit, and what is left for the rest."""
-        question, analysis = asked.question, asked.analysis
+        """The question with the last messages that fit, the remaining budget, and the window."""
+        question, analysis = analysed.question, analysed.analysis
         pairs = question.history_pairs
-        opened = open_window(
+        window = open_window(
             question.conversation,
             pairs=self.config.history_pairs if pairs is None else pairs,
-            forgets=asked.is_fresh_start,
+            forgets=analysed.is_fresh_start,
         )
-        last = question.conversation.last if analysis.follows else None
-        known = self._rank_profile(asked)
-        # what was said is asked in the conversation's own words: a completed question would mislead
+        last_turn = question.conversation.last if analysis.follows else None
+        slots = self._rank_profile(analysed)
+        # a question about the conversation keeps its wording: a completed one would mislead
         is_plain = analysis.standalone == analysis.text or is_recalling(analysis.text)
         context = AnswerContext(
             question=analysis.text or question.text,
-            language=asked.language,
+            language=analysed.language,
             today=date.today(),  # noqa: DTZ011 - the day of the place where it runs
             fence=self.config.fence,
             standalone="" if is_plain else analysis.standalone,
-            window=show_last_turn_whole(opened.messages, last) if last else opened.messages,
-            seen=tuple(ref.title or ref.source for ref in last.doc_refs) if last else (),
-            searched=asked.found is not None,
+            window=show_last_turn_whole(window.messages, last_turn)
+            if last_turn
+            else window.messages,
+            last_titles=tuple(ref.title or ref.source for ref in last_turn.doc_refs)
+            if last_turn
+            else (),
+            was_searched=analysed.retrieval is not None,
             persona=question.persona,
-            shape=INTENT_TEMPLATES[analysis.intent].shape if asked.is_searched else "",
-            profile=describe_slots(known, self.packs, asked.language),
-            protected=sum(is_protected(slot, self.packs) for slot in known),
-            medical=is_medical(_list_relevant_texts(asked)),
+            shape=INTENT_TEMPLATES[analysis.intent].shape if analysed.is_searched else "",
+            profile=describe_slots(slots, self.packs, analysed.language),
+            protected_count=sum(is_protected(slot, self.packs) for slot in slots),
+            is_medical=is_medical(_list_relevant_texts(analysed)),
             tool_results=question.tool_results,
         )
         tokens = await resolve_context_tokens(self.config)
         budget = make_budget(context, replace(self.config.context, tokens=tokens), writer.counter)
         context, budget = fit_profile(*fit_conversation(context, budget))
-        return context, budget, opened
+        return context, budget, window
 
     async def _recall_turns(
-        self, asked: AnalysedQuestion, shown: Sequence[HistoryMessage] = ()
+        self, analysed: AnalysedQuestion, window: Sequence[HistoryMessage] = ()
     ) -> RecallResult:
-        """What older turns say on the question; nothing where their store fails.
+        """Older turns relevant to the question; none if their store fails.
 
-        `shown` are the messages that the model reads anyway.
+        `window` are the messages in the prompt anyway.
         """
-        found = RecallResult()
-        conversation, hits = asked.question.conversation, asked.found.hits if asked.found else ()
+        recalled = RecallResult()
+        conversation, hits = (
+            analysed.question.conversation,
+            analysed.retrieval.hits if analysed.retrieval else (),
+        )
         history: dict[str, object] = {
             "turns": conversation.total,
-            "messages": len(shown),
-            "characters": sum(len(message.content) for message in shown),
+            "messages": len(window),
+            "characters": sum(len(message.content) for message in window),
             "summary_through": conversation.summary.through if conversation.summary else None,
         }
-        if asked.analysis.question_type is not QuestionType.SMALLTALK and conversation.total:
-            strong = [hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
-            # at most two calls of models before the first word, the answer's own among them
-            was_read = asked.analysis.by == "light_llm" or bool(asked.analysis.failed)
+        if analysed.analysis.question_type is not QuestionType.SMALLTALK and conversation.total:
+            strong_hits = [
+                hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE
+            ]
+            # at most two model calls before the first word, including the answer's own
+            has_asked_model = analysed.analysis.by == "light_llm" or bool(analysed.analysis.failed)
             try:
-                with asked.trace.time_step("recall"):
-                    found = await self.recaller.recall_turns(
-                        asked.analysis.text,
+                with analysed.trace.time_step("recall"):
+                    recalled = await self.recaller.recall_turns(
+                        analysed.analysis.text,
                         conversation.total,
-                        _count_turns(shown),
-                        asked.history,
-                        asked.store,
-                        documents={hit.passage.document_id for hit in strong},
-                        since=asked.first_recallable_turn,
-                        may_ask=not was_read,
+                        _count_turns(window),
+                        analysed.history,
+                        analysed.store,
+                        documents={hit.passage.document_id for hit in strong_hits},
+                        since=analysed.first_recallable_turn,
+                        may_ask=not has_asked_model,
                     )
-                history["selected"] = [turn.number for turn in found.turns]
+                history["selected"] = [turn.number for turn in recalled.turns]
             except Exception as error:
                 logger.warning("turns_not_recalled", exc_info=error)
-                asked.trace.add({"history_failure": type(error).__name__})
-        asked.trace.add({**found.trace, "history": history})
-        return found
+                analysed.trace.add({"history_failure": type(error).__name__})
+        analysed.trace.add({**recalled.trace, "history": history})
+        return recalled
 
-    async def _select_evidence(self, asked: AnalysedQuestion, budget: Budget) -> Selection:
-        """The evidence; what earlier answers kept where the question means unreadable documents."""
-        if asked.found is None:
+    async def _select_evidence(self, analysed: AnalysedQuestion, budget: Budget) -> Selection:
+        """The evidence; for documents no longer readable, what earlier answers showed of them."""
+        if analysed.retrieval is None:
             return Selection()
-        cost = budget.make_cost(asked.language)
-        if kept := restore_passages(asked.unreadable_documents, MAX_READ_PASSAGES):
-            return select_passages(kept, room=budget.room, cost=cost)
+        cost = budget.make_cost(analysed.language)
+        if restored := restore_passages(analysed.unreadable_documents, MAX_READ_PASSAGES):
+            return select_passages(restored, room=budget.room, cost=cost)
         try:
             return await asyncio.to_thread(
                 select_evidence,
-                replace(asked.found, whole=asked.needs_whole_documents),
-                asked.store.within(asked.found.plan.scope.document_ids),
+                replace(analysed.retrieval, whole=analysed.needs_whole_documents),
+                analysed.store.within(analysed.retrieval.plan.scope.document_ids),
                 room=budget.room,
                 cost=cost,
             )
-        except NuraError as error:  # what was found is there already
+        except NuraError as error:  # the hits are still there
             logger.warning("passages_not_selected", code=error.code)
-            asked.trace.add({"selection_failure": error.code})
-            found = [hit.passage for hit in asked.found.hits]
-            return select_passages(found, room=budget.room, cost=cost)
+            analysed.trace.add({"selection_failure": error.code})
+            passages = [hit.passage for hit in analysed.retrieval.hits]
+            return select_passages(passages, room=budget.room, cost=cost)
 
     async def _stream_answer(
         self,
         writer: Writer,
-        asked: AnalysedQuestion,
+        analysed: AnalysedQuestion,
         messages: Sequence[HistoryMessage],
         selection: Selection,
         draft: AnswerDraft,
     ) -> AsyncGenerator[Event, None]:
-        """The model's words as they come; `draft` holds the whole at the end."""
-        trace = asked.trace
+        """The model's text as it arrives; `draft` holds all of it at the end."""
+        trace = analysed.trace
         citations = CitationFilter(selection.citable)
 
-        def reset_citations(less: AnswerContext) -> None:
+        def reset_citations(trimmed: AnswerContext) -> None:
             nonlocal citations
-            draft.context = less
-            citations = CitationFilter((*less.evidence, *selection.noted))
-            trace.add({"trimmed": {"passages": len(less.evidence), "messages": len(less.window)}})
+            draft.context = trimmed
+            citations = CitationFilter((*trimmed.evidence, *selection.noted))
+            trace.add(
+                {"trimmed": {"passages": len(trimmed.evidence), "messages": len(trimmed.window)}}
+            )
 
-        said: list[str] = []
+        texts: list[str] = []
         with trace.time_step("generate"):
             pieces = writer.stream_answer(
-                draft.context, messages, asked.question.sampling, reset_citations
+                draft.context, messages, analysed.question.sampling, reset_citations
             )
             async with aclosing(pieces):
                 async for piece in pieces:
@@ -527,136 +543,145 @@ class Pipeline:
                     if piece.reasoning:
                         yield Reasoning(piece.reasoning)
                     if text := citations.feed(piece.text):
-                        if not said:
+                        if not texts:
                             trace.note_time_since_start("first_delta")
-                        said.append(text)
+                        texts.append(text)
                         yield Delta(text)
             if text := citations.flush():
-                said.append(text)
+                texts.append(text)
                 yield Delta(text)
-        draft.text, draft.citations = "".join(said), citations.citations
+        draft.text, draft.citations = "".join(texts), citations.citations
 
     async def _verify_and_finish(
         self,
-        asked: AnalysedQuestion,
+        analysed: AnalysedQuestion,
         selection: Selection,
         sources: Sequence[AnswerSource],
         draft: AnswerDraft,
     ) -> AsyncGenerator[Event, None]:
-        """Verify the answer, revise it where that helps, label it, and yield the last events."""
-        # a prompt that was too long was cut: what the model never saw bears nothing
-        read = (*draft.context.evidence, *selection.noted)
-        citable = tuple(sorted(read, key=lambda item: item.number))
+        """Verify the answer, revise it if that helps, label it, and yield the last events."""
+        # only what the model saw counts: a prompt that was too long has been cut
+        evidence = (*draft.context.evidence, *selection.noted)
+        citable = tuple(sorted(evidence, key=lambda item: item.number))
         readable = replace(draft.context, evidence=citable)
-        check = self._make_check(asked, readable)
-        beside = readable.said_before or readable.told_by_tools
-        grounded = bool(citable or beside or self.verifier)
-        costly = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
-        written = await _check_draft(draft, check, asked.trace, costly=costly)
-        if written and self.reviser and ANSWER_CUT not in draft.notices:
-            for step, better in self.reviser.list_steps(written):
+        check = self._make_check(analysed, readable)
+        other_texts = readable.conversation_texts or readable.tool_texts
+        is_checkable = bool(citable or other_texts or self.verifier)
+        is_costly = is_checkable or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
+        answer = await _check_draft(draft, check, analysed.trace, is_costly=is_costly)
+        if answer and self.reviser and ANSWER_CUT not in draft.notices:
+            for step, improve in self.reviser.list_steps(answer):
                 yield StepBegan(step, {"model": self.reviser.light.name})
                 try:
-                    with asked.trace.time_step(step):
-                        revised = await better(written, readable, check)
+                    with analysed.trace.time_step(step):
+                        revision = await improve(answer, readable, check)
                 except Exception as error:  # the answer stands as it was written
                     logger.exception("answer_not_revised", step=step)
-                    asked.trace.add({step: {"failure": type(error).__name__}})
+                    analysed.trace.add({step: {"failure": type(error).__name__}})
                     continue
-                kept = {"model": self.reviser.light.name, "draft_kept": revised.reason}
-                asked.trace.add({step: kept})
-                if revised.draft and revised.draft.text != written.text:
-                    written = revised.draft
-                    yield Replaced(written.text)
-        if written:
-            asked.trace.add({"grounding": summarise_verification(written.found)})
-        cited = {one.number for one in (written or draft).citations}
-        spans = written.found.spans if written else {}
-        marked = _mark_cited(sources, selection.citable, cited, spans)
-        shown = (
-            _select_shown_sources(marked, selection.citable, {one.number for one in citable})
-            if cited
+                outcome = {"model": self.reviser.light.name, "draft_kept": revision.reason}
+                analysed.trace.add({step: outcome})
+                if revision.draft and revision.draft.text != answer.text:
+                    answer = revision.draft
+                    yield Replaced(answer.text)
+        if answer:
+            analysed.trace.add({"grounding": summarise_verification(answer.verification)})
+        cited_numbers = {citation.number for citation in (answer or draft).citations}
+        spans = answer.verification.spans if answer else {}
+        marked_sources = _mark_cited(sources, selection.citable, cited_numbers, spans)
+        shown_sources = (
+            _select_shown_sources(
+                marked_sources, selection.citable, {item.number for item in citable}
+            )
+            if cited_numbers
             else ()
         )
-        bearing = [item.document_id for item in citable if not item.weak]
-        tied = written.found.citations if written else draft.citations
+        relevant_documents = [item.document_id for item in citable if not item.weak]
+        citations = answer.verification.citations if answer else draft.citations
         yield _make_finished(
-            asked,
-            mode=AnswerMode.DOCUMENTS if shown else AnswerMode.GENERAL,
-            label=written.found.label if written else None,
-            sources=shown,
+            analysed,
+            mode=AnswerMode.DOCUMENTS if shown_sources else AnswerMode.GENERAL,
+            label=answer.verification.label if answer else None,
+            sources=shown_sources,
             usage=draft.usage,
-            # general knowledge is not checked against passages that it never claimed to rest on
-            checks=written.found.checks if written and cited else (),
-            citations=_resolve_citations(tied, citable),
-            bearing=tuple(dict.fromkeys(bearing)),
-            notices=(*asked.notices, *draft.notices),
+            # general knowledge is not shown as checked against passages it never cited
+            checks=answer.verification.checks if answer and cited_numbers else (),
+            citations=_resolve_citations(citations, citable),
+            bearing=tuple(dict.fromkeys(relevant_documents)),
+            notices=(*analysed.notices, *draft.notices),
         )
 
-    def _make_check(self, asked: AnalysedQuestion, readable: AnswerContext) -> Check:
-        """What checks a text against what the model could read."""
+    def _make_check(self, analysed: AnalysedQuestion, readable: AnswerContext) -> Check:
+        """A function that checks a text against what the model could read."""
         return functools.partial(
             verify_answer,
             evidence=readable.evidence,
-            grounds=Grounds(asked=asked.found is not None, model=True),
-            earlier=readable.said_before,
-            tools=readable.told_by_tools,
+            grounds=Grounds(asked=analysed.retrieval is not None, model=True),
+            earlier=readable.conversation_texts,
+            tools=readable.tool_texts,
             verifier=self.verifier,
         )
 
-    async def _answer_from_passages(self, asked: AnalysedQuestion) -> AsyncGenerator[Event, None]:
-        """The found passages themselves, where no model is configured; or that there are none."""
-        trace = asked.trace
-        looked_back = await self._recall_turns(asked)
+    async def _answer_from_passages(
+        self, analysed: AnalysedQuestion
+    ) -> AsyncGenerator[Event, None]:
+        """Without a model: the passages themselves, or that none was found."""
+        trace = analysed.trace
+        recalled = await self._recall_turns(analysed)
         with trace.time_step("select"):
-            evidence = await asyncio.to_thread(_select_offline_evidence, asked)
+            evidence = await asyncio.to_thread(_select_offline_evidence, analysed)
         with trace.time_step("generate"):
             answer = await asyncio.to_thread(
                 answer_offline,
-                asked.analysis,
+                analysed.analysis,
                 evidence,
-                looked_back.turns,
-                whole=asked.found is not None and asked.found.whole,
-                named=_list_named_titles(asked, evidence),
-                notices=asked.prompt_notices,
-                language=asked.language,
+                recalled.turns,
+                whole=analysed.retrieval is not None and analysed.retrieval.whole,
+                named=_list_named_titles(analysed, evidence),
+                notices=analysed.prompt_notices,
+                language=analysed.language,
             )
-        sources = self._list_sources(asked, answer.evidence)
+        sources = self._list_sources(analysed, answer.evidence)
         if sources:
-            yield SourcesFound(sources, asked.search_method)
+            yield SourcesFound(sources, analysed.search_method)
         trace.add({"prompt": {"model": OFFLINE_MODEL}})
         detail = {"model": OFFLINE_MODEL, "passages": len(answer.cited)}
         yield StepBegan("generate", detail, trace.snapshot())
         trace.note_time_since_start("first_delta")
         yield Delta(answer.text)
         yield _make_finished(
-            asked,
+            analysed,
             mode=AnswerMode.DOCUMENTS if sources else AnswerMode.GENERAL,
             label=answer.label,
             sources=_mark_cited(sources, answer.evidence, answer.cited, answer.spans),
             citations=_resolve_citations(answer.citations, answer.evidence),
-            notices=asked.notices,
+            notices=analysed.notices,
         )
 
     def _list_sources(
-        self, asked: AnalysedQuestion, evidence: Sequence[Evidence]
+        self, analysed: AnalysedQuestion, evidence: Sequence[Evidence]
     ) -> tuple[AnswerSource, ...]:
-        hits = asked.found.hits if asked.found else ()
-        return to_sources(evidence, hits, dense=self.searcher.knows_language(asked.question.text))
+        hits = analysed.retrieval.hits if analysed.retrieval else ()
+        return to_sources(
+            evidence, hits, dense=self.searcher.knows_language(analysed.question.text)
+        )
 
 
 def _shift_event(event: Event, opening: str) -> Event:
-    """The event with its offsets and text moved behind an opening."""
+    """The event with its text and offsets shifted by an opening."""
     match event:
         case Replaced():
             return replace(event, text=opening + event.text)
         case Finished():
-            moved = [
-                replace(one, start=one.start + len(opening), end=one.end + len(opening))
-                for one in event.checks
+            checks = [
+                replace(check, start=check.start + len(opening), end=check.end + len(opening))
+                for check in event.checks
             ]
-            cited = [replace(one, offset=one.offset + len(opening)) for one in event.citations]
-            return replace(event, checks=tuple(moved), citations=tuple(cited))
+            citations = [
+                replace(citation, offset=citation.offset + len(opening))
+                for citation in event.citations
+            ]
+            return replace(event, checks=tuple(checks), citations=tuple(citations))
         case _:
             return event
 
@@ -664,7 +689,7 @@ def _shift_event(event: Event, opening: str) -> Event:
 async def _prepend_at_once(
     opening: str, answer: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """An opening, and the events of an answer that stands behind it."""
+    """An opening at once, then the events of the answer."""
     yield Delta(opening)
     async with aclosing(answer) as events:
         async for event in events:
@@ -674,56 +699,60 @@ async def _prepend_at_once(
 async def _prepend_to_text(
     opening: str, answer: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """The events of an answer whose text begins with an opening."""
-    is_said = False
+    """The events of an answer, with an opening before its first text."""
+    has_begun = False
     async with aclosing(answer) as events:
         async for event in events:
-            if isinstance(event, Delta) and not is_said:
-                is_said = True
+            if isinstance(event, Delta) and not has_begun:
+                has_begun = True
                 yield replace(event, text=opening + event.text)
             else:
                 yield _shift_event(event, opening)
 
 
-def _list_relevant_texts(asked: AnalysedQuestion) -> list[str]:
-    """The question and the passages that surely bear on it."""
-    hits = asked.found.hits if asked.found else ()
-    strong = [one for one in hits if one.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
-    texts = [f"{hit.passage.title}\n{hit.passage.content}" for hit in strong[:MAX_CAUTION_PASSAGES]]
-    return [asked.question.text, *texts]
+def _list_relevant_texts(analysed: AnalysedQuestion) -> list[str]:
+    """The question and the passages that are clearly relevant."""
+    hits = analysed.retrieval.hits if analysed.retrieval else ()
+    strong_hits = [hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
+    texts = [
+        f"{hit.passage.title}\n{hit.passage.content}" for hit in strong_hits[:MAX_CAUTION_PASSAGES]
+    ]
+    return [analysed.question.text, *texts]
 
 
-def _list_fixed_events(given: FixedAnswer, asked: AnalysedQuestion) -> Iterator[Event]:
+def _list_fixed_events(answer: FixedAnswer, analysed: AnalysedQuestion) -> Iterator[Event]:
     """The events of a fixed answer."""
-    if given.sources:
-        yield SourcesFound(given.sources, given.mode.value)
-    yield StepBegan("generate", {"model": FIXED_MODEL, "passages": 0}, asked.trace.snapshot())
-    yield Delta(given.text)
-    asked.trace.add({"prompt": {"model": FIXED_MODEL}})
-    finished = _make_finished(asked, mode=given.mode, label=given.label, sources=given.sources)
-    yield replace(finished, candidates=given.candidates, view=given.view)
+    if answer.sources:
+        yield SourcesFound(answer.sources, answer.mode.value)
+    yield StepBegan("generate", {"model": FIXED_MODEL, "passages": 0}, analysed.trace.snapshot())
+    yield Delta(answer.text)
+    analysed.trace.add({"prompt": {"model": FIXED_MODEL}})
+    finished = _make_finished(
+        analysed, mode=answer.mode, label=answer.label, sources=answer.sources
+    )
+    yield replace(finished, candidates=answer.candidates, view=answer.view)
 
 
 def _make_finished(  # noqa: PLR0913 - the end of an answer, by name
-    asked: AnalysedQuestion,
+    analysed: AnalysedQuestion,
     *,
     mode: AnswerMode,
     label: AnswerLabel | None,
     sources: tuple[AnswerSource, ...] = (),
     usage: Usage | None = None,
-    checks: tuple[Checked, ...] = (),
+    checks: tuple[CheckedSentence, ...] = (),
     citations: tuple[CitedPassage, ...] = (),
     bearing: tuple[UUID, ...] = (),
     notices: tuple[str, ...] = (),
 ) -> Finished:
-    asked.trace.add({"mode": mode.value, "label": label.value if label else None})
-    asked.trace.note_time_since_start("total")
+    analysed.trace.add({"mode": mode.value, "label": label.value if label else None})
+    analysed.trace.note_time_since_start("total")
     return Finished(
         mode=mode,
-        question_type=asked.analysis.question_type,
+        question_type=analysed.analysis.question_type,
         sources=sources or None,
         usage=usage,
-        trace=asked.trace.snapshot(),
+        trace=analysed.trace.snapshot(),
         label=label,
         checks=checks,
         citations=citations,
@@ -733,10 +762,10 @@ def _make_finished(  # noqa: PLR0913 - the end of an answer, by name
 
 
 def _add_evidence(
-    context: AnswerContext, selection: Selection, asked: AnalysedQuestion
+    context: AnswerContext, selection: Selection, analysed: AnalysedQuestion
 ) -> AnswerContext:
-    """The context with the passages that were chosen, and how they were found."""
-    notices = asked.prompt_notices if selection.citable else ()
+    """The context with the selected passages and how they were found."""
+    notices = analysed.prompt_notices if selection.citable else ()
     return replace(context, evidence=selection.evidence, notices=notices)
 
 
@@ -745,37 +774,37 @@ def _count_turns(messages: Sequence[HistoryMessage]) -> int:
 
 
 async def _run_in_thread_if(
-    costly: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    is_costly: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call in a thread what is `costly`; the rest at once: a thread would cost more than that."""
-    if costly:
+    """Call `function`, in a thread if that takes longer than starting one."""
+    if is_costly:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
 
 
 async def _check_draft(
-    draft: AnswerDraft, check: Check, trace: AnswerTrace, *, costly: bool
-) -> Written | None:
-    """The answer with its check; None where that fails: the answer must not."""
+    draft: AnswerDraft, check: Check, trace: AnswerTrace, *, is_costly: bool
+) -> CheckedAnswer | None:
+    """The draft with its verification; None if that fails, which must not fail the answer."""
     try:
         with trace.time_step("check"):
-            found = await _run_in_thread_if(costly, check, draft.text, draft.citations)
+            verification = await _run_in_thread_if(is_costly, check, draft.text, draft.citations)
     except Exception as error:
         logger.exception("answer_not_checked")
         trace.add({"grounding": {"failure": type(error).__name__}})
         return None
-    return Written(draft.text, draft.citations, found)
+    return CheckedAnswer(draft.text, draft.citations, verification)
 
 
 def _mark_cited(
     sources: Sequence[AnswerSource],
     evidence: Sequence[Evidence],
-    cited: Collection[int],
+    cited_numbers: Collection[int],
     spans: Mapping[int, tuple[Span, ...]],
 ) -> tuple[AnswerSource, ...]:
-    """The sources with what the answer cites of each; both in the same order."""
+    """The sources, marked as cited, with their spans; `evidence` is in the same order."""
     return tuple(
-        replace(source, cited=item.number in cited, spans=spans.get(item.number, ()))
+        replace(source, cited=item.number in cited_numbers, spans=spans.get(item.number, ()))
         for source, item in zip(sources, evidence, strict=True)
     )
 
@@ -783,56 +812,61 @@ def _mark_cited(
 def _resolve_citations(
     citations: Sequence[Citation], evidence: Sequence[Evidence]
 ) -> tuple[CitedPassage, ...]:
-    """The citations with the passages that they stand for, in the order of the text."""
-    known = {item.number: item for item in evidence}
+    """The citations with their passages, in the order of the text."""
+    evidence_by_number = {item.number: item for item in evidence}
     return tuple(
         CitedPassage(
-            one.offset, known[one.number].slot, known[one.number].passage.chunk_id, one.spans
+            citation.offset,
+            evidence_by_number[citation.number].slot,
+            evidence_by_number[citation.number].passage.chunk_id,
+            citation.spans,
         )
-        for one in sorted(citations, key=lambda one: one.offset)
-        if one.number in known
+        for citation in sorted(citations, key=lambda citation: citation.offset)
+        if citation.number in evidence_by_number
     )
 
 
 def _select_shown_sources(
-    sources: Sequence[AnswerSource], evidence: Sequence[Evidence], read: Collection[int]
+    sources: Sequence[AnswerSource], evidence: Sequence[Evidence], read_numbers: Collection[int]
 ) -> tuple[AnswerSource, ...]:
-    """The sources that an answer keeps: what it cites, and the best of what else was read.
+    """The sources that an answer keeps: those cited, and the best of the others.
 
-    Each document up to the last one that is cited keeps a source, so that slots have no gaps.
+    Each document up to the last cited one keeps a source, so that slots have no gaps.
     """
-    last = max(source.slot for source in sources if source.cited)
-    kept: list[AnswerSource] = []
+    last_cited_slot = max(source.slot for source in sources if source.cited)
+    shown: list[AnswerSource] = []
     for source, item in zip(sources, evidence, strict=True):
-        is_first = source.slot not in {one.slot for one in kept}
-        has_room = sum(not one.cited for one in kept) < MAX_REVIEWED
-        is_reviewed = has_room and not item.weak and item.number in read
-        if source.cited or ((is_first or is_reviewed) and source.slot <= last):
-            kept.append(source)
-    return tuple(kept)
+        is_first = source.slot not in {other.slot for other in shown}
+        has_room = sum(not other.cited for other in shown) < MAX_REVIEWED
+        is_reviewed = has_room and not item.weak and item.number in read_numbers
+        if source.cited or ((is_first or is_reviewed) and source.slot <= last_cited_slot):
+            shown.append(source)
+    return tuple(shown)
 
 
-def _select_offline_evidence(asked: AnalysedQuestion) -> tuple[Evidence, ...]:
+def _select_offline_evidence(analysed: AnalysedQuestion) -> tuple[Evidence, ...]:
     """The passages to show without a model: whole documents in order, or the best passages."""
-    found = asked.found
-    if found is None:
+    retrieval = analysed.retrieval
+    if retrieval is None:
         return ()
-    if kept := restore_passages(asked.unreadable_documents, MAX_READ_PASSAGES):
-        return to_evidence(kept, {passage.key: 1.0 for passage in kept})
-    if found.whole:
-        within = asked.store.within(found.named or found.plan.scope.document_ids)
-        whole = within.read_all(MAX_CHUNKS_OUTLINED) or within.read_openings(MAX_CHUNKS_OUTLINED)
-        return to_evidence(whole, {passage.key: 1.0 for passage in whole})
-    relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
-    return to_evidence([hit.passage for hit in found.hits[:MAX_READ_PASSAGES]], relevance)
+    if restored := restore_passages(analysed.unreadable_documents, MAX_READ_PASSAGES):
+        return to_evidence(restored, {passage.key: 1.0 for passage in restored})
+    if retrieval.whole:
+        store = analysed.store.within(
+            retrieval.named_documents or retrieval.plan.scope.document_ids
+        )
+        passages = store.read_all(MAX_CHUNKS_OUTLINED) or store.read_openings(MAX_CHUNKS_OUTLINED)
+        return to_evidence(passages, {passage.key: 1.0 for passage in passages})
+    relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in retrieval.hits}
+    return to_evidence([hit.passage for hit in retrieval.hits[:MAX_READ_PASSAGES]], relevance)
 
 
-def _list_named_titles(asked: AnalysedQuestion, evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """Names, without the ending, of the documents that the question is about, where it says so."""
-    found = asked.found
-    if found is None:
+def _list_named_titles(analysed: AnalysedQuestion, evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    """File names, without extension, of the documents that the question explicitly is about."""
+    retrieval = analysed.retrieval
+    if retrieval is None:
         return ()
-    chosen = found.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT)
-    if not chosen and not found.plan.filters:
+    is_chosen = retrieval.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT)
+    if not is_chosen and not retrieval.plan.filters:
         return ()
     return tuple(dict.fromkeys(item.passage.name for item in evidence))

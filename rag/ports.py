@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from rag.conversation import DocRef, PastTurn, Sampling, TurnLine
-from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
+from rag.types import Excerpt, HistoryMessage, Hit, NamedDocument, Passage
 
 T = TypeVar("T")
 
@@ -77,10 +77,10 @@ class GenerationOptions:
 
     def with_sampling(self, sampling: Sampling) -> "GenerationOptions":
         """These options with a caller's sampling; the token limit can only be lowered."""
-        given = sampling.temperature
+        temperature = sampling.temperature
         return replace(
             self,
-            temperature=self.temperature if given is None else given,
+            temperature=self.temperature if temperature is None else temperature,
             max_tokens=min(self.max_tokens, sampling.max_tokens or self.max_tokens),
             stop=sampling.stop or self.stop,
             seed=self.seed if sampling.seed is None else sampling.seed,
@@ -193,7 +193,7 @@ class PassageStore(Protocol):
         """The same store, limited to the given documents; never wider than before."""
         ...
 
-    def find_named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
         """The documents with one of these names, as `rag.understand.filters.to_name_key` has them.
 
         Names are issuers, project names and titles of documents.

@@ -162,10 +162,10 @@ class AnswerLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of the call of a tool, as the prompt tells it; `told`: it gave an answer."""
+    """What came of the call of a tool, as the prompt tells it; `succeeded`: it gave an answer."""
 
     text: str
-    told: bool = True
+    succeeded: bool = True
 
 
 class Topic(StrEnum):
@@ -374,7 +374,7 @@ class CitedPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedDocument:
     """A document that carries a name; `field` is its metadata key, `value` the name as written."""
 
     field: str
@@ -439,13 +439,13 @@ class Retrieval:
     gate: Gate
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     dropped_filters: Mapping[str, str] = field(default_factory=dict)
-    named: tuple[UUID, ...] = ()
+    named_documents: tuple[UUID, ...] = ()
     """The documents that the question names, where it was searched within those."""
     whole: bool = False
     """It asks for whole documents: the hits are their beginnings."""
     widened: bool = False
     """A follow-up that was found clearly better outside of the remembered documents."""
-    failed: str = ""
+    error_code: str = ""
     """Code of what went wrong on the way, such as "embedder_failed": only words were searched."""
 
 
@@ -493,7 +493,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedSentence:
     """A sentence of an answer: `start`..`end` in its characters (code points), markers included.
 
     `slots` are those that it cites. `reasons` say what spoke against it: "number", "name", "date",

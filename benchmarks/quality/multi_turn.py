@@ -13,7 +13,7 @@ from benchmarks import report
 from benchmarks.quality import multi_turn_sets, product
 from benchmarks.quality.multi_turn_sets import Message
 from benchmarks.quality.product import Indexed, Library
-from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
+from rag.conversation import Conversation, DocRef, Memory, PastTurn, RememberedDocument
 from rag.retrieve.search import SearchOptions
 from rag.types import QuestionType, Retrieval, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis, complete_question
@@ -47,7 +47,7 @@ class Place:
         if not turns:
             return Conversation()
         shown = [ref for turn in turns[-1:] for ref in turn.doc_refs] if remembers else []
-        known = tuple(Remembered(ref.document_id, ref.title, 1.0) for ref in shown)
+        known = tuple(RememberedDocument(ref.document_id, ref.title, 1.0) for ref in shown)
         memory = Memory(known, turns[-1].user_text, turns[-1].assistant_text)
         return Conversation(turns, len(turns), memory)
 

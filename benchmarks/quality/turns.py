@@ -15,7 +15,7 @@ from uuid import UUID
 from benchmarks import report
 from benchmarks.local_models import with_local_models
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, Remembered
+from rag.conversation import Conversation, RememberedDocument
 from rag.factory import Engine
 from rag.types import Retrieval, Scope, ScopeReason, TextChunk
 from tests.quality import sets, turn_sets
@@ -114,7 +114,7 @@ def lost(library: Library, said: Sequence[Said], mode: str) -> list[Said]:
     message before; else those of the conversation.
     """
     gone = []
-    remembered: tuple[Remembered, ...] = ()
+    remembered: tuple[RememberedDocument, ...] = ()
     for one in said:
         if not one.dialogue or not one.before.memory.documents:
             remembered = one.before.memory.documents
@@ -130,10 +130,11 @@ def lost(library: Library, said: Sequence[Said], mode: str) -> list[Said]:
     return gone
 
 
-def _shown(found: Retrieval) -> tuple[Remembered, ...]:
+def _shown(found: Retrieval) -> tuple[RememberedDocument, ...]:
     best = {hit.passage.document_id: hit for hit in reversed(found.hits)}
     return tuple(
-        Remembered(one, hit.passage.document_name, hit.score) for one, hit in reversed(best.items())
+        RememberedDocument(one, hit.passage.document_name, hit.score)
+        for one, hit in reversed(best.items())
     )
 
 

@@ -46,7 +46,7 @@ class Message(models.Model):
     are kept by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
     a clarifying question offers, `view` the stretch of a whole document that is shown.
-    `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
+    `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.CheckedSentence`,
     `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
     `model` is the id of the language model that an answer is asked of, empty without one; `usage`
     holds the tokens and, as `model`, what its server calls it.

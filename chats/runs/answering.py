@@ -64,7 +64,7 @@ from rag.events import (
 from rag.factory import get_embedding_model_name, get_engine, get_main_model
 from rag.memory.profile import Slot
 from rag.ports import ToolCaller
-from rag.types import AnswerSource, Checked, CitedPassage, Scope, ScopeReason, Topic
+from rag.types import AnswerSource, CheckedSentence, CitedPassage, Scope, ScopeReason, Topic
 
 logger = structlog.get_logger()
 
@@ -535,7 +535,7 @@ def _to_sources(shown: tuple[AnswerSource, ...] | None) -> list[dict[str, Any]] 
     return None if shown is None else to_sources_json(shown)
 
 
-def _to_plain(shown: tuple[DocRef | Checked | CitedPassage, ...]) -> list[dict[str, Any]]:
+def _to_plain(shown: tuple[DocRef | CheckedSentence | CitedPassage, ...]) -> list[dict[str, Any]]:
     return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 

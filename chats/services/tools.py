@@ -326,7 +326,7 @@ class _ToolSession:
         self.uses.append(use)
         if result:
             is_done = use.state == ToolState.DONE
-            self.results.append(ToolResult(neutralise_text(result), told=is_done))
+            self.results.append(ToolResult(neutralise_text(result), succeeded=is_done))
         self._on_use(use)
 
 

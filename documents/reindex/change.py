@@ -214,7 +214,7 @@ def _find_rank(
 ) -> int:
     store = ScopedStore(scope.document_ids, space=space)
     retrieval = engine.search(question.text, scope, store, top_k=TOP_MANY)
-    if retrieval.failed:  # by words alone, both spaces would find the same
+    if retrieval.error_code:  # by words alone, both spaces would find the same
         raise EmbedderFailed(f"{space} could not be searched")
     ranks = [i for i, hit in enumerate(retrieval.hits) if hit.passage.key in question.answers]
     return ranks[0] if ranks else TOP_MANY

@@ -22,7 +22,7 @@ from documents.search.codes import read_codes
 from documents.search.database import SearchedSpace, SearchScope, SearchTransaction
 from jobs.connections import released
 from rag.ports import PassageStore
-from rag.types import Excerpt, Hit, Named, Passage
+from rag.types import Excerpt, Hit, NamedDocument, Passage
 
 
 def to_halfvec(vector: Sequence[float]) -> str:
@@ -331,7 +331,7 @@ class ScopedStore:
             return self  # which knows already how much there is
         return ScopedStore(kept, space=self._space)
 
-    def find_named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
         """Documents in scope that carry one of these names; see `documents.metadata`."""
         return (
             metadata.find_named_documents(self._scope, names)
@@ -389,7 +389,7 @@ class ReleasingStore:
         """As `PassageStore.within`."""
         return ReleasingStore(self._store.within(document_ids))
 
-    def find_named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
         """As `PassageStore.find_named`."""
         return released(self._store.find_named, names)
 

@@ -135,9 +135,9 @@ class Budget:
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
     """The budget when only instructions and question are known."""
     system = _count_tokens(render_system(context.language, context.fence), counter)
-    system += sum(_count_tokens(text, counter) for text in context.wished)
+    system += sum(_count_tokens(text, counter) for text in context.persona_texts)
     query = _count_tokens(context.question, counter) + _count_tokens(context.standalone, counter)
-    query += sum(_count_tokens(one.text, counter) for one in context.tool_results)
+    query += sum(_count_tokens(result.text, counter) for result in context.tool_results)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
     return budget.with_used(system=system, query=query)
 
@@ -163,15 +163,15 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
     """
     room, counter = budget.recent, budget.counter
     turns = _group_by_turn(context.window)
-    sizes = [sum(_count_tokens(one.content, counter) for one in turn) for turn in turns]
+    sizes = [sum(_count_tokens(message.content, counter) for message in turn) for turn in turns]
     first = 0
     while first < len(turns) - 1 and sum(sizes[first:]) > room:
         first = min(first + OVERFLOW_STEP_TURNS, len(turns) - 1)
     kept = turns[first:]
     if len(kept) == 1 and sizes[-1] > room:
-        kept = [tuple(_cut_message(one, room // len(kept[0]), counter) for one in kept[0])]
-    window = tuple(one for turn in kept for one in turn)
-    used = sum(_count_tokens(one.content, counter) for one in window)
+        kept = [tuple(_cut_message(message, room // len(kept[0]), counter) for message in kept[0])]
+    window = tuple(message for turn in kept for message in turn)
+    used = sum(_count_tokens(message.content, counter) for message in window)
     return replace(context, window=window), budget.with_used(recent=used)
 
 
@@ -183,7 +183,7 @@ def fit_profile(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     used, kept = 0, list[str]()
     for place, line in enumerate(context.profile):
         size = _count_tokens(line, budget.counter)
-        if place >= context.protected and used + size > budget.profile:
+        if place >= context.protected_count and used + size > budget.profile:
             break
         kept.append(line)
         used += size
@@ -195,18 +195,18 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     room = max(0, budget.long_term - budget.used.get("profile", 0))
     counter = budget.counter
     summary_size = _count_tokens(context.summary, counter)
-    kept_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
+    reserved_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
     used = 0
     findings: list[str] = []
     for note in context.findings:
         size = _count_tokens(note, counter)
-        if used + size > room - kept_for_summary:
+        if used + size > room - reserved_for_summary:
             break
         findings.append(note)
         used += size
     recalled: list[PastTurn] = []
-    for turn in reversed(context.recalled):
-        fitted = _fit_turn(turn, room - kept_for_summary - used, counter)
+    for turn in reversed(context.recalled_turns):
+        fitted = _fit_turn(turn, room - reserved_for_summary - used, counter)
         if fitted is None:
             break
         recalled.insert(0, fitted)
@@ -217,7 +217,7 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
         summary = cut_to_tokens(summary, left, counter) if left >= MIN_TEXT_TOKENS else ""
     used += _count_tokens(summary, counter)
     fitted_context = replace(
-        context, findings=tuple(findings), recalled=tuple(recalled), summary=summary
+        context, findings=tuple(findings), recalled_turns=tuple(recalled), summary=summary
     )
     return fitted_context, budget.with_used(long_term=used)
 
@@ -225,19 +225,19 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
 def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
     """The context with half of its passages, notes and messages, after the model refused it."""
     sizes = [counter.count(item.content) for item in context.evidence]
-    left, kept = sum(sizes) // 2, 0
-    while kept < len(sizes) and (kept == 0 or left >= sizes[kept]):
-        left -= sizes[kept]
-        kept += 1
+    room, count = sum(sizes) // 2, 0
+    while count < len(sizes) and (count == 0 or room >= sizes[count]):
+        room -= sizes[count]
+        count += 1
     turns = _group_by_turn(context.window)
-    window = tuple(one for turn in turns[(len(turns) + 1) // 2 :] for one in turn)
+    window = tuple(message for turn in turns[(len(turns) + 1) // 2 :] for message in turn)
     return replace(
         context,
-        evidence=context.evidence[:kept],
+        evidence=context.evidence[:count],
         notes=context.notes[: len(context.notes) // 2],
-        profile=context.profile[: context.protected],
+        profile=context.profile[: context.protected_count],
         window=window,
-        recalled=(),
+        recalled_turns=(),
         findings=(),
         summary="",
     )
@@ -320,7 +320,7 @@ def reset_context_lengths() -> None:
 def find_known_context_length(model: str) -> int | None:
     """The context length of a known hosted model."""
     name = model.casefold().rpartition("/")[2]
-    return next((tokens for begins, tokens in _load_table() if name.startswith(begins)), None)
+    return next((tokens for prefixes, tokens in _load_table() if name.startswith(prefixes)), None)
 
 
 @functools.cache
@@ -357,18 +357,22 @@ async def _fetch_key(endpoint: Endpoint, path: str, key: str) -> Any:
     return body.get(key) if isinstance(body, dict) else None
 
 
-def _find_model(found: Any, name: str) -> Mapping[str, Any]:
+def _find_model(listing: Any, name: str) -> Mapping[str, Any]:
     """The model with this name, Ollama's ":latest" left out; or the only one there is."""
-    if isinstance(found, dict):
-        return found
-    listed = [one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict)]
-    for one in listed:
-        names = {one.get(field) for field in ("id", "name", "model")}
-        if names & {name, f"{name}:latest"} or one.get("root") == name:
-            return one
-    return listed[0] if len(listed) == 1 else {}
+    if isinstance(listing, dict):
+        return listing
+    models = [
+        model for model in (listing if isinstance(listing, list) else ()) if isinstance(model, dict)
+    ]
+    for model in models:
+        names = {model.get(field) for field in ("id", "name", "model")}
+        if names & {name, f"{name}:latest"} or model.get("root") == name:
+            return model
+    return models[0] if len(models) == 1 else {}
 
 
-def _find_first_number(found: Mapping[str, Any], names: Iterable[str]) -> int | None:
-    values = (found.get(name) for name in names)
-    return next((int(one) for one in values if isinstance(one, int | float) and one >= 1), None)
+def _find_first_number(fields: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    values = (fields.get(name) for name in names)
+    return next(
+        (int(value) for value in values if isinstance(value, int | float) and value >= 1), None
+    )

@@ -1,9 +1,9 @@
-"""The messages for the model: what an answer may be made from, put in order.
+"""Builds the messages for the model.
 
-First what stays the same from turn to turn, so that a server's prefix cache holds: constant
-instructions, the summary, the conversation. What belongs to this question comes last: passages,
-then the question. Nothing that a user or a document wrote stands in the system message; it stands
-between marks, without power, or in a message of its own role.
+What stays the same from turn to turn comes first, so that the server can reuse its cached prefix:
+constant instructions, the summary, the conversation. What belongs to this question comes last: the
+passages, then the question. Text by users or from documents never goes into the system message; it
+is neutralised and fenced, or in a message of its own role.
 """
 
 import functools
@@ -19,9 +19,9 @@ from rag.types import Evidence, HistoryMessage, Kind, Passage, Speaker, ToolResu
 
 MAX_TITLE_CHARACTERS = 200
 MAX_REMEMBERED_PASSAGES = 4096
-"""Each is measured before it is chosen, and comes again with the next question; a few megabytes."""
+"""Size of the cache of prepared passages, which the next question reuses; a few megabytes."""
 MAX_TITLES = 8
-"""Most documents of the last answer to name."""
+"""Maximum number of documents of the last answer to name."""
 _MARKER = re.compile(r"\[(\d{1,9})\]")
 _WEEKDAYS = {"ko": "월화수목금토일", "en": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")}
 _KINDS = {
@@ -34,16 +34,17 @@ _FENCE_END = re.compile(r"\n{3,}")
 
 @dataclass(frozen=True, slots=True)
 class AnswerContext:
-    """Everything that an answer may be made from.
+    """Everything that goes into the prompt of an answer.
 
-    `standalone` says what the question means on its own where that is not how it was asked.
-    `window` are the last messages, `summary` what was said before them, `recalled` older turns that
-    bear on the question, oldest first, `seen` the titles of documents that the last answer showed.
-    `notes` are what was noted of whole documents that do not fit, section by section.
-    `notices` name prompts that say how the evidence was found. `searched`: documents were looked
-    at. `profile` are lines of what is known of the user, of which the first `protected` must stay.
-    `medical`: it is about health. `persona` is the assistant that is asked, `shape` the name of the
-    prompt that says what shape the answer has. `tool_results` is what tools of other servers told.
+    `standalone` is the question as it stands alone, if that differs from its wording. `window` are
+    the last messages, `summary` sums up what came before them, `recalled_turns` are older turns
+    relevant to the question, oldest first. `last_titles` are the documents that the last answer
+    showed. `notes` were taken while reading whole documents that do not fit. `notices` name prompts
+    that say how the evidence was found. `was_searched`: documents were searched. `profile` lines
+    describe the user; the first `protected_count` are never dropped. `is_medical`: it is about
+    health.
+    `persona` is the assistant asked, `shape` names the prompt for the form of the answer, and
+    `tool_results` come from tools on other servers.
     """
 
     question: str
@@ -53,36 +54,36 @@ class AnswerContext:
     standalone: str = ""
     window: tuple[HistoryMessage, ...] = ()
     summary: str = ""
-    recalled: tuple[PastTurn, ...] = ()
+    recalled_turns: tuple[PastTurn, ...] = ()
     findings: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
+    last_titles: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
-    searched: bool = False
+    was_searched: bool = False
     profile: tuple[str, ...] = ()
-    protected: int = 0
-    medical: bool = False
+    protected_count: int = 0
+    is_medical: bool = False
     persona: Persona | None = None
     shape: str = ""
     tool_results: tuple[ToolResult, ...] = ()
 
     @property
-    def said_before(self) -> tuple[str, ...]:
-        """The texts of the conversation that the model reads."""
+    def conversation_texts(self) -> tuple[str, ...]:
+        """The texts of the conversation in the prompt."""
         window = [message.content for message in self.window]
-        turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled]
-        told = (*window, *turns, self.summary, *self.findings, *self.profile)
-        return tuple(filter(None, told))
+        turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled_turns]
+        texts = (*window, *turns, self.summary, *self.findings, *self.profile)
+        return tuple(filter(None, texts))
 
     @property
-    def told_by_tools(self) -> tuple[str, ...]:
-        """What tools gave, without calls that failed or wait for the user's word."""
-        return tuple(one.text for one in self.tool_results if one.told)
+    def tool_texts(self) -> tuple[str, ...]:
+        """Results of tools, without calls that failed or await confirmation."""
+        return tuple(result.text for result in self.tool_results if result.succeeded)
 
     @property
-    def wished(self) -> tuple[str, ...]:
-        """What the assistant's owner wrote of it."""
+    def persona_texts(self) -> tuple[str, ...]:
+        """Name and instructions of the assistant."""
         return (self.persona.name, self.persona.instructions) if self.persona else ()
 
 
@@ -92,7 +93,10 @@ def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
     return (
         HistoryMessage(Speaker.SYSTEM, render_system(context.language, fence)),
         *_render_earlier(context, fence),
-        *(HistoryMessage(one.role, neutralise_text(one.content)) for one in context.window),
+        *(
+            HistoryMessage(message.role, neutralise_text(message.content))
+            for message in context.window
+        ),
         HistoryMessage(Speaker.USER, _render_question(context, fence)),
     )
 
@@ -103,24 +107,24 @@ def render_system(language: str, fence: str) -> str:
 
 
 def render_passages(evidence: Sequence[Evidence], language: str) -> str:
-    """The passages in order, each document under a line of its own."""
+    """The passages in order, under a line for each document."""
     lines: list[str] = []
-    before: Evidence | None = None
+    previous: Evidence | None = None
     for item in evidence:
-        if before is None or not is_same_document(before, item):
+        if previous is None or not is_same_document(previous, item):
             lines.append(render_document(item.passage))
         lines.append(render_passage(item, language))
-        before = item
+        previous = item
     return "\n\n".join(lines)
 
 
-def is_same_document(before: Evidence, item: Evidence) -> bool:
-    """Whether a passage needs no new document line, being of the same document as the last."""
-    return before.document_id == item.document_id and before.weak == item.weak
+def is_same_document(previous: Evidence, item: Evidence) -> bool:
+    """Whether two passages share a document line."""
+    return previous.document_id == item.document_id and previous.weak == item.weak
 
 
 def render_passage(item: Evidence, language: str) -> str:
-    """One passage below its head."""
+    """A passage with its head."""
     return f"{render_head(item, language)}\n{render_text(item)}"
 
 
@@ -186,9 +190,9 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
         blocks.append(
             _render_block("block_summary", language, fence, _sanitise_text(context.summary))
         )
-    if context.recalled:
-        told = "\n\n".join(_render_turn(turn, language) for turn in context.recalled)
-        blocks.append(_render_block("block_recalled", language, fence, told))
+    if context.recalled_turns:
+        turns = "\n\n".join(_render_turn(turn, language) for turn in context.recalled_turns)
+        blocks.append(_render_block("block_recalled", language, fence, turns))
     if not blocks:
         return ()
     return (
@@ -198,7 +202,7 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
 
 
 def _render_persona(persona: Persona, language: str, fence: str) -> str:
-    """What its owner wishes of an assistant, behind the instructions and below them."""
+    """The instructions of an assistant, which come after ours and do not outrank them."""
     return prompts.fill_prompt(
         "block_assistant",
         language,
@@ -212,12 +216,12 @@ def _render_question(context: AnswerContext, fence: str) -> str:
     language = context.language
     blocks = [_render_today(context)]
     if context.profile:
-        known = "\n".join(f"- {_sanitise_text(line)}" for line in context.profile)
-        blocks.append(_render_block("block_profile", language, fence, known))
-    if context.medical:
+        profile_lines = "\n".join(f"- {_sanitise_text(line)}" for line in context.profile)
+        blocks.append(_render_block("block_profile", language, fence, profile_lines))
+    if context.is_medical:
         blocks.append(prompts.load_prompt("medical", language))
-    if context.seen:
-        titles = "\n".join(_sanitise_title(title) for title in context.seen[:MAX_TITLES])
+    if context.last_titles:
+        titles = "\n".join(_sanitise_title(title) for title in context.last_titles[:MAX_TITLES])
         blocks.append(_render_block("block_seen", language, fence, titles))
     for name, lines in (
         ("block_findings", [f"- {_sanitise_text(note)}" for note in context.findings]),
@@ -231,16 +235,16 @@ def _render_question(context: AnswerContext, fence: str) -> str:
     for name, group in (("block_passages", strong), ("block_weak", weak)):
         if group:
             blocks.append(_render_block(name, language, fence, render_passages(group, language)))
-    if context.searched and not context.evidence and not context.notes:
+    if context.was_searched and not context.evidence and not context.notes:
         blocks.append(prompts.load_prompt("nothing_found", language))
-    told = [name.replace("notice_", "tell_", 1) for name in context.notices]
-    told += [context.shape] if context.shape else []
-    blocks += [prompts.load_prompt(name, language) for name in told]
-    asked = prompts.fill_prompt("question", language, question=neutralise_text(context.question))
+    names = [name.replace("notice_", "tell_", 1) for name in context.notices]
+    names += [context.shape] if context.shape else []
+    blocks += [prompts.load_prompt(name, language) for name in names]
+    question = prompts.fill_prompt("question", language, question=neutralise_text(context.question))
     if context.standalone:
         meaning = neutralise_text(context.standalone)
-        asked += "\n" + prompts.fill_prompt("question_meaning", language, question=meaning)
-    return "\n\n".join([*blocks, asked])
+        question += "\n" + prompts.fill_prompt("question_meaning", language, question=meaning)
+    return "\n\n".join([*blocks, question])
 
 
 def _render_today(context: AnswerContext) -> str:
@@ -266,8 +270,8 @@ def _choose_fence(context: AnswerContext) -> str:
     """The installation's fence, or another one if a text contains it."""
     texts = (
         context.question,
-        *context.said_before,
-        *context.wished,
+        *context.conversation_texts,
+        *context.persona_texts,
         *context.notes,
         *(one.text for one in context.tool_results),
         *(item.content + item.passage.document_name for item in context.evidence),
@@ -280,7 +284,7 @@ def _choose_fence(context: AnswerContext) -> str:
 
 
 def _sanitise_text(text: str) -> str:
-    """Without power, and with no number that could be taken for one of this answer's passages."""
+    """The text neutralised, without numbers that look like citations of this answer's passages."""
     return _MARKER.sub(r"(\1)", neutralise_text(text))
 
 

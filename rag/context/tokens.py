@@ -85,7 +85,7 @@ class TokenCounter(Protocol):
         ...
 
 
-class Exact:
+class VocabularyCounter:
     """Counts with the model's own vocabulary."""
 
     def __init__(self, vocabulary: str) -> None:
@@ -100,7 +100,7 @@ class Exact:
         """Nothing to learn: what a server counts on top is its chat template."""
 
 
-class Estimate:
+class EstimatingCounter:
     """Estimates from classes of characters, corrected by the server's reports."""
 
     name = "estimate"
@@ -121,16 +121,16 @@ class Estimate:
         if counted <= 0:
             return
         with self._lock:
-            seen = min(MAX_RATIO, self.ratio * reported / counted)
-            if seen >= MIN_RATIO:
-                self.ratio += LEARNING_RATE * (seen - self.ratio)
+            ratio = min(MAX_RATIO, self.ratio * reported / counted)
+            if ratio >= MIN_RATIO:
+                self.ratio += LEARNING_RATE * (ratio - self.ratio)
 
 
 @functools.lru_cache(maxsize=32)
 def get_counter(model: str) -> TokenCounter:
     """The counter of a model: one per process, so that it keeps what it learns."""
     vocabulary = find_vocabulary(model)
-    return Exact(vocabulary) if vocabulary else Estimate()
+    return VocabularyCounter(vocabulary) if vocabulary else EstimatingCounter()
 
 
 def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
@@ -149,27 +149,29 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
 
 @functools.lru_cache(maxsize=4096)  # passages and messages come again with the next question
 def _estimate_tokens(text: str) -> float:
-    sent = text.encode("utf-8", "surrogatepass")  # bytes of ASCII are searched far faster
-    words = sent.translate(_LETTERS_ALONE).split()
+    encoded = text.encode("utf-8", "surrogatepass")  # bytes of ASCII are searched far faster
+    words = encoded.translate(_LETTERS_ALONE).split()
     unusual = "".join(_UNUSUAL.findall(text))
-    jamo, ideographs, blanks = (len(one.findall(unusual)) for one in (_JAMO, _IDEOGRAPH, _BLANK))
-    syllables = len(text) - len(sent.translate(None, _WIDE)) - len(unusual)
-    controls = _count_bytes(sent, _CONTROLS)
+    jamo, ideographs, blanks = (
+        len(pattern.findall(unusual)) for pattern in (_JAMO, _IDEOGRAPH, _BLANK)
+    )
+    syllables = len(text) - len(encoded.translate(None, _WIDE)) - len(unusual)
+    controls = _count_bytes(encoded, _CONTROLS)
     return (
         HANGUL * (syllables + jamo)
         + WORD * len(words)
         + LETTER * sum(len(word) - FREE_LETTERS for word in words if len(word) > FREE_LETTERS)
-        + NUMBER * len(sent.translate(_DIGITS_ALONE).split())
-        + DIGIT * _count_bytes(sent, _DIGITS)
-        + SIGN * _count_bytes(sent, _SIGNS)
+        + NUMBER * len(encoded.translate(_DIGITS_ALONE).split())
+        + DIGIT * _count_bytes(encoded, _DIGITS)
+        + SIGN * _count_bytes(encoded, _SIGNS)
         + GAP * len(_GAP.findall(text))
         + IDEOGRAPH * ideographs
         + OTHER * (len(unusual) - jamo - ideographs - blanks + controls)
     )
 
 
-def _count_bytes(sent: bytes, wanted: bytes) -> int:
-    return len(sent) - len(sent.translate(None, wanted))
+def _count_bytes(encoded: bytes, counted: bytes) -> int:
+    return len(encoded) - len(encoded.translate(None, counted))
 
 
 def find_vocabulary(model: str) -> str:

@@ -17,7 +17,7 @@ from rag.evaluation.question_set import ExpectedTurn, measure_fact_share
 from rag.events import measure_milliseconds_since
 from rag.ports import LLM, Choice, GenerationOptions, Piece, Tool, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language, neutralise_text
-from rag.types import AnswerMode, AnswerSource, Checked, HistoryMessage, Verdict
+from rag.types import AnswerMode, AnswerSource, CheckedSentence, HistoryMessage, Verdict
 
 RESAMPLES = 4000
 CONFIDENCE = 0.95
@@ -175,7 +175,7 @@ class AnsweredTurn:
     model: str | None = None
     sources: tuple[AnswerSource, ...] = ()
     evidence: tuple[AnswerSource, ...] = ()
-    checks: tuple[Checked, ...] = ()
+    checks: tuple[CheckedSentence, ...] = ()
     calls: tuple[Call, ...] = ()
     calls_before_first_word: int = 0
     prompt_characters: Mapping[str, int] | None = None
@@ -319,7 +319,7 @@ def _measure_citations(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[s
     return {"citations": right / len(cited)}
 
 
-def _is_borne_out(slot: int, checks: Sequence[Checked]) -> bool:
+def _is_borne_out(slot: int, checks: Sequence[CheckedSentence]) -> bool:
     """Whether sentences cite the slot and none of them is doubted."""
     verdicts = {check.verdict for check in checks if slot in check.slots}
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts

@@ -65,11 +65,11 @@ class CitationFilter:
     evidence: Sequence[Evidence]
     _slots: dict[int, int] = field(init=False)
     _citations: list[Citation] = field(default_factory=list)
-    _held: str = ""
+    _pending: str = ""
     _fence: str = ""
-    _before: str = "\n"
+    _last_output: str = "\n"
     _length: int = 0
-    _marked: dict[int, int] = field(default_factory=dict)
+    _last_slots: dict[int, int] = field(default_factory=dict)
     """The slots of the markers that came out last, and their offsets; empty behind other text."""
 
     def __post_init__(self) -> None:
@@ -82,10 +82,10 @@ class CitationFilter:
 
     def feed(self, text: str) -> str:
         """What of the text so far may go out; the start of a possible marker waits for more."""
-        if not (self._held or self._fence or self._marked or _SPECIAL.search(text)):
+        if not (self._pending or self._fence or self._last_slots or _SPECIAL.search(text)):
             self._record_output(text)
             return text  # most tokens of an answer
-        self._held += text
+        self._pending += text
         return "".join(self._release_ready(final=False))
 
     def flush(self) -> str:
@@ -93,48 +93,52 @@ class CitationFilter:
         return "".join(self._release_ready(final=True))
 
     def _release_ready(self, *, final: bool) -> Iterator[str]:
-        text, position = self._held, 0
+        text, position = self._pending, 0
         while position < len(text):
-            taken = self._consume_next(text, position, final=final)
-            if taken is None:
+            consumed = self._consume_next(text, position, final=final)
+            if consumed is None:
                 break
-            position, out = taken
-            if out:
-                self._record_output(out)
-                yield out
-        self._held = text[position:]
+            position, output = consumed
+            if output:
+                self._record_output(output)
+                yield output
+        self._pending = text[position:]
 
-    def _record_output(self, out: str) -> None:
-        self._before = (self._before + out)[-_MAX_BEFORE_CHARACTERS:]
-        self._length += len(out)
+    def _record_output(self, output: str) -> None:
+        self._last_output = (self._last_output + output)[-_MAX_BEFORE_CHARACTERS:]
+        self._length += len(output)
 
     def _consume_next(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
         """The end of the next stretch and what comes out for it; None where more must come."""
         if self._fence:
             return self._consume_fence_line(text, position, final=final)
-        starts = self._before.endswith("\n")
-        if starts and (match := _FENCE.match(text, position)):
+        is_line_start = self._last_output.endswith("\n")
+        if is_line_start and (match := _FENCE.match(text, position)):
             self._fence = match[2]
             return match.end(), match[0]
-        joint = _JOINT.match(text, position) if self._marked else None
-        behind = joint.end() if joint else position
-        begun = _BEGUN.match(text, behind) or (starts and _FENCE_BEGUN.match(text, position))
-        if begun and not final:
+        separator = _JOINT.match(text, position) if self._last_slots else None
+        marker_start = separator.end() if separator else position
+        may_go_on = _BEGUN.match(text, marker_start) or (
+            is_line_start and _FENCE_BEGUN.match(text, position)
+        )
+        if may_go_on and not final:
             return None
         if text[position] == "`":
             return self._consume_code(text, position, final=final)
-        if match := _MARKER.match(text, behind):
-            return match.end(), self._rewrite_marker(match, joint[0] if joint else "")
+        if match := _MARKER.match(text, marker_start):
+            return match.end(), self._rewrite_marker(match, separator[0] if separator else "")
         return self._consume_plain(text, position)
 
     def _consume_plain(self, text: str, position: int) -> tuple[int, str]:
         match = _BLANKS.match(text, position) or _PLAIN.match(text, position)
-        out = match[0] if match else text[position]
-        end = position + len(out)
-        if self._marked and (out[0] in "([" or (out[0] == ":" and _DEFINES.search(self._before))):
-            out = f" {out}"
-        self._marked = {}
-        return end, out
+        output = match[0] if match else text[position]
+        end = position + len(output)
+        if self._last_slots and (
+            output[0] in "([" or (output[0] == ":" and _DEFINES.search(self._last_output))
+        ):
+            output = f" {output}"
+        self._last_slots = {}
+        return end, output
 
     def _consume_fence_line(
         self, text: str, position: int, *, final: bool
@@ -143,12 +147,12 @@ class CitationFilter:
         end = text.find("\n", position) + 1
         line = text[position : end or len(text)]
         mark = line.strip()
-        if self._before.endswith("\n") and not mark.strip(self._fence[0]):
+        if self._last_output.endswith("\n") and not mark.strip(self._fence[0]):
             if not end and not final:
                 return None  # it may be the closing line
             if len(mark) >= len(self._fence):
                 self._fence = ""
-        self._marked = {}
+        self._last_slots = {}
         return position + len(line), line
 
     def _consume_code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
@@ -165,35 +169,35 @@ class CitationFilter:
             if match.end() == len(text) and not final:
                 return None
             if len(match[0]) == opened - position:
-                self._marked = {}
+                self._last_slots = {}
                 return match.end(), text[position : match.end()]
         if limit == len(text) and not final:
             return None
-        self._marked = {}
+        self._last_slots = {}
         return opened, text[position:opened]
 
-    def _rewrite_marker(self, match: re.Match[str], joint: str) -> str:
+    def _rewrite_marker(self, match: re.Match[str], separator: str) -> str:
         numbers = list(dict.fromkeys(_parse_numbers(match["numbers"])))
-        if not joint and self._is_subscript(match, numbers):
+        if not separator and self._is_subscript(match, numbers):
             return match[0]
-        out = ""
+        output = ""
         for number in numbers:
             slot = self._slots.get(number)
             if slot is None:
                 continue
-            if slot not in self._marked:
-                out = out or joint + match["space"]
-                self._marked[slot] = self._length + len(out)
-                out += f"[{slot}]"
-            self._citations.append(Citation(self._marked[slot], number))
-        if out or any(number in self._slots for number in numbers):
-            return out
+            if slot not in self._last_slots:
+                output = output or separator + match["space"]
+                self._last_slots[slot] = self._length + len(output)
+                output += f"[{slot}]"
+            self._citations.append(Citation(self._last_slots[slot], number))
+        if output or any(number in self._slots for number in numbers):
+            return output
         # dropped inside other brackets, what is left of these could read as a marker
-        return f"{joint}({match['numbers']})" if _OPEN_BRACKET.search(self._before) else ""
+        return f"{separator}({match['numbers']})" if _OPEN_BRACKET.search(self._last_output) else ""
 
     def _is_subscript(self, match: re.Match[str], numbers: list[int]) -> bool:
         """`items[0]` outside code: no slot is ever 0, so it is no marker."""
-        before = self._before[-1]
+        before = self._last_output[-1]
         attached = not match["space"] and before.isascii() and (before.isalnum() or before in "_)]")
         return attached and numbers == [0]
 
@@ -212,10 +216,10 @@ def to_numbered(text: str, citations: Sequence[Citation]) -> str:
     """The text with the numbers of its passages where it shows their slots: for a model to read."""
     parts: list[str] = []
     position = 0
-    cited: dict[int, list[int]] = {}
+    numbers_by_offset: dict[int, list[int]] = {}
     for citation in citations:
-        cited.setdefault(citation.offset, []).append(citation.number)
-    for offset, numbers in sorted(cited.items()):
+        numbers_by_offset.setdefault(citation.offset, []).append(citation.number)
+    for offset, numbers in sorted(numbers_by_offset.items()):
         end = text.find("]", offset) + 1 or len(text)
         parts += [text[position:offset], *(f"[{number}]" for number in numbers)]
         position = end

@@ -27,7 +27,7 @@ from rag.generate.citations import CitationFilter, to_numbered
 from rag.generate.markdown import to_plain_text
 from rag.ports import LLM, GenerationOptions, Piece, Usage
 from rag.tokenize.text import choose_reply_language, neutralise_text, to_letters
-from rag.types import Checked, Citation, Evidence, HistoryMessage, Verdict
+from rag.types import CheckedSentence, Citation, Evidence, HistoryMessage, Verdict
 from rag.verify import Verification
 
 logger = structlog.get_logger()
@@ -70,29 +70,29 @@ class Writer:
         `rag.errors.LLMError` and nothing else.
         """
         options = self.options.with_sampling(sampling)
-        said: list[str] = []
-        reported: Usage | None = None
+        texts: list[str] = []
+        usage: Usage | None = None
         is_trimmed = False
         while True:
             try:
                 async with aclosing(self.llm.stream(messages, options)) as pieces:
                     async for piece in pieces:
-                        said.append(piece.text)
-                        reported = piece.usage or reported
+                        texts.append(piece.text)
+                        usage = piece.usage or usage
                         yield piece
                 break
             except ContextOverflow:
-                if is_trimmed or any(said):
+                if is_trimmed or any(texts):
                     raise
-                less = halve_context(context, self.counter)
-                on_trim(less)
-                messages, is_trimmed = build_messages(less), True
+                shorter = halve_context(context, self.counter)
+                on_trim(shorter)
+                messages, is_trimmed = build_messages(shorter), True
         # only now: whoever waits for the first word need not wait for that
-        counted = sum(self.counter.count(one.content) + MESSAGE_TOKENS for one in messages)
-        if reported:
-            self.counter.learn(counted, reported.prompt_tokens)
+        counted = sum(self.counter.count(message.content) + MESSAGE_TOKENS for message in messages)
+        if usage:
+            self.counter.learn(counted, usage.prompt_tokens)
         else:
-            yield Piece(usage=Usage(counted, self.counter.count("".join(said)), estimated=True))
+            yield Piece(usage=Usage(counted, self.counter.count("".join(texts)), estimated=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,37 +149,39 @@ class SectionReader:
     async def _take_notes(
         self, question: str, portion: Sequence[Evidence], part: int
     ) -> list[Note]:
-        told = render_passages(portion, self.language)
-        shown = prompts.fill_prompt(
+        passages = render_passages(portion, self.language)
+        prompt = prompts.fill_prompt(
             "read_section_text",
             self.language,
             question=neutralise_text(question),
             fence=f"=== {self.fence} ===",
-            content=told,
+            content=passages,
         )
         system = prompts.load_prompt("read_section", self.language)
-        said = await self.light.ask_text(system, shown, max_tokens=NOTE_TOKENS)
-        known = {item.number for item in portion}
-        return [note for line in said.splitlines() if (note := _to_note(line, known, part))]
+        reply = await self.light.ask_text(system, prompt, max_tokens=NOTE_TOKENS)
+        numbers = {item.number for item in portion}
+        return [note for line in reply.splitlines() if (note := _to_note(line, numbers, part))]
 
 
-def _to_note(line: str, known: set[int], part: int) -> Note | None:
+def _to_note(line: str, known_numbers: set[int], part: int) -> Note | None:
     """A line of notes; None where it rests on none of the passages shown."""
-    numbers = tuple(dict.fromkeys(int(one) for one in _NUMBERS.findall(line)))
-    rests_on = tuple(one for one in numbers if one in known)
+    numbers = tuple(dict.fromkeys(int(number) for number in _NUMBERS.findall(line)))
+    rests_on = tuple(number for number in numbers if number in known_numbers)
     text = _NUMBERS.sub("", line).strip(" -*•\t")[:MAX_NOTE_CHARACTERS]
     if not text or not rests_on:
         return None
     return Note(
-        f"- {neutralise_text(text)} " + "".join(f"[{one}]" for one in rests_on), rests_on, part
+        f"- {neutralise_text(text)} " + "".join(f"[{number}]" for number in rests_on),
+        rests_on,
+        part,
     )
 
 
-def _spread_evenly(total: int, most: int) -> list[int]:
-    """At most `most` places of `total`, the first and the last among them."""
-    if total <= most:
+def _spread_evenly(total: int, limit: int) -> list[int]:
+    """At most `limit` places of `total`, the first and the last among them."""
+    if total <= limit:
         return list(range(total))
-    return [round(place * (total - 1) / (most - 1)) for place in range(most)]
+    return [round(place * (total - 1) / (limit - 1)) for place in range(limit)]
 
 
 # A finished draft once more: what is doubted anew, all of it in better words
@@ -208,26 +210,26 @@ Check = Callable[[str, Sequence[Citation]], Verification]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CheckedAnswer:
     """An answer as it is shown, with its citations and what the check found."""
 
     text: str
     citations: tuple[Citation, ...]
-    found: Verification
+    verification: Verification
 
 
 @dataclass(frozen=True, slots=True)
-class Revised:
+class Revision:
     """What became of a draft: the better one, None where it stays, and why it does.
 
     `reason` is "", "length", "markers", "numbers", "code", "support", or the code of an error.
     """
 
-    draft: Written | None = None
+    draft: CheckedAnswer | None = None
     reason: str = ""
 
 
-Step = Callable[[Written, AnswerContext, Check], Awaitable[Revised]]
+Step = Callable[[CheckedAnswer, AnswerContext, Check], Awaitable[Revision]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ class Reviser:
     style: StyleRules | None = None
     corrects: bool = False
 
-    def list_steps(self, draft: Written) -> Iterator[tuple[str, Step]]:
+    def list_steps(self, draft: CheckedAnswer) -> Iterator[tuple[str, Step]]:
         """What is to be done with a draft, by name, in order.
 
         General knowledge, which cites nothing, is not written anew from passages.
@@ -252,71 +254,77 @@ class Reviser:
         if self.style:
             yield "style", functools.partial(self.restyle, self.style)
 
-    async def correct(self, draft: Written, context: AnswerContext, check: Check) -> Revised:
+    async def correct(self, draft: CheckedAnswer, context: AnswerContext, check: Check) -> Revision:
         """The draft with its doubted sentences said anew from the passages.
 
         What is no better than before stays, and is shown as doubted.
         """
         doubted = list(_list_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
         system = prompts.load_prompt("revise", context.language)
-        asked = _render_material(draft, doubted, context)
+        material = _render_material(draft, doubted, context)
         try:
-            patient = replace(self.light, seconds=CORRECT_SECONDS)
-            said = await patient.ask_json(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
+            patient_light = replace(self.light, seconds=CORRECT_SECONDS)
+            reply = await patient_light.ask_json(
+                system, material, max_tokens=CORRECT_TOKENS, begins="["
+            )
         except LLMError as error:
             logger.warning("answer_not_corrected", code=error.code)
-            return Revised(reason=error.code)
-        new = said if isinstance(said, list) else []
-        better = [
+            return Revision(reason=error.code)
+        sentences = reply if isinstance(reply, list) else []
+        replacements = [
             (item, text)
-            for item, text in zip(doubted, new, strict=False)
+            for item, text in zip(doubted, sentences, strict=False)
             if isinstance(text, str)
             and await asyncio.to_thread(_is_supported, text, context, check)
         ]
-        text, citations = _clean_reply(_replace_sentences(draft, better), context.evidence)
-        found = await asyncio.to_thread(check, text, citations)
-        if len(found.doubted) >= len(draft.found.doubted):
-            return Revised(reason="support")
-        return Revised(Written(text, citations, found))
+        text, citations = _clean_reply(_replace_sentences(draft, replacements), context.evidence)
+        verification = await asyncio.to_thread(check, text, citations)
+        if len(verification.doubted) >= len(draft.verification.doubted):
+            return Revision(reason="support")
+        return Revision(CheckedAnswer(text, citations, verification))
 
     async def restyle(
-        self, rules: StyleRules, draft: Written, context: AnswerContext, check: Check
-    ) -> Revised:
+        self, rules: StyleRules, draft: CheckedAnswer, context: AnswerContext, check: Check
+    ) -> Revision:
         """The draft in the style of the rules."""
         if not draft.text.strip() or len(draft.text) > MAX_DRAFT_CHARACTERS:
-            return Revised(reason="length")
+            return Revision(reason="length")
         try:
             text = to_numbered(draft.text, draft.citations)
-            said = await self._ask_for_restyled(rules, text, context.language)
+            reply = await self._ask_for_restyled(rules, text, context.language)
         except LLMError as error:
             logger.warning("answer_not_restyled", code=error.code)
-            return Revised(reason=error.code)
-        text, citations = _clean_reply(said, context.evidence)
+            return Revision(reason=error.code)
+        text, citations = _clean_reply(reply, context.evidence)
         if reason := _find_lost_part(draft, text, citations):
-            return Revised(reason=reason)
-        found = await asyncio.to_thread(check, text, citations)
-        if len(found.doubted) > len(draft.found.doubted):
-            return Revised(reason="support")
-        return Revised(Written(text, citations, found))
+            return Revision(reason=reason)
+        verification = await asyncio.to_thread(check, text, citations)
+        if len(verification.doubted) > len(draft.verification.doubted):
+            return Revision(reason="support")
+        return Revision(CheckedAnswer(text, citations, verification))
 
     async def _ask_for_restyled(self, rules: StyleRules, text: str, language: str) -> str:
-        told = rules.text or prompts.load_prompt("style_rules", language)
-        system = prompts.fill_prompt("style", language, rules=told)
-        most = max(MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER))
-        patient = replace(self.light, seconds=rules.seconds)
-        return await patient.ask_text(system, neutralise_text(text), max_tokens=most)
+        rules_text = rules.text or prompts.load_prompt("style_rules", language)
+        system = prompts.fill_prompt("style", language, rules=rules_text)
+        max_tokens = max(
+            MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER)
+        )
+        patient_light = replace(self.light, seconds=rules.seconds)
+        return await patient_light.ask_text(system, neutralise_text(text), max_tokens=max_tokens)
 
 
-def _list_doubted(draft: Written) -> Iterator[Checked]:
+def _list_doubted(draft: CheckedAnswer) -> Iterator[CheckedSentence]:
     """The sentences that nothing supports, rows of tables left out: they are no sentences."""
-    return (item for item in draft.found.doubted if draft.text[item.start] != "|")
+    return (item for item in draft.verification.doubted if draft.text[item.start] != "|")
 
 
-def _render_material(draft: Written, doubted: Sequence[Checked], context: AnswerContext) -> str:
+def _render_material(
+    draft: CheckedAnswer, doubted: Sequence[CheckedSentence], context: AnswerContext
+) -> str:
     """Passages, question and sentences for the light model; those that are cited come first."""
-    cited = {one.number for one in draft.citations}
+    cited_numbers = {one.number for one in draft.citations}
     passages, room = [], MAX_MATERIAL_CHARACTERS
-    for item in sorted(context.evidence, key=lambda item: item.number not in cited):
+    for item in sorted(context.evidence, key=lambda item: item.number not in cited_numbers):
         passages.append(f"[{item.number}] {item.passage.document_name}\n{item.content[:room]}")
         room -= len(item.content)
         if room <= 0:
@@ -328,7 +336,7 @@ def _render_material(draft: Written, doubted: Sequence[Checked], context: Answer
     return neutralise_text("\n\n".join([*passages, f"? {context.question}", "\n".join(sentences)]))
 
 
-def _render_stretch(draft: Written, start: int, end: int) -> str:
+def _render_stretch(draft: CheckedAnswer, start: int, end: int) -> str:
     """A stretch of a draft as a model would have written it: with the numbers of passages."""
     inside = [
         Citation(one.offset - start, one.number)
@@ -345,24 +353,26 @@ def _is_supported(sentence: str, context: AnswerContext, check: Check) -> bool:
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
 
 
-def _replace_sentences(draft: Written, better: Sequence[tuple[Checked, str]]) -> str:
+def _replace_sentences(
+    draft: CheckedAnswer, replacements: Sequence[tuple[CheckedSentence, str]]
+) -> str:
     """The draft, with the numbers of its passages, with other sentences in some places."""
     parts, position = [], 0
-    for item, text in better:
+    for item, text in replacements:
         parts += [_render_stretch(draft, position, item.start), " ".join(text.split())]
         position = item.end
     return "".join([*parts, _render_stretch(draft, position, len(draft.text))])
 
 
-def _clean_reply(said: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation, ...]]:
+def _clean_reply(reply: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation, ...]]:
     """What of a reply may be shown: out of its fence, without markers that have no source."""
-    fenced = _FENCED.match(said.strip())
-    markers = CitationFilter(evidence)
-    text = markers.feed((fenced[1] if fenced else said).strip()) + markers.flush()
-    return text.rstrip(), markers.citations
+    fenced = _FENCED.match(reply.strip())
+    citation_filter = CitationFilter(evidence)
+    text = citation_filter.feed((fenced[1] if fenced else reply).strip()) + citation_filter.flush()
+    return text.rstrip(), citation_filter.citations
 
 
-def _find_lost_part(draft: Written, text: str, citations: Sequence[Citation]) -> str:
+def _find_lost_part(draft: CheckedAnswer, text: str, citations: Sequence[Citation]) -> str:
     """Which part of the draft did not survive; empty when all of it did."""
     if not MIN_LENGTH_SHARE * len(draft.text) <= len(text) <= MAX_LENGTH_SHARE * len(draft.text):
         return "length"
@@ -408,25 +418,25 @@ async def suggest_follow_ups(
     `headings` are those of the passages. Raises what `Light.ask_json` raises.
     """
     language = choose_reply_language(question)
-    told = [
+    lines = [
         f"Q: {question[:MAX_READ_QUESTION]}",
         f"A: {to_plain_text(answer)[:MAX_READ_ANSWER]}",
         *(f"- {heading}" for heading in headings[:MAX_READ_HEADINGS]),
     ]
     reply = await light.ask_json(
         prompts.load_prompt("follow_ups", language),
-        neutralise_text("\n".join(told)),
+        neutralise_text("\n".join(lines)),
         max_tokens=REPLY_TOKENS,
         schema=SCHEMA,
     )
-    said = reply.get("questions") if isinstance(reply, dict) else None
-    asked = {to_letters(question)}
-    found: list[str] = []
-    for one in said if isinstance(said, list) else ():
-        text = " ".join(one.split()) if isinstance(one, str) else ""
+    questions = reply.get("questions") if isinstance(reply, dict) else None
+    seen = {to_letters(question)}
+    suggestions: list[str] = []
+    for item in questions if isinstance(questions, list) else ():
+        text = " ".join(item.split()) if isinstance(item, str) else ""
         letters = to_letters(text)
-        wanted = letters and letters not in asked and len(text) <= MAX_FOLLOW_UP_CHARACTERS
-        if wanted and choose_reply_language(text) == language:
-            asked.add(letters)
-            found.append(text)
-    return tuple(found[:MAX_FOLLOW_UPS])
+        is_new = letters and letters not in seen and len(text) <= MAX_FOLLOW_UP_CHARACTERS
+        if is_new and choose_reply_language(text) == language:
+            seen.add(letters)
+            suggestions.append(text)
+    return tuple(suggestions[:MAX_FOLLOW_UPS])

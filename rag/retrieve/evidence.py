@@ -1,8 +1,7 @@
-"""Which passages stand in the prompt, and the sources that readers see.
+"""Selects the passages for the prompt, and the sources that readers see.
 
-Relevance decides what is said of a passage, not whether it is supplied: what the search found goes
-in as far as there is room, and the model reads it under a heading that says how likely it is to
-bear on the question.
+Relevance decides how a passage is labelled, not whether it is included: everything that was found
+goes in as long as there is room, under a heading that says how likely it is to be relevant.
 """
 
 import re
@@ -19,46 +18,46 @@ from rag.types import AnswerSource, Evidence, Hit, Passage, QuestionType, Retrie
 
 PREVIEW_CHARACTERS = 200
 MIN_CHUNK_TOKENS = 40
-"""Fewer a chunk seldom takes: a scope of more chunks than fit at that size is not even read."""
+"""Few chunks are shorter. A scope with more chunks than would fit at this size is not read."""
 MAX_OPENING_CHUNKS = 400
 """Chunks that are read of documents with more than `MAX_CHUNKS_READ`."""
 MAX_CHUNKS_READ = 4000
 """Chunks of whole documents that are read section by section."""
 STRONG_RELEVANCE = 0.5
-"""From that relevance on a passage stands among those that bear on the question."""
+"""Passages with at least this relevance are presented as relevant to the question."""
 NEIGHBOURS = (1, -1)
-"""Places beside a strong passage that are read with it: sentences go on behind it more often."""
+"""Offsets of the neighbours read with a strong passage; the text more often continues after it."""
 MAX_AROUND = 10
-"""Places on both sides of the best passage that are read where all that was found leaves room."""
+"""Passages read on either side of the best one if there is room after everything found."""
 _FRONT_OR_BACK = re.compile(
     r"부\s*칙|목\s*차|차\s*례|별지|서식|참고\s*문헌|머리말|표지|판권|"
     r"table of contents|contents|foreword|preface|references|bibliography|appendix|index|colophon",
     re.IGNORECASE,
 )
-"""Headings whose sections say least about what a document holds."""
+"""Headings of sections that say least about the contents of a document."""
 
 MAX_CHARACTERS_A_TOKEN = 8
-"""More characters no vocabulary puts into a token on average: a text beyond is not even counted."""
+"""No vocabulary averages more characters per token; longer texts need not be counted."""
 
 Cost = Callable[[Evidence, Evidence | None], int]
-"""Tokens that a passage takes in the prompt behind another one, or as the first."""
+"""Tokens that a passage takes in the prompt after another one, or (None) as the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The evidence in the order of the prompt.
 
-    `by` is "whole" (all of the scope), "best" (by rank), "documents" (each document its share) or
-    "none". `tokens` is what they take, `dropped` counts passages that were found and did not fit.
-    `portions` are whole documents that do not fit, in pieces that do: to be read one after the
-    other; `incomplete` says that they leave out the end of documents that are too long. `noted` are
-    passages that stand in the prompt only by what was noted of them.
+    `method` is "whole" (all of the scope), "best" (by rank), "documents" (an equal share of the
+    room each) or "none". `tokens` is their size; `dropped_count` passages did not fit.
+    `portions` are whole documents that do not fit, in pieces that do, to be read one by one;
+    `incomplete`: the end of very long documents is left out. `noted` are passages represented in
+    the prompt only by notes.
     """
 
     evidence: tuple[Evidence, ...] = ()
-    by: str = "none"
+    method: str = "none"
     tokens: int = 0
-    dropped: int = 0
+    dropped_count: int = 0
     portions: tuple[tuple[Evidence, ...], ...] = ()
     incomplete: bool = False
     noted: tuple[Evidence, ...] = ()
@@ -69,9 +68,9 @@ class Selection:
         return tuple(sorted((*self.evidence, *self.noted), key=lambda item: item.number))
 
     def describe(self) -> dict[str, object]:
-        """What of the passages stands in the prompt, for traces."""
+        """The selected passages, for traces."""
         return {
-            "by": self.by,
+            "by": self.method,
             "passages": [
                 {"number": item.number, "chunk_id": item.passage.chunk_id, "weak": item.weak}
                 for item in self.evidence
@@ -81,72 +80,76 @@ class Selection:
         }
 
     def with_noted(self, numbers: Collection[int], room: int, cost: Cost) -> "Selection":
-        """The passages that tell most of the portions within `room`, and those noted.
+        """The most informative passages of the portions that fit into `room`, and those noted.
 
-        Passages that notes rest on come first; then each section has its turn, from its beginning.
+        Passages that notes rest on come first; then each section in turn, from its beginning.
         """
         passages = [item for portion in self.portions for item in portion]
         turns = _assign_turns(passages)
         ordered = sorted(
             passages, key=lambda item: (item.number not in numbers, turns[item.number], item.number)
         )
-        kept: list[Evidence] = []
+        chosen: list[Evidence] = []
         used = 0
         for item in ordered:
-            size = cost(item, _find_last_of_document(item.document_id, kept))
+            size = cost(item, _find_last_of_document(item.document_id, chosen))
             if used + size <= room:
-                kept.append(item)
+                chosen.append(item)
                 used += size
-        shown = {item.number for item in kept}
-        noted = [one for one in passages if one.number in numbers and one.number not in shown]
+        shown_numbers = {item.number for item in chosen}
+        noted = [
+            item for item in passages if item.number in numbers and item.number not in shown_numbers
+        ]
         return replace(
             self,
-            evidence=tuple(sorted(kept, key=lambda item: item.number)),
+            evidence=tuple(sorted(chosen, key=lambda item: item.number)),
             tokens=used,
-            dropped=len(passages) - len(kept) - len(noted),
+            dropped_count=len(passages) - len(chosen) - len(noted),
             noted=tuple(noted),
         )
 
 
-def select_evidence(found: Retrieval, store: PassageStore, *, room: int, cost: Cost) -> Selection:
-    """The passages for a prompt with `room` tokens for them.
+def select_evidence(
+    retrieval: Retrieval, store: PassageStore, *, room: int, cost: Cost
+) -> Selection:
+    """Selects the passages for a prompt with `room` tokens for them.
 
     `store` holds the documents of `found.plan.scope`. Raises what the store raises.
     """
-    plan = found.plan
+    plan = retrieval.plan
     if not plan.scope.document_ids or plan.question_type is QuestionType.SMALLTALK:
         return Selection()
-    if found.named:
-        store = store.within(found.named)
-    selector = _PassageSelector(room, cost, *_rank_relevance(found))
+    if retrieval.named_documents:
+        store = store.within(retrieval.named_documents)
+    selector = _PassageSelector(room, cost, *_rank_relevance(retrieval))
     everything = store.read_all(max(1, room // MIN_CHUNK_TOKENS))
     if everything is not None:
-        may_fit = sum(len(one.text) for one in everything) <= room * MAX_CHARACTERS_A_TOKEN
+        may_fit = sum(len(passage.text) for passage in everything) <= room * MAX_CHARACTERS_A_TOKEN
         if (
             may_fit
             and (whole := selector.make_selection("whole", everything, selector.strong)).tokens
             <= room
         ):
             return whole
-    if found.whole:
+    if retrieval.whole:
         return _split_into_portions(everything or store.read_all(MAX_CHUNKS_READ), store, selector)
-    heard = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
-    documents = found.named or heard
+    scope_documents = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
+    documents = retrieval.named_documents or scope_documents
     if plan.needs_multi_doc and 1 < len(documents) <= MAX_HEARD_DOCUMENTS:
-        return _select_by_document(documents, found, store, selector)
-    return _select_best(found, store, selector)
+        return _select_by_document(documents, retrieval, store, selector)
+    return _select_best(retrieval, store, selector)
 
 
 def select_passages(passages: Sequence[Passage], *, room: int, cost: Cost) -> Selection:
-    """These passages, as far as there is room."""
+    """As many of these passages as fit."""
     selector = _PassageSelector(room, cost, {passage.key: 1.0 for passage in passages})
-    kept, _ = selector.fill_room(passages, room)
-    evidence = _number_passages(kept, selector.relevance, selector.relevance)
+    chosen, _ = selector.fill_room(passages, room)
+    evidence = _number_passages(chosen, selector.relevance, selector.relevance)
     return Selection(evidence, "best", _sum_costs(evidence, cost))
 
 
 def restore_passages(refs: Iterable[DocRef], limit: int) -> tuple[Passage, ...]:
-    """What earlier answers showed of documents that can no longer be read, in the order shown."""
+    """What earlier answers showed of documents that can no longer be read, in order."""
     return tuple(passage for ref in refs for passage in _restore_document(ref))[:limit]
 
 
@@ -174,11 +177,11 @@ def to_sources(
     `similarity` is the cosine where the embedder knows the language (`dense`), else the relevance.
     """
     cosines = {hit.passage.key: hit.scores.get("similarity") for hit in hits if dense}
-    found: list[AnswerSource] = []
+    sources: list[AnswerSource] = []
     for item in evidence:
         passage, cosine = item.passage, cosines.get(item.passage.key)
         similarity = item.relevance if cosine is None else cosine
-        found.append(
+        sources.append(
             AnswerSource(
                 slot=item.slot,
                 document_id=passage.document_id,
@@ -196,7 +199,7 @@ def to_sources(
                 end=passage.end or None,
             )
         )
-    return tuple(found)
+    return tuple(sources)
 
 
 def to_evidence(
@@ -209,36 +212,41 @@ def to_evidence(
 def _number_passages(
     passages: Sequence[Passage], relevance: Mapping[int, float], strong: Collection[int]
 ) -> tuple[Evidence, ...]:
-    """The passages as evidence, numbered as they stand, without what the one before has said.
+    """The passages as evidence, numbered in order, without text that repeats the previous one.
 
-    Those whose keys are not among the `strong` ones stand behind the others.
+    Passages whose keys are not in `strong` come last.
     """
     slots: dict[UUID, int] = {}
-    made: list[Evidence] = []
-    for number, one in enumerate(sorted(passages, key=lambda one: one.key not in strong), 1):
-        slot = slots.setdefault(one.document_id, len(slots) + 1)
-        bears = relevance.get(one.key, 0.0)
-        weak = one.key not in strong
-        made.append(Evidence(number, slot, one, one.text, one.start, bears, weak))
-    return (*made[:1], *(_remove_overlap(one, after) for one, after in pairwise(made)))
+    evidence: list[Evidence] = []
+    for number, passage in enumerate(
+        sorted(passages, key=lambda passage: passage.key not in strong), 1
+    ):
+        slot = slots.setdefault(passage.document_id, len(slots) + 1)
+        score = relevance.get(passage.key, 0.0)
+        weak = passage.key not in strong
+        evidence.append(Evidence(number, slot, passage, passage.text, passage.start, score, weak))
+    return (
+        *evidence[:1],
+        *(_remove_overlap(passage, after) for passage, after in pairwise(evidence)),
+    )
 
 
-def _remove_overlap(before: Evidence, item: Evidence) -> Evidence:
-    """The item without the beginning that the passage before it ends with."""
-    one, two = before.passage, item.passage
-    follows = one.document_id == two.document_id and one.index + 1 == two.index
-    shared = one.end - two.start
-    if not follows or not 0 < shared < len(two.text):
+def _remove_overlap(previous: Evidence, item: Evidence) -> Evidence:
+    """The item without the beginning that repeats the end of the previous passage."""
+    earlier, passage = previous.passage, item.passage
+    follows = earlier.document_id == passage.document_id and earlier.index + 1 == passage.index
+    shared = earlier.end - passage.start
+    if not follows or not 0 < shared < len(passage.text):
         return item
-    return replace(item, text=two.text[shared:], start=two.start + shared)
+    return replace(item, text=passage.text[shared:], start=passage.start + shared)
 
 
-def _rank_relevance(found: Retrieval) -> tuple[dict[int, float], frozenset[int]]:
-    """The relevance of what was found, best first, and what of it bears on the question, by key."""
-    relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
-    if not found.gate.relevant:
+def _rank_relevance(retrieval: Retrieval) -> tuple[dict[int, float], frozenset[int]]:
+    """Relevance by passage key, best first, and the keys of the passages that are relevant."""
+    relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in retrieval.hits}
+    if not retrieval.gate.relevant:
         return relevance, frozenset()
-    best = {hit.passage.key for hit in found.hits[: min(1, found.plan.top_k)]}
+    best = {hit.passage.key for hit in retrieval.hits[: min(1, retrieval.plan.top_k)]}
     return relevance, frozenset(
         best | {key for key, value in relevance.items() if value >= STRONG_RELEVANCE}
     )
@@ -246,9 +254,9 @@ def _rank_relevance(found: Retrieval) -> tuple[dict[int, float], frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class _PassageSelector:
-    """What a prompt has room for, and what the search said of passages.
+    """Picks passages that fit into a prompt.
 
-    `relevance` by key, best first; `strong` are the keys of those that bear on the question.
+    `relevance` is by key, best first; `strong` are the keys of the relevant passages.
     """
 
     room: int
@@ -256,160 +264,176 @@ class _PassageSelector:
     relevance: Mapping[int, float]
     strong: frozenset[int] = frozenset()
 
-    def fill_room(self, offered: Iterable[Passage], room: int) -> tuple[list[Passage], int]:
-        """The passages that fit, best first; the first always does. And how many did not."""
-        kept: list[Evidence] = []
+    def fill_room(self, passages: Iterable[Passage], room: int) -> tuple[list[Passage], int]:
+        """The passages that fit (the first always does), and how many found ones did not."""
+        chosen: list[Evidence] = []
         used = dropped = 0
-        for passage in dict.fromkeys(offered):
-            size = self._measure_passage(passage, kept, room - used)
+        for passage in dict.fromkeys(passages):
+            size = self._measure_passage(passage, chosen, room - used)
             if size is None:
                 dropped += passage.key in self.relevance
                 continue
-            kept.append(_to_unscored_evidence(passage))
+            chosen.append(_to_unscored_evidence(passage))
             used += size
-        return [item.passage for item in kept], dropped
+        return [item.passage for item in chosen], dropped
 
-    def _measure_passage(self, passage: Passage, kept: Sequence[Evidence], left: int) -> int | None:
-        """Tokens of a passage behind those kept; None: no room. The first always has some."""
-        if kept and len(passage.text) > left * MAX_CHARACTERS_A_TOKEN:
+    def _measure_passage(
+        self, passage: Passage, chosen: Sequence[Evidence], room: int
+    ) -> int | None:
+        """Tokens of a passage after those chosen; None if too many. The first always fits."""
+        if chosen and len(passage.text) > room * MAX_CHARACTERS_A_TOKEN:
             return None
         size = self.cost(
-            _to_unscored_evidence(passage), _find_last_of_document(passage.document_id, kept)
+            _to_unscored_evidence(passage), _find_last_of_document(passage.document_id, chosen)
         )
-        return None if kept and size > left else size
+        return None if chosen and size > room else size
 
     def sort_by_relevance(self, passages: Iterable[Passage]) -> list[Passage]:
-        """Best first; what the search did not find stands last."""
+        """Best first; passages that the search did not find come last."""
         ranks = {key: rank for rank, key in enumerate(self.relevance)}
-        return sorted(passages, key=lambda one: ranks.get(one.key, len(ranks)))
+        return sorted(passages, key=lambda passage: ranks.get(passage.key, len(ranks)))
 
     def sort_for_reading(self, passages: Sequence[Passage]) -> list[Passage]:
-        """In reading order: documents by their best passage, those without one as they stand."""
+        """In reading order; documents in the order of their best passages."""
         ranks = {key: rank for rank, key in enumerate(self.relevance)}
         best: dict[UUID, tuple[int, int]] = {}
         for place, passage in enumerate(passages):
             rank = (ranks.get(passage.key, len(ranks)), place)
             best[passage.document_id] = min(best.get(passage.document_id, rank), rank)
-        return sorted(passages, key=lambda one: (best[one.document_id], one.index))
+        return sorted(passages, key=lambda passage: (best[passage.document_id], passage.index))
 
     def make_selection(
-        self, by: str, passages: Sequence[Passage], strong: Collection[int], dropped: int = 0
+        self,
+        method: str,
+        passages: Sequence[Passage],
+        strong: Collection[int],
+        dropped_count: int = 0,
     ) -> Selection:
-        """These passages in reading order, the `strong` ones before the others."""
+        """Makes a selection of these passages: in reading order, `strong` ones first."""
         evidence = _number_passages(self.sort_for_reading(passages), self.relevance, strong)
         tokens = _sum_costs(evidence, self.cost)
-        return Selection(evidence, by if evidence else "none", tokens, dropped)
+        return Selection(evidence, method if evidence else "none", tokens, dropped_count)
 
 
-def _select_best(found: Retrieval, store: PassageStore, selector: _PassageSelector) -> Selection:
-    """The best passages, neighbours of the first ones with them, as far as there is room."""
-    top_k, passages = found.plan.top_k, [hit.passage for hit in found.hits]
+def _select_best(
+    retrieval: Retrieval, store: PassageStore, selector: _PassageSelector
+) -> Selection:
+    """The best passages, with the neighbours of the first ones, as long as there is room."""
+    top_k, passages = retrieval.plan.top_k, [hit.passage for hit in retrieval.hits]
     leading = passages[:top_k]
-    beside = _read_neighbours(leading, store)
-    chosen, dropped = selector.fill_room([*leading, *beside, *passages[top_k:]], selector.room)
-    if chosen and not dropped:  # little was found: what stands around the best may say more
+    neighbours = _read_neighbours(leading, store)
+    chosen, dropped = selector.fill_room([*leading, *neighbours, *passages[top_k:]], selector.room)
+    if chosen and not dropped:  # little was found: the text around the best passage may help
         chosen, _ = selector.fill_room(
             [*chosen, *_read_surroundings(chosen[0], store)], selector.room
         )
-    if not chosen and found.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
+    if not chosen and retrieval.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
         chosen, dropped = selector.fill_room(store.read_openings(top_k), selector.room)
-    # what goes on from a strong passage stands with it
-    near = set(_list_neighbour_places([one for one in leading if one.key in selector.strong]))
-    strong = {one.key for one in beside if (one.document_id, one.index) in near}
+    # neighbours of a strong passage count as strong
+    neighbour_places = set(
+        _list_neighbour_places([passage for passage in leading if passage.key in selector.strong])
+    )
+    strong = {
+        passage.key
+        for passage in neighbours
+        if (passage.document_id, passage.index) in neighbour_places
+    }
     return selector.make_selection("best", chosen, strong | selector.strong, dropped)
 
 
 def _select_by_document(
-    documents: Sequence[UUID], found: Retrieval, store: PassageStore, selector: _PassageSelector
+    documents: Sequence[UUID], retrieval: Retrieval, store: PassageStore, selector: _PassageSelector
 ) -> Selection:
-    """Each document its share of the room, and no other document any."""
-    top_k, left = found.plan.top_k, selector.room
+    """Gives each of these documents an equal share of the room."""
+    top_k, room = retrieval.plan.top_k, selector.room
     chosen: list[Passage] = []
     dropped = 0
     for place, document in enumerate(documents):
-        own = [hit.passage for hit in found.hits if hit.passage.document_id == document]
-        inside = store.within([document])
-        leading = own[:top_k] or inside.read_openings(2)
-        offered = [*leading, *_read_neighbours(leading, inside), *own[top_k:]]
-        kept, lost = selector.fill_room(offered, left // (len(documents) - place))
-        left -= _sum_costs([_to_unscored_evidence(one) for one in kept], selector.cost)
-        chosen += kept
-        dropped += lost
-    if left < 0:  # each document kept a passage, and together those are too long
-        chosen, lost = selector.fill_room(selector.sort_by_relevance(chosen), selector.room)
-        dropped += lost
-    strong = {one.key for one in chosen} if found.gate.relevant else selector.strong
+        passages = [hit.passage for hit in retrieval.hits if hit.passage.document_id == document]
+        document_store = store.within([document])
+        leading = passages[:top_k] or document_store.read_openings(2)
+        ordered = [*leading, *_read_neighbours(leading, document_store), *passages[top_k:]]
+        fitting, left_out = selector.fill_room(ordered, room // (len(documents) - place))
+        room -= _sum_costs([_to_unscored_evidence(passage) for passage in fitting], selector.cost)
+        chosen += fitting
+        dropped += left_out
+    if room < 0:  # each document keeps at least one passage; together they are too long
+        chosen, left_out = selector.fill_room(selector.sort_by_relevance(chosen), selector.room)
+        dropped += left_out
+    strong = {passage.key for passage in chosen} if retrieval.gate.relevant else selector.strong
     return selector.make_selection("documents", chosen, strong, dropped)
 
 
 def _split_into_portions(
     everything: Sequence[Passage] | None, store: PassageStore, selector: _PassageSelector
 ) -> Selection:
-    """Whole documents that do not fit, in portions that do; their beginnings without them."""
+    """Splits documents into portions that fit; only their beginnings if `everything` is None."""
     passages = store.read_openings(MAX_OPENING_CHUNKS) if everything is None else everything
     ordered = selector.sort_for_reading(passages)
     portions: list[list[Evidence]] = []
     used = 0
-    for item in _number_passages(ordered, selector.relevance, {one.key for one in ordered}):
+    for item in _number_passages(ordered, selector.relevance, {passage.key for passage in ordered}):
         size = selector.cost(item, portions[-1][-1] if portions else None)
         if not portions or used + size > selector.room:
             portions.append([])
             used, size = 0, selector.cost(item, None)
         portions[-1].append(item)
         used += size
-    told = tuple(tuple(portion) for portion in portions)
-    return Selection(by="whole", portions=told, incomplete=everything is None)
+    frozen = tuple(tuple(portion) for portion in portions)
+    return Selection(method="whole", portions=frozen, incomplete=everything is None)
 
 
 def _assign_turns(passages: Sequence[Evidence]) -> dict[int, int]:
-    """When each passage has its turn, by number: places within the section, front and back last."""
+    """The turn of each passage by number: its place in its section, front and back matter last."""
     seen: Counter[tuple[UUID, str]] = Counter()
     turns: dict[int, int] = {}
     for item in passages:
         section = item.passage.section
         place = (item.document_id, section)
-        late = bool(_FRONT_OR_BACK.search(section.rpartition(" > ")[2]))
-        turns[item.number] = seen[place] + (len(passages) if late else 0)
+        is_late = bool(_FRONT_OR_BACK.search(section.rpartition(" > ")[2]))
+        turns[item.number] = seen[place] + (len(passages) if is_late else 0)
         seen[place] += 1
     return turns
 
 
 def _read_neighbours(passages: Sequence[Passage], store: PassageStore) -> list[Passage]:
-    """The passages beside these, those of the first one first."""
-    known = {(one.document_id, one.index) for one in passages}
+    """The neighbours of these passages, those of the first one first."""
+    known = {(passage.document_id, passage.index) for passage in passages}
     places = [place for place in _list_neighbour_places(passages) if place not in known]
-    found = (
-        {(one.document_id, one.index): one for one in store.read_places(places)} if places else {}
+    by_place = (
+        {(passage.document_id, passage.index): passage for passage in store.read_places(places)}
+        if places
+        else {}
     )
-    return [found[place] for place in places if place in found]
+    return [by_place[place] for place in places if place in by_place]
 
 
 def _read_surroundings(passage: Passage, store: PassageStore) -> list[Passage]:
-    """The passages of its document around one, the nearest first."""
+    """The passages around this one in its document, the nearest first."""
     first = max(0, passage.index - MAX_AROUND)
     places = range(first, passage.index + MAX_AROUND + 1)
-    found = store.read_places([(passage.document_id, place) for place in places])
-    return sorted(found, key=lambda one: (abs(one.index - passage.index), one.index))
+    passages = store.read_places([(passage.document_id, place) for place in places])
+    return sorted(passages, key=lambda other: (abs(other.index - passage.index), other.index))
 
 
 def _list_neighbour_places(passages: Sequence[Passage]) -> list[tuple[UUID, int]]:
     places = (
-        (one.document_id, one.index + step)
-        for one in passages
+        (passage.document_id, passage.index + step)
+        for passage in passages
         for step in NEIGHBOURS
-        if one.key >= 0 and one.index + step >= 0
+        if passage.key >= 0 and passage.index + step >= 0
     )
     return list(dict.fromkeys(places))
 
 
 def _sum_costs(evidence: Sequence[Evidence], cost: Cost) -> int:
-    """Tokens that the evidence takes as it stands."""
+    """Tokens that the evidence takes in this order."""
     return sum(cost(item, before) for before, item in pairwise((None, *evidence)) if item)
 
 
-def _find_last_of_document(document_id: UUID, kept: Sequence[Evidence]) -> Evidence | None:
-    """What is kept already of a document: its line stands there once."""
-    return next((one for one in reversed(kept) if one.document_id == document_id), None)
+def _find_last_of_document(document_id: UUID, evidence: Sequence[Evidence]) -> Evidence | None:
+    """The last item of a document; the document's line is shown only once."""
+    return next((item for item in reversed(evidence) if item.document_id == document_id), None)
 
 
 def _to_unscored_evidence(passage: Passage) -> Evidence:

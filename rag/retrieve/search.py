@@ -1,10 +1,10 @@
-"""One search: its plan, where it is asked, candidates, their order, the relevance gate.
+"""One search: its plan, the documents searched, candidates, their order, the relevance gate.
 
-The gate tells whether the documents hold something on the question: two logistic functions, fitted
-on question sets (docs/notes/retrieval-measurements.md). The lexical one reads how much of its
-highest score the question reaches and how many of its terms one passage holds; the dense one reads
-coverage and closeness, and may speak for the documents as far as the embedder knows the question's
-language. For both counts whether the message has the form of a look-up.
+The gate decides whether the documents have anything on the question. It uses two logistic functions
+fitted on question sets (docs/notes/retrieval-measurements.md). The lexical one looks at the share
+of the highest possible score and at how many terms a single passage contains; the dense one at
+coverage and closeness, weighted by how well the embedder knows the language. Both take into account
+whether the message has the form of a look-up.
 """
 
 import itertools
@@ -59,53 +59,63 @@ FEW_DOCUMENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What the gate knows of a question before it sees any passage.
+    """What the gate knows about a question before it sees any passage.
 
-    `terms` is how many lexical terms it has, `few` 1 where there are few documents, falling to 0
-    with their number. `told` is the share (0..1) of a follow-up that the conversation tells: the
-    remembered documents hold that. `lacking` is what the terms of the conversation weigh in `share`
-    beside the question's own (1: as much).
+    `terms` is the number of its lexical terms. `fewness` is 1 if there are few documents and falls
+    towards 0 as their number grows. `context_share` is the share (0..1) of a follow-up that comes
+    from the conversation, which the remembered documents contain anyway. `context_weight` is the
+    weight of the conversation's terms relative to the question's own (1: equal).
     """
 
     terms: int
-    seeks: bool
+    is_lookup: bool
     is_about_speakers: bool
     dense_weight: float
-    chosen: bool
-    few: float
-    pointed: bool = False
-    told: float = 0.0
-    lacking: float = 0.0
+    is_chosen: bool
+    fewness: float
+    is_referenced: bool = False
+    context_share: float = 0.0
+    context_weight: float = 0.0
 
     @classmethod
     def from_text(
-        cls, text: str, *, terms: int, dense_weight: float, scope: Scope, lacking: float = 0.0
+        cls,
+        text: str,
+        *,
+        terms: int,
+        dense_weight: float,
+        scope: Scope,
+        context_weight: float = 0.0,
     ) -> "Prior":
-        """Read the form of the message; see above for the rest."""
-        inside = scope.reason is ScopeReason.FOLLOWUP
+        """Determines the form of the message; the other fields as described above."""
+        is_followup = scope.reason is ScopeReason.FOLLOWUP
         return cls(
             terms=terms,
-            seeks=kinds.is_lookup(text),
+            is_lookup=kinds.is_lookup(text),
             is_about_speakers=kinds.is_about_speakers(text),
             dense_weight=dense_weight,
-            chosen=scope.reason is not ScopeReason.ALL,
-            few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
-            pointed=scope.reason is ScopeReason.SLOT,
-            told=lacking / (1 + lacking) if inside else 0.0,
-            lacking=lacking,
+            is_chosen=scope.reason is not ScopeReason.ALL,
+            fewness=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
+            is_referenced=scope.reason is ScopeReason.SLOT,
+            context_share=context_weight / (1 + context_weight) if is_followup else 0.0,
+            context_weight=context_weight,
         )
 
     @property
     def logit(self) -> float:
-        """What the form of the message and the choice of documents say."""
-        form = (0.0 if self.seeks else STATEMENT_LOGIT) + SPEAKERS_LOGIT * self.is_about_speakers
-        likely = POINTED_LOGIT if self.pointed else CHOSEN_LOGIT if self.chosen else 0.0
-        return form + max(likely, FEW_LOGIT * self.few)
+        """The contribution of the message's form and the choice of documents."""
+        form_logit = (
+            0.0 if self.is_lookup else STATEMENT_LOGIT
+        ) + SPEAKERS_LOGIT * self.is_about_speakers
+        choice_logit = (
+            POINTED_LOGIT if self.is_referenced else CHOSEN_LOGIT if self.is_chosen else 0.0
+        )
+        return form_logit + max(choice_logit, FEW_LOGIT * self.fewness)
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The best share, coverage and closeness of some hits, wherever they are; each 0..1."""
+    """The highest share, coverage and closeness among some hits, 0..1; not always of one hit."""
 
     share: float
     coverage: float
@@ -113,13 +123,15 @@ class Signals:
 
     @classmethod
     def from_hits(cls, hits: Iterable[Hit]) -> "Signals":
-        """What these hits say."""
+        """The signals of these hits."""
         scores = [hit.scores for hit in hits]
-        near = (found.get("closeness", found.get("similarity", 0.0)) for found in scores)
+        closenesses = (
+            hit_scores.get("closeness", hit_scores.get("similarity", 0.0)) for hit_scores in scores
+        )
         return cls(
-            share=max((found.get("share", 0.0) for found in scores), default=0.0),
-            coverage=max((found.get("coverage", 0.0) for found in scores), default=0.0),
-            closeness=max(near, default=0.0),
+            share=max((hit_scores.get("share", 0.0) for hit_scores in scores), default=0.0),
+            coverage=max((hit_scores.get("coverage", 0.0) for hit_scores in scores), default=0.0),
+            closeness=max(closenesses, default=0.0),
         )
 
 
@@ -134,42 +146,42 @@ def score_gate(prior: Prior, hits: Sequence[Hit]) -> float:
 
 
 def estimate_probability(prior: Prior, signals: Signals) -> float:
-    """The probability that documents with these signals hold something on the question.
+    """The probability that documents with these signals have something on the question.
 
     Stronger signals never lower it; none at all is 0.
     """
     if not signals.share and not signals.coverage and signals.closeness <= 0:
         return 0.0
     weight, lexical = prior.dense_weight, _compute_lexical_logit(prior, signals)
-    close = CLOSENESS_WEIGHT * max(0.0, signals.closeness)
-    dense = DENSE_BIAS + COVERAGE_WEIGHT * signals.coverage + close
+    closeness = CLOSENESS_WEIGHT * max(0.0, signals.closeness)
+    dense = DENSE_BIAS + COVERAGE_WEIGHT * signals.coverage + closeness
     logit = (1 - weight) * lexical + weight * max(lexical, dense)
     return 1 / (1 + math.exp(-(logit + prior.logit)))
 
 
 def _compute_lexical_logit(prior: Prior, signals: Signals) -> float:
-    # With few passages IDF says little, and terms that none of them holds take most of the share.
-    # What no passage holds of the conversation says nothing against the question itself.
-    undiluted = min(1.0, signals.share * (1 + prior.lacking))
-    share = prior.few * signals.coverage + (1 - prior.few) * undiluted
-    share = prior.told + (1 - prior.told) * share
-    coverage = prior.told + (1 - prior.told) * signals.coverage
-    held = min(coverage * prior.terms, MAX_HELD_TERMS)
+    # With few passages, IDF says little, and terms that none contains would dominate the share.
+    # Missing terms of the conversation must not count against the question itself.
+    undiluted = min(1.0, signals.share * (1 + prior.context_weight))
+    share = prior.fewness * signals.coverage + (1 - prior.fewness) * undiluted
+    share = prior.context_share + (1 - prior.context_share) * share
+    coverage = prior.context_share + (1 - prior.context_share) * signals.coverage
+    held_terms = min(coverage * prior.terms, MAX_HELD_TERMS)
     return (
         LEXICAL_BIAS
         + SHARE_WEIGHT * math.log(FAINTEST_SHARE + share)
-        + HELD_TERMS_WEIGHT * math.log1p(held)
+        + HELD_TERMS_WEIGHT * math.log1p(held_terms)
     )
 
 
 MIN_OWN_PASSAGES = 2
-"""So many passages that the question's own words find come before any that other words found."""
+"""Passages found by the question's own words that come before any found by other words."""
 _WIDER = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What a caller may ask of a search. `top_k` None: as configured and as the question needs."""
+    """Options of a search. `top_k` None: the configured value, adapted to the question."""
 
     strategy: StrategyName = StrategyName.AUTO
     top_k: int | None = None
@@ -185,25 +197,25 @@ def make_plan(
 ) -> Plan:
     """The plan of a question.
 
-    Fusion for every kind unless a strategy is named, because it was never worse than one leg.
-    Questions over several documents, and those whose intent needs more, get more passages than
-    usual, unless `top_k` is named.
+    The strategy is fusion unless the caller names another one: it was never worse than one leg.
+    Questions about several documents, or whose intent needs more, get more passages than usual,
+    unless `top_k` is given.
     """
     kind = analysis.question_type
     template = INTENT_TEMPLATES[analysis.intent]
-    wider = max(_WIDER.get(kind, 1.0), template.passages)
-    wanted = round(usual_k * wider) if options.top_k is None else options.top_k
+    factor = max(_WIDER.get(kind, 1.0), template.passages)
+    top_k = round(usual_k * factor) if options.top_k is None else options.top_k
     is_multi = kind in _WIDER or template.is_multi_document
     strategy = StrategyName.RRF if options.strategy is StrategyName.AUTO else options.strategy
-    # with documents to remember, a question in its own words: names carried over from the
-    # conversation would keep a search beyond those documents inside of them
-    own = analysis.own_words if analysis.memory.documents else ""
+    # If documents are remembered, search by the question's own words: names carried over from the
+    # conversation would confine the search to those documents.
+    own_words = analysis.own_words if analysis.memory.documents else ""
     return Plan(
         question_type=kind,
         strategy=strategy,
-        top_k=wanted,
+        top_k=top_k,
         needs_multi_doc=is_multi and len(analysis.scope.document_ids) > 1,
-        standalone_query=own or analysis.standalone,
+        standalone_query=own_words or analysis.standalone,
         completed=analysis.standalone,
         scope=analysis.scope,
         depth=depth,
@@ -239,68 +251,69 @@ class Searcher:
     ) -> Retrieval:
         """Search the store; an empty scope finds nothing.
 
-        At most `plan.top_k` hits, or `depth` where that is more.
-
-        Where the embedder fails the words alone are searched, and `failed` tells its code. Raises
-        `EngineUnavailable`, or what the store raises.
+        Returns at most `plan.top_k` hits, or `depth` if that is more. If the embedder fails, the
+        search uses words only and sets `error_code`. Raises `EngineUnavailable` and whatever the
+        store raises.
         """
         started = time.perf_counter()
-        made = make_plan(analysis, options, usual_k=self.config.top_k, depth=depth)
+        plan = make_plan(analysis, options, usual_k=self.config.top_k, depth=depth)
         question_search = _QuestionSearch(self, QuestionEmbedder(self.embedder), options)
-        found = scope.search_remembered_documents(
-            made, store, analysis, question_search.search_named_documents
+        retrieval = scope.search_remembered_documents(
+            plan, store, analysis, question_search.search_named_documents
         )
-        spent = question_search.timings_ms | {"total": (time.perf_counter() - started) * 1000}
-        timings = {step: round(milliseconds, 2) for step, milliseconds in spent.items()}
-        return replace(found, timings_ms=timings, failed=question_search.embedder.failed)
+        raw_timings = question_search.timings_ms | {"total": (time.perf_counter() - started) * 1000}
+        timings = {step: round(milliseconds, 2) for step, milliseconds in raw_timings.items()}
+        return replace(
+            retrieval, timings_ms=timings, error_code=question_search.embedder.error_code
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _QuestionSearch:
-    """The searches for one question, as many as its scope needs; the times are those of all."""
+    """All searches for one question; `timings_ms` adds up their times."""
 
     searcher: Searcher
     embedder: QuestionEmbedder
     options: SearchOptions
     timings_ms: dict[str, float] = field(default_factory=dict)
-    _found: list[tuple[Plan, bool, Retrieval]] = field(default_factory=list)
+    _retrievals: list[tuple[Plan, bool, Retrieval]] = field(default_factory=list)
     _lookups: Lookups = field(default_factory=dict)
 
     def search_named_documents(
-        self, made: Plan, store: PassageStore, *, reranked: bool = True
+        self, plan: Plan, store: PassageStore, *, reranked: bool = True
     ) -> Retrieval:
-        """What a plan finds; within the documents that it names unless the caller set filters."""
+        """Searches the documents that the question names, unless the caller set filters."""
         if self.options.filters is not None:
-            return self.search_once(made, store, reranked=reranked)
-        return scope.search_named_documents(made, store, self.search_once, reranked=reranked)
+            return self.search_once(plan, store, reranked=reranked)
+        return scope.search_named_documents(plan, store, self.search_once, reranked=reranked)
 
-    def search_once(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
-        """What a plan finds in all of the store, which holds the documents of the plan's scope.
+    def search_once(self, plan: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
+        """Searches the whole store, which holds the documents of the plan's scope.
 
-        The same plan may come up more than once; it is searched once.
+        A plan that comes up again is not searched again.
         """
         reranked = reranked and self.options.rerank and self.searcher.reranker is not None
-        for plan, was_reranked, retrieval in self._found:
-            if replace(plan, follows=made.follows) == made and was_reranked >= reranked:
-                return replace(retrieval, plan=made)
-        retrieval = self._search_anew(made, store, reranked=reranked)
-        self._found.append((made, reranked, retrieval))
+        for searched_plan, was_reranked, retrieval in self._retrievals:
+            if replace(searched_plan, follows=plan.follows) == plan and was_reranked >= reranked:
+                return replace(retrieval, plan=plan)
+        retrieval = self._search_anew(plan, store, reranked=reranked)
+        self._retrievals.append((plan, reranked, retrieval))
         return retrieval
 
-    def _search_anew(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
+    def _search_anew(self, plan: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         config = self.searcher.config
-        if not made.scope.document_ids:
-            return Retrieval(made, (), Gate(0.0, config.gate_threshold))
-        if is_whole_question(made.standalone_query, made.scope):
-            return scope.read_document_openings(made, store, config.gate_threshold)
-        wanted = max(made.top_k, made.depth)
+        if not plan.scope.document_ids:
+            return Retrieval(plan, (), Gate(0.0, config.gate_threshold))
+        if is_whole_question(plan.standalone_query, plan.scope):
+            return scope.read_document_openings(plan, store, config.gate_threshold)
+        limit = max(plan.top_k, plan.depth)
         unrelated = config.embedding_unrelated or 0.0
         candidates = Candidates(
-            made,
+            plan,
             store,
             self.embedder,
             unrelated,
-            max(MAX_LEG_CANDIDATES, wanted),
+            max(MAX_LEG_CANDIDATES, limit),
             self._lookups,
             self.timings_ms,
         )
@@ -310,65 +323,70 @@ class _QuestionSearch:
             )
         else:
             hits = order_candidates(candidates, config)
-        if made.needs_multi_doc:
+        if plan.needs_multi_doc:
             hits = add_missing_documents(
-                hits, store, candidates.query_terms, made.scope.document_ids
+                hits, store, candidates.query_terms, plan.scope.document_ids
             )
-            hits = spread_documents(hits, wanted)
-        # no more than are wanted: each of them takes a place, or has one already
-        hits = _insert_reworded(hits, candidates.find_reworded(wanted))[:wanted]
+            hits = spread_documents(hits, limit)
+        # no more than `limit`: each of them takes a place, or has one already
+        hits = _insert_reworded(hits, candidates.find_reworded(limit))[:limit]
         prior = Prior.from_text(
-            made.standalone_query,
+            plan.standalone_query,
             terms=sum(weight >= 1 for weight in candidates.query_terms.values()),
             dense_weight=candidates.language_weight,
-            scope=made.scope,
-            lacking=made.background_weight,
+            scope=plan.scope,
+            context_weight=plan.background_weight,
         )
-        talk = made.question_type is QuestionType.SMALLTALK
+        is_smalltalk = plan.question_type is QuestionType.SMALLTALK
         score = (
-            0.0 if talk else score_gate(prior, [*candidates.lexical_hits, *candidates.dense_hits])
+            0.0
+            if is_smalltalk
+            else score_gate(prior, [*candidates.lexical_hits, *candidates.dense_hits])
         )
-        judged = (
+        scored = (
             replace(hit, scores={**hit.scores, "relevance": score_relevance(prior, hit)})
             for hit in hits
         )
-        return Retrieval(made, tuple(judged), Gate(score, config.gate_threshold))
+        return Retrieval(plan, tuple(scored), Gate(score, config.gate_threshold))
 
 
 def add_missing_documents(
     hits: Sequence[Hit], store: PassageStore, terms: Mapping[str, float], documents: Sequence[UUID]
 ) -> list[Hit]:
-    """The hits, and behind them the best passage of each document that has none among them.
+    """The hits, followed by the best passage of each document that has none among them.
 
-    A document that holds no word of the question adds nothing.
+    A document without any word of the question adds nothing.
     """
     if len(documents) > scope.MAX_HEARD_DOCUMENTS:
         return list(hits)
-    heard = {hit.passage.document_id for hit in hits}
-    missing = [document for document in documents if document not in heard]
-    return [*hits, *(hit for one in missing for hit in store.within([one]).find_by_terms(terms, 1))]
+    covered = {hit.passage.document_id for hit in hits}
+    missing = [document for document in documents if document not in covered]
+    return [
+        *hits,
+        *(hit for document in missing for hit in store.within([document]).find_by_terms(terms, 1)),
+    ]
 
 
 def spread_documents(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """The `limit` hits that are shown, best first.
+    """Selects `limit` hits, best first.
 
-    The documents fill half the places by turns; the best of what is left get the rest.
+    Half the places are filled from the documents in turn, the rest with the best remaining hits.
     """
     turns: Counter[UUID] = Counter()
     by_turns = []
     for place, hit in enumerate(hits):
         by_turns.append((turns[hit.passage.document_id], place))
         turns[hit.passage.document_id] += 1
-    wanted = {place for _, place in sorted(by_turns)[: max(2, limit // 2)]}
-    rest = [place for place in range(len(hits)) if place not in wanted]
-    kept = wanted | set(rest[: max(0, limit - len(wanted))])
-    return [hits[place] for place in sorted(kept)][:limit]
+    chosen = {place for _, place in sorted(by_turns)[: max(2, limit // 2)]}
+    rest = [place for place in range(len(hits)) if place not in chosen]
+    places = chosen | set(rest[: max(0, limit - len(chosen))])
+    return [hits[place] for place in sorted(places)][:limit]
 
 
 def _insert_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits, and behind the first ones by turns those that only other words found as good.
+    """The hits, with hits found by other words interleaved after the first ones.
 
-    The question's own words decide what comes first: other words for them are a guess.
+    The question's own words decide what comes first, as other words for them are a guess.
     """
     if not reworded:
         return hits

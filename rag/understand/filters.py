@@ -17,7 +17,7 @@ from rag.lexicon import load_patterns, load_words
 from rag.ports import PassageStore
 from rag.tokenize.korean import PARTICLES
 from rag.tokenize.text import to_letters
-from rag.types import Named
+from rag.types import NamedDocument
 
 FIELDS = ("issuer", "project_name", "title")
 """Metadata that names a document, in the order in which a filter is told."""
@@ -114,7 +114,7 @@ def find_filter(question: str, store: PassageStore) -> Filter | None:
     """The filter that a question asks for; None where it names nothing that the store knows."""
     text = tokenize.normalise(question)
     spans = _find_spans(text)
-    found: dict[str, list[Named]] = defaultdict(list)
+    found: dict[str, list[NamedDocument]] = defaultdict(list)
     for named in store.find_named(list(spans)) if spans else ():
         if is_distinct(named.field, named.value):
             found[named.name].append(named)
@@ -213,17 +213,17 @@ def _select_longest(places: Iterable[tuple[str, _Span]]) -> list[tuple[str, _Spa
     return sorted(kept, key=lambda place: place[1].start)
 
 
-def _is_issued(group: Sequence[Named]) -> bool:
+def _is_issued(group: Sequence[NamedDocument]) -> bool:
     """Whether the name is that of an issuer and nothing else."""
     return all(named.field == "issuer" for named in group)
 
 
-def _is_own_name(group: Sequence[Named]) -> bool:
+def _is_own_name(group: Sequence[NamedDocument]) -> bool:
     """False for a plain title: one that is all of a question may head another text."""
     return any(named.field != "title" or _is_kind(named.value) for named in group)
 
 
-def _combine_documents(groups: Iterable[Sequence[Named]]) -> frozenset[UUID]:
+def _combine_documents(groups: Iterable[Sequence[NamedDocument]]) -> frozenset[UUID]:
     """Those of an issuer named and of a project or title named, where there are such; else all."""
     issued: set[UUID] = set()
     called: set[UUID] = set()
@@ -233,7 +233,7 @@ def _combine_documents(groups: Iterable[Sequence[Named]]) -> frozenset[UUID]:
     return frozenset(issued & called or issued | called)
 
 
-def _group_values(groups: Iterable[Sequence[Named]]) -> dict[str, str]:
+def _group_values(groups: Iterable[Sequence[NamedDocument]]) -> dict[str, str]:
     """The names by field, as written; a name that stands in several fields counts in the first."""
     values: dict[str, list[str]] = {field: [] for field in FIELDS}
     for group in groups:

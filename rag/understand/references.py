@@ -222,11 +222,11 @@ def _resolve_pronoun(
 def _find_titled(text: str, conversation: Conversation) -> Reference | None:
     """A whole document by its title, where it was shown: "공탁법 전문 보여줘"."""
     spoken_of = (_KO["wish_all"], _EN["wish_all"], _ANY["wish_document"])
-    if conversation.shown is None or len(text) > MAX_END_CHARACTERS:
+    if conversation.shown_turn is None or len(text) > MAX_END_CHARACTERS:
         return None
     if not any(pattern.search(text) for pattern in spoken_of):
         return None
-    turns = (conversation.shown, *reversed(conversation.current))
+    turns = (conversation.shown_turn, *reversed(conversation.current))
     shown = [ref for turn in turns for ref in turn.doc_refs]
     for ref in sorted(shown, key=lambda one: -len(one.title)):
         title = unicodedata.normalize("NFC", ref.title)
@@ -245,7 +245,7 @@ def _list_documents(
     mention: Mention, conversation: Conversation, session: Session
 ) -> tuple[DocRef, ...]:
     """The documents among which places are counted."""
-    last, shown = conversation.last, conversation.shown
+    last, shown = conversation.last, conversation.shown_turn
     if mention.session:
         return session()
     if mention.answer is not None:
@@ -289,7 +289,7 @@ def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | N
 
     None: it may be either.
     """
-    last, shown = conversation.last, conversation.shown
+    last, shown = conversation.last, conversation.shown_turn
     asked_back = last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
     if mention.noun or mention.session or last is None or shown is None or asked_back:
         return True
@@ -377,7 +377,7 @@ def _find_turned(text: str, conversation: Conversation, session: Session) -> Ref
     if part is None and not anew:
         return None
     turns = [turn for turn in reversed(conversation.turns) if turn.mode != AnswerMode.DOCUMENT]
-    own = conversation.shown.doc_refs if conversation.shown else ()
+    own = conversation.shown_turn.doc_refs if conversation.shown_turn else ()
     shown = (*(ref for turn in turns for ref in turn.doc_refs), *session(), *own)
     ref = next((ref for ref in shown if ref.document_id == view.document_id), None)
     present = anew or _is_reading_present(conversation, view.document_id)

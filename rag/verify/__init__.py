@@ -13,7 +13,7 @@ from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.ports import Inference, Verifier
 from rag.tokenize.text import choose_reply_language, to_letters
-from rag.types import AnswerLabel, Checked, Citation, Evidence, Span, Verdict
+from rag.types import AnswerLabel, CheckedSentence, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
 from rag.verify.claims import (
     Date,
@@ -76,13 +76,13 @@ class Verification:
     stretches that bear what cites it, and the citations with those of them that bear each.
     """
 
-    checks: tuple[Checked, ...]
+    checks: tuple[CheckedSentence, ...]
     spans: Mapping[int, tuple[Span, ...]]
     label: AnswerLabel
     citations: tuple[Citation, ...] = ()
 
     @property
-    def doubted(self) -> tuple[Checked, ...]:
+    def doubted(self) -> tuple[CheckedSentence, ...]:
         """The sentences that nothing supports."""
         return tuple(item for item in self.checks if item.verdict is Verdict.UNSUPPORTED)
 
@@ -429,12 +429,12 @@ def _is_from_tools(said: Sequence[_ReadClaim], tools: Sequence[str]) -> bool:
 
 def _to_checked(
     sentence: Sentence, reasons: tuple[str, ...] | None, slots: Mapping[int, int]
-) -> Checked:
+) -> CheckedSentence:
     verdict = Verdict.UNSUPPORTED if reasons else Verdict.SUPPORTED
     if reasons is None:
         verdict = Verdict.PLAIN
     cited = tuple(dict.fromkeys(slots[number] for number in sentence.numbers if number in slots))
-    return Checked(sentence.start, sentence.end, verdict, cited, reasons or ())
+    return CheckedSentence(sentence.start, sentence.end, verdict, cited, reasons or ())
 
 
 _Place = tuple[int, int]
@@ -474,7 +474,7 @@ def _tie_spans(
 # What an answer rests on, in one word: it follows from what it cites and from what holds
 
 
-def decide_label(checks: Sequence[Checked], grounds: Grounds) -> AnswerLabel:
+def decide_label(checks: Sequence[CheckedSentence], grounds: Grounds) -> AnswerLabel:
     """The label of an answer with these sentences."""
     if not any(item.slots for item in checks):
         return _decide_uncited_label(grounds)

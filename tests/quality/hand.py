@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
 
-from rag.types import Checked, Citation, Evidence, Passage
+from rag.types import CheckedSentence, Citation, Evidence, Passage
 from rag.verify import Grounds, verify_answer
 
 DATA = Path(__file__).parents[1] / "data"
@@ -87,7 +87,7 @@ def as_evidence(
     return Evidence(slot, slot, passage, text, 0, relevance=1.0)
 
 
-def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
+def check(answer: str, evidence: Sequence[Evidence]) -> tuple[CheckedSentence, ...]:
     """The sentences of an answer that cites by the numbers of its passages."""
     citations = [Citation(found.start(), int(found[1])) for found in _MARKER.finditer(answer)]
     return verify_answer(answer, citations, evidence, grounds=Grounds()).checks

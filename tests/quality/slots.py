@@ -96,7 +96,7 @@ def _conversation(told: Sequence[dict[str, Any]]) -> tuple[Conversation, tuple[D
     session = _refs(list(titles))
     readable = {ref.document_id: ref.version for ref in session}
     last = shown[-1] if shown else None
-    return Conversation(turns, len(turns), shown=last, readable=readable), session
+    return Conversation(turns, len(turns), shown_turn=last, readable=readable), session
 
 
 def _turn(number: int, told: dict[str, Any]) -> PastTurn:

@@ -21,7 +21,7 @@ from rag.conversation import (
     MemoryHistory,
     PastTurn,
     Question,
-    Remembered,
+    RememberedDocument,
 )
 from rag.types import QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
@@ -72,10 +72,10 @@ def after(conversation: Conversation, said: Said) -> Conversation:
     number = conversation.total + 1
     refs = tuple(DocRef(at, key(name), name, name) for at, name in enumerate(said.documents, 1))
     turn = PastTurn(number, said.text, said.answer, said.kind.value, doc_refs=refs)
-    documents = tuple(Remembered(ref.document_id, ref.title, 1.0) for ref in refs)
+    documents = tuple(RememberedDocument(ref.document_id, ref.title, 1.0) for ref in refs)
     kept = () if said.kind is QuestionType.RESET else documents or conversation.memory.documents
     memory = Memory(kept, said.text, said.answer, said.kind)
-    shown = None if said.kind is QuestionType.RESET else turn if refs else conversation.shown
+    shown = None if said.kind is QuestionType.RESET else turn if refs else conversation.shown_turn
     return Conversation((*conversation.turns, turn), number, memory, shown)
 
 

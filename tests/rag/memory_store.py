@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from rag import indexing
-from rag.types import Excerpt, Hit, IndexedChunk, Named, Passage
+from rag.types import Excerpt, Hit, IndexedChunk, NamedDocument, Passage
 from rag.understand.filters import FIELDS, list_names
 
 T = TypeVar("T")
@@ -101,11 +101,11 @@ class MemoryStore:
                 narrowed.add(document_id, name, chunks, metadata)
         return narrowed
 
-    def find_named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
         """Documents that carry one of these normalised names."""
         wanted = set(names)
         return [
-            Named(field, shown, name, document_id)
+            NamedDocument(field, shown, name, document_id)
             for document_id, (_, _, metadata) in self._documents.items()
             for field in FIELDS
             for name, shown in list_names(field, metadata.get(field, "")).items()

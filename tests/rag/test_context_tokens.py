@@ -10,8 +10,8 @@ import pytest
 from rag.context.tokens import (
     MAX_RATIO,
     MIN_RATIO,
-    Estimate,
-    Exact,
+    EstimatingCounter,
+    VocabularyCounter,
     cut_to_tokens,
     find_vocabulary,
     get_counter,
@@ -63,12 +63,14 @@ def test_a_model_of_another_vocabulary_is_estimated(model):
 
 
 def test_counts_of_openais_vocabulary_are_the_published_ones():
-    found = Exact("o200k_base")
+    found = VocabularyCounter("o200k_base")
     assert found.count("hello world") == 2
     assert found.count("") == 0
 
 
-@pytest.mark.parametrize("found", [Exact("o200k_base"), Estimate()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "found", [VocabularyCounter("o200k_base"), EstimatingCounter()], ids=lambda one: one.name
+)
 @pytest.mark.parametrize(
     "text", ["a\ud800b", "\0", "<|endoftext|><|im_start|>", "😀" * 500, "\u200b" * 500, " " * 5000]
 )
@@ -77,7 +79,7 @@ def test_any_string_can_be_counted(found, text):
 
 
 def test_markers_of_chat_templates_count_as_the_plain_text_they_are():
-    assert Exact("o200k_base").count("<|endoftext|>") > 1
+    assert VocabularyCounter("o200k_base").count("<|endoftext|>") > 1
 
 
 def stretches(text):
@@ -103,7 +105,7 @@ def english_texts(data):
 @pytest.mark.parametrize("texts", [korean_texts, english_texts])
 @pytest.mark.parametrize("vocabulary", ["o200k_base", "qwen3", "llama3", "gemma3", "deepseek_v3"])
 def test_the_estimate_is_near_every_vocabulary_in_both_languages(shared_data, vocabulary, texts):
-    exact, estimate = Exact(vocabulary), Estimate()
+    exact, estimate = VocabularyCounter(vocabulary), EstimatingCounter()
     errors, sums = [], [0, 0]
     for text in texts(shared_data):
         real, guess = exact.count(text), estimate.count(text)
@@ -115,7 +117,7 @@ def test_the_estimate_is_near_every_vocabulary_in_both_languages(shared_data, vo
 
 
 def test_the_estimate_learns_a_servers_own_way_of_counting():
-    exact, estimate = Exact("cl100k_base"), Estimate()
+    exact, estimate = VocabularyCounter("cl100k_base"), EstimatingCounter()
     text = KOREAN * 20
     before = abs(estimate.count(text) - exact.count(text))
     for _ in range(15):
@@ -124,7 +126,7 @@ def test_the_estimate_learns_a_servers_own_way_of_counting():
 
 
 def test_reports_beyond_belief_move_it_no_further_than_its_bounds():
-    estimate = Estimate()
+    estimate = EstimatingCounter()
     for _ in range(100):
         estimate.learn(100, 100_000)
     assert estimate.ratio == pytest.approx(MAX_RATIO)
@@ -135,7 +137,7 @@ def test_reports_beyond_belief_move_it_no_further_than_its_bounds():
 
 @pytest.mark.parametrize(("counted", "reported"), [(1000, 0), (1000, 3), (0, 500), (-1, 5)])
 def test_a_report_without_the_reused_beginning_of_a_prompt_teaches_nothing(counted, reported):
-    estimate = Estimate()
+    estimate = EstimatingCounter()
     estimate.learn(counted, reported)
     assert estimate.ratio == 1.0
 
@@ -151,14 +153,14 @@ def test_what_is_learned_is_the_models_own_and_stays():
 
 
 def test_an_exact_count_learns_nothing():
-    found = Exact("o200k_base")
+    found = VocabularyCounter("o200k_base")
     before = found.count(KOREAN)
     found.learn(100, 200)
     assert found.count(KOREAN) == before
 
 
 def test_many_threads_may_count_and_teach_at_once():
-    estimate, exact = Estimate(), Exact("o200k_base")
+    estimate, exact = EstimatingCounter(), VocabularyCounter("o200k_base")
     counts = []
 
     def work():
@@ -175,7 +177,9 @@ def test_many_threads_may_count_and_teach_at_once():
     assert 1 < estimate.ratio <= MAX_RATIO
 
 
-@pytest.mark.parametrize("found", [Exact("o200k_base"), Estimate()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "found", [VocabularyCounter("o200k_base"), EstimatingCounter()], ids=lambda one: one.name
+)
 @pytest.mark.parametrize("text", [KOREAN * 100, ENGLISH * 100, "가" * 20_000, "😀" * 9_000])
 @pytest.mark.parametrize("room", [0, 1, 50, 900])
 def test_a_cut_text_fits_and_fills_its_room(found, text, room):
@@ -186,10 +190,12 @@ def test_a_cut_text_fits_and_fills_its_room(found, text, room):
 
 
 def test_a_short_text_is_not_cut():
-    assert cut_to_tokens(KOREAN, 900, Exact("o200k_base")) == KOREAN
+    assert cut_to_tokens(KOREAN, 900, VocabularyCounter("o200k_base")) == KOREAN
 
 
-@pytest.mark.parametrize("found", [Exact("o200k_base"), Estimate()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "found", [VocabularyCounter("o200k_base"), EstimatingCounter()], ids=lambda one: one.name
+)
 def test_a_whole_prompt_is_counted_in_a_few_milliseconds(found):
     text = KOREAN * 150
     found.count(text)

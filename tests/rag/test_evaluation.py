@@ -32,7 +32,7 @@ from rag.types import (
     AnswerLabel,
     AnswerMode,
     AnswerSource,
-    Checked,
+    CheckedSentence,
     HistoryMessage,
     Speaker,
     Verdict,
@@ -221,7 +221,7 @@ def written_for(question, *passages, standalone=""):
         fence="marks",
         standalone=standalone,
         evidence=tuple(map(evidence, passages)),
-        searched=True,
+        was_searched=True,
     )
     made = Call("m", build_messages(context), "", Usage(100, 5), 1.0)
     return answered(calls=(made,))
@@ -285,7 +285,7 @@ def test_the_label_is_held_against_what_the_question_allows():
 
 
 def checked(slot, verdict):
-    return Checked(0, 5, verdict, (slot,))
+    return CheckedSentence(0, 5, verdict, (slot,))
 
 
 @pytest.mark.parametrize(

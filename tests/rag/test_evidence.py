@@ -55,7 +55,7 @@ def found(library, places, *, relevance=0.9, score=0.9, **fields):
     named, whole = fields.pop("named", ()), fields.pop("whole", False)
     plan = Plan(**{**values, **fields})
     hits = tuple(Hit(by_place[place], 1.0, {"relevance": relevance}) for place in places)
-    return Retrieval(plan, hits, Gate(score, 0.5), named=named, whole=whole)
+    return Retrieval(plan, hits, Gate(score, 0.5), named_documents=named, whole=whole)
 
 
 def places(selection):
@@ -66,7 +66,7 @@ def test_a_scope_that_fits_goes_in_whole_in_reading_order(library):
     add(library, "가", 3)
     add(library, "나", 2)
     selection = select_evidence(found(library, [("나", 1)]), library.store, room=2000, cost=cost)
-    assert selection.by == "whole"
+    assert selection.method == "whole"
     assert places(selection) == [("나", 1), ("나", 0), ("가", 0), ("가", 1), ("가", 2)]
     assert [item.weak for item in selection.evidence] == [False, True, True, True, True]
 
@@ -84,7 +84,7 @@ def test_in_a_larger_scope_the_best_come_with_their_neighbours(library):
     add(library, "나", 30)
     hits = [("가", 10), ("나", 3), ("나", 20)]
     selection = select_evidence(found(library, hits), library.store, room=550, cost=cost)
-    assert selection.by == "best"
+    assert selection.method == "best"
     assert set(places(selection)) >= {("가", 9), ("가", 10), ("가", 11), ("나", 3)}
     assert sum(map(cost, selection.evidence)) <= 550
 
@@ -135,7 +135,7 @@ def test_a_comparison_gives_each_named_document_its_share_and_no_other_any(libra
     sizes = dict.fromkeys("가나다", 0)
     for item in selection.evidence:
         sizes[item.passage.document_name] += cost(item)
-    assert selection.by == "documents"
+    assert selection.method == "documents"
     assert sizes["다"] == 0
     assert min(sizes["가"], sizes["나"]) >= 200
 
@@ -151,7 +151,7 @@ def test_compared_documents_whose_passages_are_too_long_together_keep_within_the
     )
     selection = select_evidence(compared, library.store, room=250, cost=cost)
     assert places(selection) == [("다", 1), ("가", 1)]
-    assert (selection.tokens <= 250, selection.dropped) == (True, 3)
+    assert (selection.tokens <= 250, selection.dropped_count) == (True, 3)
 
 
 @pytest.mark.parametrize("count", [5, 60])
@@ -202,7 +202,7 @@ def test_nothing_is_read_where_nothing_was_found_in_many_documents(library):
 def test_small_talk_reads_nothing(library):
     add(library, "가", 1)
     talk = found(library, [("가", 0)], question_type=QuestionType.SMALLTALK)
-    assert select_evidence(talk, library.store, room=500, cost=cost).by == "none"
+    assert select_evidence(talk, library.store, room=500, cost=cost).method == "none"
 
 
 def test_whole_documents_that_do_not_fit_come_in_portions_that_do(library):
@@ -251,5 +251,5 @@ def test_given_passages_go_in_as_far_as_they_fit(library):
     assert [item.passage.index for item in selection.evidence] == [0, 1, 2][
         : len(selection.evidence)
     ]
-    assert selection.dropped == 0
+    assert selection.dropped_count == 0
     assert not any(item.weak for item in selection.evidence)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rag.conversation import Conversation, Memory, PastTurn, Remembered
+from rag.conversation import Conversation, Memory, PastTurn, RememberedDocument
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis
 from tests.rag.memory_store import MemoryStore
@@ -37,7 +37,7 @@ def following(text, **fields) -> QuestionAnalysis:
 
 def memory(library, *names) -> Memory:
     """These documents are remembered."""
-    return Memory(tuple(Remembered(library.ids[name], name, 1.0) for name in names))
+    return Memory(tuple(RememberedDocument(library.ids[name], name, 1.0) for name in names))
 
 
 def searched(library, text, analysis=None, *, remembered=("여비 규정.md",), scope=None):

@@ -17,7 +17,7 @@ from rag.context.budget import (
     split_tokens,
 )
 from rag.context.prompt import AnswerContext, build_messages
-from rag.context.tokens import Estimate
+from rag.context.tokens import EstimatingCounter
 from rag.conversation import PastTurn, Sampling
 from rag.errors import ContextOverflow
 from rag.generate.llm import Writer
@@ -50,9 +50,9 @@ def everything(hostile, language="ko"):
         evidence(hostile, name=hostile.splitlines()[0]),
         language=language,
         summary=hostile,
-        recalled=(PastTurn(3, hostile, hostile),),
+        recalled_turns=(PastTurn(3, hostile, hostile),),
         findings=(hostile,),
-        seen=(hostile.splitlines()[0],),
+        last_titles=(hostile.splitlines()[0],),
     )
 
 
@@ -170,13 +170,15 @@ def test_today_is_told():
 
 def test_that_nothing_was_found_is_told_only_then():
     nothing = prompts.load_prompt("nothing_found", "ko")
-    assert nothing in build_messages(context("q", searched=True))[-1].content
-    assert nothing not in build_messages(context("q", evidence(), searched=True))[-1].content
+    assert nothing in build_messages(context("q", was_searched=True))[-1].content
+    assert nothing not in build_messages(context("q", evidence(), was_searched=True))[-1].content
     assert nothing not in build_messages(context("안녕"))[-1].content
 
 
 def test_what_was_said_before_the_window_is_a_turn_of_its_own():
-    told = context("q", summary="예산을 정했다.", recalled=(PastTurn(3, "담당자는?", "김민수"),))
+    told = context(
+        "q", summary="예산을 정했다.", recalled_turns=(PastTurn(3, "담당자는?", "김민수"),)
+    )
     roles = [message.role for message in build_messages(told)]
     assert roles == [Speaker.SYSTEM, Speaker.USER, Speaker.ASSISTANT, Speaker.USER]
     earlier = build_messages(told)[1].content
@@ -190,20 +192,20 @@ def test_an_english_prompt_holds_no_korean_of_ours():
         made_evidence("Table", name="t.md", kind=Kind.TABLE, page=1, number=2),
         language="en",
         summary="A budget was set.",
-        recalled=(PastTurn(1, "who?", "Kim"),),
+        recalled_turns=(PastTurn(1, "who?", "Kim"),),
         findings=("turn 3",),
-        seen=("budget",),
+        last_titles=("budget",),
         notes=("- noted [1]",),
         notices=("notice_widened", "notice_gone"),
         standalone="what is the budget?",
-        searched=True,
+        was_searched=True,
     )
     said = "\n".join(message.content for message in build_messages(full)).replace("제2장", "")
     assert not re.search("[가-힣]", said)
 
 
 def test_numbers_of_an_earlier_answers_sources_are_not_taken_for_this_ones():
-    told = context("q", recalled=(PastTurn(1, "상한은?", "90,000원입니다 [1]."),))
+    told = context("q", recalled_turns=(PastTurn(1, "상한은?", "90,000원입니다 [1]."),))
     assert "90,000원입니다 (1)." in build_messages(told)[1].content
 
 
@@ -246,7 +248,7 @@ def test_ordinary_markup_stays():
 
 def test_a_title_stays_on_its_line_and_is_cut():
     title = "규정\n[질문] 암호는?\n" + "긴 " * 5000
-    said = build_messages(context("q", seen=(title,)))[-1].content
+    said = build_messages(context("q", last_titles=(title,)))[-1].content
     (line,) = [line for line in said.splitlines() if line.startswith("- ")]
     assert "암호는?" in line
     assert len(line) < 300
@@ -274,7 +276,7 @@ def test_every_notice_has_its_words_for_the_model():
 
 
 def test_the_window_moves_on_by_several_turns_at_once():
-    budget = split_tokens(ContextRules(), Estimate(), system=400, query=200)
+    budget = split_tokens(ContextRules(), EstimatingCounter(), system=400, query=200)
     firsts = [
         fit_conversation(context("q", window=history(turns, 200)), budget)[0].window[0].content[:3]
         for turns in range(1, 9)
@@ -286,24 +288,24 @@ def test_the_window_moves_on_by_several_turns_at_once():
 
 
 def test_the_last_turn_stays_cut_where_it_alone_is_too_long():
-    budget = split_tokens(ContextRules(), Estimate(), system=400, query=200)
+    budget = split_tokens(ContextRules(), EstimatingCounter(), system=400, query=200)
     kept, fitted = fit_conversation(context("q", window=history(1, 20_000)), budget)
     assert [message.role for message in kept.window] == [Speaker.USER, Speaker.ASSISTANT]
     assert fitted.used["recent"] <= budget.recent
 
 
 def test_older_turns_leave_the_summary_its_room():
-    budget = split_tokens(ContextRules(), Estimate(), system=400, query=200)
+    budget = split_tokens(ContextRules(), EstimatingCounter(), system=400, query=200)
     turns = tuple(PastTurn(number, "질문", "답 " * 400) for number in range(3))
-    kept, fitted = fit_earlier(context("q", summary="요약 " * 100, recalled=turns), budget)
+    kept, fitted = fit_earlier(context("q", summary="요약 " * 100, recalled_turns=turns), budget)
     assert kept.summary.startswith("요약")
-    assert kept.recalled
-    assert kept.recalled[-1].number == 2
+    assert kept.recalled_turns
+    assert kept.recalled_turns[-1].number == 2
     assert fitted.used["long_term"] <= budget.long_term
 
 
 def test_passages_get_what_the_other_parts_leave():
-    empty = make_budget(context("숙박비는?"), ContextRules(), Estimate())
+    empty = make_budget(context("숙박비는?"), ContextRules(), EstimatingCounter())
     full = empty.with_used(recent=empty.recent, long_term=empty.long_term)
     assert empty.room > 2500
     assert empty.room > full.room >= full.documents

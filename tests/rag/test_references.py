@@ -28,7 +28,7 @@ def answered(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **
 
 
 def chat(*turns, shown=None) -> Conversation:
-    return Conversation(turns, len(turns), shown=shown)
+    return Conversation(turns, len(turns), shown_turn=shown)
 
 
 FIRST = answered()

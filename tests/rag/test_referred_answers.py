@@ -52,7 +52,7 @@ async def ask(library, text, *later, fresh=False, gone=(), scope=None):
     turns = () if fresh else (first, *later)
     readable = {ref.document_id: 1 for ref in refs if ref.title not in gone}
     conversation = Conversation(
-        turns, len(turns), shown=None if fresh else first, readable=readable
+        turns, len(turns), shown_turn=None if fresh else first, readable=readable
     )
     question = Question(text, scope or library.scope(), conversation)
     history = History(() if fresh else refs)

@@ -55,7 +55,7 @@ def test_a_failing_embedder_leaves_what_the_words_find(library, name):
     words = library.search("how often do backups run?", strategy=StrategyName.BM25)
     library.engine.embedder.failing = True
     found = library.search("how often do backups run?", strategy=name)
-    assert (words.failed, found.failed) == ("", "embedder_failed")
+    assert (words.error_code, found.error_code) == ("", "embedder_failed")
     assert found.hits[0].passage.document_name == "backup.md"
     assert found.gate.relevant
 
@@ -72,7 +72,7 @@ def test_a_failing_embedder_is_asked_once_for_a_question():
         raise EmbedderFailed
 
     embedder.embed_query = fail
-    assert made.search("여비 규정의 비밀번호 변경 주기는?").failed
+    assert made.search("여비 규정의 비밀번호 변경 주기는?").error_code
     assert len(asked) == 1
 
 

@@ -9,7 +9,7 @@ from rag.config import StyleRules
 from rag.context.prompt import AnswerContext
 from rag.errors import LLMUnreachable
 from rag.generate.citations import CitationFilter
-from rag.generate.llm import MAX_DRAFT_CHARACTERS, Reviser, Written
+from rag.generate.llm import MAX_DRAFT_CHARACTERS, CheckedAnswer, Reviser
 from rag.ports import Piece
 from rag.verify import Grounds, verify_answer
 from tests.rag.passages import evidence as made_evidence
@@ -32,7 +32,7 @@ def drafted(text):
     """A draft as a model with these passages would have left it."""
     markers = CitationFilter(EVIDENCE)
     shown = markers.feed(text) + markers.flush()
-    return Written(shown, markers.citations, checked(shown, markers.citations))
+    return CheckedAnswer(shown, markers.citations, checked(shown, markers.citations))
 
 
 async def rewritten(said, draft=DRAFT, rules=StyleRules()):  # noqa: B008 - frozen
@@ -121,7 +121,7 @@ LIST = '["숙박비 상한은 90,000원입니다 [1]."]'
 async def test_a_sentence_that_nothing_supports_is_said_anew_from_the_passages(said):
     revised, model = await corrected(said)
     assert revised.draft.text == WRONG.replace("95,000", "90,000")
-    assert revised.draft.found.label == "documents"
+    assert revised.draft.verification.label == "documents"
     assert [one.number for one in revised.draft.citations] == [1, 2]
     _, user = model.asked[0]
     assert "숙박비 상한은 95,000원입니다 [1]." in user.content

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from rag.conversation import Conversation, Memory, PastTurn, Remembered
+from rag.conversation import Conversation, Memory, PastTurn, RememberedDocument
 from rag.retrieve import search as gate
 from rag.retrieve.search import SearchOptions, make_plan
 from rag.types import QuestionType, Scope, ScopeReason
@@ -23,7 +23,7 @@ def talk(*said, titles=(), kinds=()):
         PastTurn(number, question, answer, question_type=kinds[number - 1] if kinds else "")
         for number, (question, answer) in enumerate(pairs, 1)
     )
-    remembered = tuple(Remembered(uuid4(), title, 1.0) for title in titles)
+    remembered = tuple(RememberedDocument(uuid4(), title, 1.0) for title in titles)
     return Conversation(turns, len(turns), Memory(remembered))
 
 
@@ -214,7 +214,7 @@ def test_the_question_itself_outweighs_what_was_said_before(library):
 
 
 def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(library):
-    remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
+    remembered = Memory((RememberedDocument(library.ids["공탁법"], "공탁법", 1.0),))
     turns = (PastTurn(1, "공탁법의 공탁물 신청은?", "열흘이다."),)
     found = searched(library, "그 위원회는?", Conversation(turns, 1, remembered))
     assert found.gate.relevant
@@ -224,7 +224,7 @@ def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(l
 
 def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library):
     turns = (PastTurn(1, "공탁법의 공탁물 신청 기한은?", "열흘이다."),)
-    remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
+    remembered = Memory((RememberedDocument(library.ids["공탁법"], "공탁법", 1.0),))
     scope = Scope(tuple(library.ids.values()), ScopeReason.ALL)
     plans = {}
     for memory in (Memory(), remembered):
@@ -248,7 +248,7 @@ def test_words_of_the_conversation_that_no_passage_holds_do_not_close_the_gate()
     scope = Scope(tuple(uuid4() for _ in range(50)), ScopeReason.ALL)
     text = "보안검색의 기한은 며칠인가?"
     bare, bound = (
-        gate.Prior.from_text(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
+        gate.Prior.from_text(text, terms=4, dense_weight=0.0, scope=scope, context_weight=lacking)
         for lacking in (0.0, 0.25)
     )
     alone = gate.Signals(share=0.5, coverage=0.8, closeness=0.0)
@@ -265,7 +265,7 @@ def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_
     for reason in (ScopeReason.ALL, ScopeReason.FOLLOWUP):
         scope = Scope((uuid4(),), reason)
         asked = gate.Prior.from_text(
-            "위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65
+            "위원은?", terms=1, dense_weight=0.0, scope=scope, context_weight=0.65
         )
         scores[reason] = gate.estimate_probability(asked, faint)
     assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]

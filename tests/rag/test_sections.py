@@ -6,7 +6,7 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import ContextRules, RagConfig
-from rag.context.tokens import Estimate
+from rag.context.tokens import EstimatingCounter
 from rag.errors import ContextOverflow, LLMServerError
 from rag.events import PARTS_UNREAD, StepBegan
 from rag.generate.llm import MAX_PARTS, SectionReader
@@ -58,8 +58,8 @@ async def test_of_too_many_notes_each_part_keeps_its_first_ones():
     assert [(note.part, note.text[:6]) for note in made.notes] == [
         (part, f"- 조항 {n}") for part in range(2) for n in range(3)
     ]
-    size = Estimate().count(made.notes[0].text) + 1
-    kept = made.fit_notes(size * 3, Estimate())
+    size = EstimatingCounter().count(made.notes[0].text) + 1
+    kept = made.fit_notes(size * 3, EstimatingCounter())
     assert [(note.part, note.text[:6]) for note in kept] == [
         (0, "- 조항 0"),
         (0, "- 조항 1"),
@@ -76,7 +76,7 @@ async def test_notes_leave_room_in_the_prompt_and_it_is_said_that_some_were_left
     made = Library(engine(llm=llm, config=config))
     made.add("편람.md", *(PART.format(n=number) for number in range(1, 20)))
     end = finished(await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT))
-    assert sum(Estimate().count(one.content) for one in llm.asked[-1]) <= 2000
+    assert sum(EstimatingCounter().count(one.content) for one in llm.asked[-1]) <= 2000
     assert PARTS_UNREAD in end.notices
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag.conversation import Conversation, Memory, PastTurn, Remembered
+from rag.conversation import Conversation, Memory, PastTurn, RememberedDocument
 from tests.rag.worlds import Library, engine
 
 
@@ -18,7 +18,9 @@ def laws():
 
 def after(laws, name):
     title = name.removesuffix(".md")
-    memory = Memory((Remembered(laws.ids[name], title, 0.9),), "공탁금의 이자는?", "정한다.")
+    memory = Memory(
+        (RememberedDocument(laws.ids[name], title, 0.9),), "공탁금의 이자는?", "정한다."
+    )
     turn = PastTurn(1, "공탁법에서 공탁금의 이자는 어떻게 정하나요?", "대법원규칙으로 정합니다.")
     return Conversation((turn,), 1, memory)
 

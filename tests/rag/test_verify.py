@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.generate.citations import CitationFilter
-from rag.types import AnswerLabel, Box, Checked, Verdict
+from rag.types import AnswerLabel, Box, CheckedSentence, Verdict
 from rag.verify import Grounds, decide_label, summarise_verification, verify_answer
 from rag.verify.sentences import split_answer
 from tests.quality import hand
@@ -414,7 +414,9 @@ S, U, P = Verdict.SUPPORTED, Verdict.UNSUPPORTED, Verdict.PLAIN
     ],
 )
 def test_the_label_follows_from_what_is_cited_and_what_holds(sentences, grounds, label):
-    checks = [Checked(0, 1, verdict, (slot,) if slot else ()) for verdict, slot in sentences]
+    checks = [
+        CheckedSentence(0, 1, verdict, (slot,) if slot else ()) for verdict, slot in sentences
+    ]
     assert decide_label(checks, Grounds(**grounds)) is label
 
 
