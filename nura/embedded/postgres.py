@@ -90,11 +90,13 @@ DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'nura') THEN
     CREATE ROLE nura LOGIN;
   END IF;
+  SET LOCAL scram_iterations = 1;
   ALTER ROLE nura {rights} PASSWORD '{password}';
 END $$;
 """
 """Where an earlier version made the role a superuser, that one gets another name: the first
-superuser of a cluster cannot be made an ordinary role."""
+superuser of a cluster cannot be made an ordinary role. Iterations would protect a password that
+can be guessed; this one is 32 random bytes, and each new connection would compute them."""
 
 EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector;"
 MAKE_DATABASE = "CREATE DATABASE nura OWNER nura;"
