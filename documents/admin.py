@@ -143,7 +143,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
     """Which models' vectors are stored, which one is searched, and how far a change is."""
 
     navigation = MenuPlace(Section.MODELS, "scatter_plot", 60)
-    list_display = ("model", "dimensions", "spoken", "active", "stored", "created_at")
+    list_display = ("model", "dimensions", "known_languages", "active", "stored", "created_at")
     list_before_template = "admin/reindexing.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EmbeddingSpace]:
@@ -152,7 +152,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         return spaces_.annotate(vectors=count_rows(ChunkEmbedding.objects.all(), "space"))
 
     @admin.display(description=_("languages"))
-    def spoken(self, space: EmbeddingSpace) -> str:
+    def known_languages(self, space: EmbeddingSpace) -> str:
         """Languages of its model."""
         return ", ".join(space.languages)
 

@@ -70,7 +70,7 @@ OUTAGES = (DatabaseFailed, EmbedderFailed)
 """Failures that pass and are no fault of the file."""
 CRASHES = (ParserCrashed, OutOfMemory, TimedOut)
 """Ways in which a file, or a picture in it, ends the process that reads it."""
-NO_PICTURES = PictureRules(most=0)
+NO_PICTURES = PictureRules(max_pictures=0)
 FORMATS_WITH_PICTURES = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
 """Formats whose readers extract pictures."""
 PICTURES_SKIPPED = "pictures_skipped"
@@ -336,7 +336,7 @@ def _process_document(held_lease: HeldLease[Document], watch: Stopwatch, *, in_p
         process_file(settings.PICTURES)
     except CRASHES as error:
         version = pending_version or document
-        if not settings.PICTURES.most or version.content_type not in FORMATS_WITH_PICTURES:
+        if not settings.PICTURES.max_pictures or version.content_type not in FORMATS_WITH_PICTURES:
             raise
         logger.warning("ingest_without_pictures", document_id=str(document.pk), code=error.code)
         try:

@@ -193,7 +193,7 @@ def find_target_library(*, user: User, library_id: UUID | None) -> Library | Non
     """
     if library_id is None:
         return None
-    library = Library.objects.contributed_by(user).filter(pk=library_id).first()
+    library = Library.objects.writable_by(user).filter(pk=library_id).first()
     if library is None:
         raise LibraryNotFound
     return library

@@ -67,7 +67,7 @@ class LibraryQuerySet(models.QuerySet["Library"]):
         """Libraries of which the user is a member, directly or through a group."""
         return self._with_role(user, LibraryRole)
 
-    def contributed_by(self, user: User) -> Self:
+    def writable_by(self, user: User) -> Self:
         """Libraries to which the user may add documents."""
         return self._with_role(user, ADDING_ROLES)
 

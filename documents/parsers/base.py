@@ -1,4 +1,4 @@
-"""What every reader is given, gives and raises: limits, a context, pages, errors."""
+"""What all parsers share: limits, the reading context, pictures, errors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -11,19 +11,19 @@ from rag.types import Page
 
 
 class ParseFailed(NuraError):
-    """Base of what can go wrong between a file and its text."""
+    """Base of all errors of reading a file."""
 
     code = "parse_failed"
 
 
 class EmptyFile(ParseFailed):
-    """0 bytes."""
+    """The file has 0 bytes."""
 
     code = "empty_file"
 
 
 class UnsupportedType(ParseFailed):
-    """A kind of file that is not taken; `found` names it."""
+    """A kind of file that cannot be read; `found` names it."""
 
     code = "unsupported_type"
 
@@ -35,13 +35,13 @@ class TypeMismatch(ParseFailed):
 
 
 class Encrypted(ParseFailed):
-    """Locked; `lock` is password, distribution, drm or certificate."""
+    """The file is locked; `lock` is password, distribution, drm or certificate."""
 
     code = "encrypted"
 
 
 class UnsupportedVersion(ParseFailed):
-    """The right family in a version that cannot be read; `found` names it."""
+    """A version of the format that cannot be read; `found` names it."""
 
     code = "unsupported_version"
 
@@ -53,7 +53,7 @@ class Corrupt(ParseFailed):
 
 
 class ArchiveBomb(ParseFailed):
-    """Unpacks to more than the limits allow."""
+    """The archive unpacks to more than the limits allow."""
 
     code = "archive_bomb"
 
@@ -65,7 +65,7 @@ class XmlUnsafe(ParseFailed):
 
 
 class TooLarge(ParseFailed):
-    """More text than the limit (`limit`, in characters)."""
+    """More text than `limit` characters."""
 
     code = "too_large"
 
@@ -92,7 +92,7 @@ class EncodingUnknown(ParseFailed):
 
 
 class ReaderMissing(ParseFailed):
-    """The program that was chosen to read this format (`name`) is not installed."""
+    """The library chosen to read this format (`name`) is not installed."""
 
     code = "reader_missing"
 
@@ -110,14 +110,14 @@ class TimedOut(ParseFailed):
 
 
 class ParserCrashed(ParseFailed):
-    """The child process died by itself; once more may help, twice will not."""
+    """The child process crashed; one retry may help."""
 
     code = "parser_crashed"
     retryable = True
 
 
 class NotConfined(ParseFailed):
-    """The kernel cannot confine the process that would read, and the installation demands it."""
+    """The kernel cannot confine the reading process, but the settings require it."""
 
     code = "not_confined"
 
@@ -130,26 +130,26 @@ BY_CODE: dict[str, type[ParseFailed]] = {
         TimedOut, ParserCrashed, ReaderMissing, NotConfined,
     )
 }  # fmt: skip
-"""How an error comes back to life on the other side of the pipe."""
+"""Error classes by code, to restore errors of the child process."""
 
 
 MEGABYTE = 1 << 20
 MAX_PICTURES = 5_000
-"""Most pictures reported per document, kept or not."""
+"""Pictures reported per document, kept or not."""
 
 
 class Confinement(StrEnum):
-    """What a child that reads does where the kernel cannot confine it."""
+    """What a reading process does if the kernel cannot confine it."""
 
     REQUIRED = "required"
     """It refuses the file."""
     BEST = "best"
-    """It takes what the kernel grants, and reads."""
+    """It reads with whatever confinement the kernel offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one document may cost. Sizes in bytes, times in seconds, text in characters."""
+    """Limits of reading one document. Sizes in bytes, times in seconds, text in characters."""
 
     memory: int = 2048 * MEGABYTE
     seconds: float = 60.0
@@ -157,13 +157,13 @@ class Limits:
     pages: int = 5_000
     entries: int = 10_000
     inflated: int = 200 * MEGABYTE
-    """Most that one part of an archive may unpack to."""
+    """Maximum unpacked size of one part of an archive."""
     ratio: int = 100
-    """Most that a part may grow, once it is above `ratio_after`."""
+    """Maximum compression ratio of a part that unpacks to more than `ratio_after`."""
     ratio_after: int = 10 * MEGABYTE
     characters: int = 20_000_000
     recognised_pages: int = 200
-    """Most pages of a document that text recognition (OCR) reads; 0 is none."""
+    """Maximum pages of a document that text recognition (OCR) reads; 0 is none."""
     seconds_per_recognised_page: float = 60.0
     confinement: Confinement = Confinement.REQUIRED
 
@@ -172,17 +172,17 @@ class Limits:
 class PictureRules:
     """Which pictures of a document are kept. Brightness runs from 0 (black) to 255 (white)."""
 
-    most: int = 20
-    """Kept of one document; 0: no picture is looked at."""
-    least_pixels: int = 10_000
+    max_pictures: int = 20
+    """Kept of one document; 0: no picture is examined."""
+    min_pixels: int = 10_000
     """Width times height."""
-    most_ratio: float = 20.0
+    max_ratio: float = 20.0
     """Of the longer to the shorter side."""
-    least_variance: float = 30.0
+    min_variance: float = 30.0
     """Of the greys."""
-    least_nonwhite: float = 0.005
+    min_nonwhite: float = 0.005
     """Share of the pixels that are not nearly white."""
-    least_edges: float = 0.5
+    min_edges: float = 0.5
     """Mean strength of the edges."""
 
 
@@ -192,8 +192,8 @@ class Picture:
 
     `width` and `height` in pixels as stored in the file; `data` is PNG or JPEG (`content_type`),
     upright, without metadata, no larger than a vision model needs. `box` are x0, y0, x1, y1 in
-    fractions of the page as shown, None where there is no page; `offset` is the place in the page's
-    text, None where that is not known. `digest` is equal for pictures that look the same.
+    fractions of the page as shown, None without pages; `offset` is the place in the page's text,
+    None if unknown. `digest` is equal for pictures that look the same.
     """
 
     page: int | None
@@ -211,9 +211,9 @@ ALL_PICTURES = PictureRules()
 
 
 class ReadingContext:
-    """One reading: its limits, and where all goes that is not a page.
+    """The context of one reading: its limits, and the output of everything that is not a page.
 
-    `emit(kind, value)` is the sink; the child process puts it into the pipe at once.
+    `emit(kind, value)` passes output on; the child process writes it to the pipe at once.
     """
 
     def __init__(
@@ -229,40 +229,40 @@ class ReadingContext:
         self.pictures_kept = 0
         self.metadata: dict[str, str] = {}
         self.recognised: Mapping[int, Any] = {}
-        """What was recognised of pages before, by their index, as `keep_recognised` took it."""
+        """Pages recognised by earlier readings, by index, in the form of `keep_recognised`."""
         self.no_text = "empty"
         self._emit = emit
         self._warned: set[str] = set()
 
     def announce_page_total(self, count: int) -> None:
-        """Report the number of pages as soon as it is known; too many end the reading."""
+        """Report the number of pages as soon as it is known. Raises `TooManyPages`."""
         if count > self.limits.pages:
             raise TooManyPages(pages=count, limit=self.limits.pages)
         self._emit("page_total", count)
 
     def add_metadata(self, metadata: Mapping[str, str | None]) -> None:
-        """Keep metadata that the file carries; what was found before stays."""
+        """Add metadata of the file; earlier values are not replaced."""
         for key, value in metadata.items():
             if value and value.strip() and key not in self.metadata:
                 self.metadata[key] = value.strip()[:500]
 
     def emit_picture(self, picture: Picture) -> None:
-        """Hand on a picture; those of a page come before the page."""
+        """Report a picture; those of a page come before the page."""
         self._emit("picture", {**asdict(picture), "data": None})
         if not picture.rejected:
             self.pictures_kept += 1
             self._emit("bytes", picture.data)
 
     def announce_recognition(self) -> None:
-        """Say that the next page takes its time, for text recognition reads it."""
+        """Report that the next page takes longer because text recognition reads it."""
         self._emit("recognising", None)
 
-    def keep_recognised(self, index: int, found: object) -> None:
-        """Hand on what was recognised of a page, in plain values, for a reading after this one."""
-        self._emit("recognised", [index, found])
+    def keep_recognised(self, index: int, values: object) -> None:
+        """Report a recognised page, as plain values, for a later reading."""
+        self._emit("recognised", [index, values])
 
     def warn(self, code: str, count: int | None = None) -> None:
-        """Say once that something was left out, and how often where that is known."""
+        """Report once that something was left out, with a count if it is known."""
         if code not in self._warned:
             self._warned.add(code)
             self._emit("warning", code if count is None else {"code": code, "count": count})

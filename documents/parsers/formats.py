@@ -1,6 +1,6 @@
-"""The formats that can be read: their names, who reads each, and what a file is by its content.
+"""The readable formats: their names, their parsers, and detection by content.
 
-A new format is its type, extensions and label, a line in `PARSERS`, and how its content is told.
+A new format needs its type, extensions and label, a line in `PARSERS`, and its detection.
 """
 
 import re
@@ -54,10 +54,10 @@ LABELS = {
     MARKDOWN: "Markdown",
     TEXT: "text",
 }
-"""What people call them; for `params` of errors."""
+"""Names for people, used in `params` of errors."""
 
 PDFIUM, PYMUPDF = PDF_READERS = ("pdfium", "pymupdf")
-"""Who may read PDF. The licence of the second is the AGPL, so that it has to be chosen."""
+"""Libraries for PDF. The second is under the AGPL, so it has to be chosen explicitly."""
 PARSERS = {
     PDFIUM: "pdf.parser:PdfParser",
     PYMUPDF: "pdf.mupdf:PyMuPdfParser",
@@ -78,7 +78,7 @@ LIBRARIES = {
     HWPX: ("lxml.etree", *_PICTURES),
     HTML: ("lxml.html",),
 }
-"""What readers import once they are at work; a process that forks them imports it before."""
+"""Imports of the parsers; the fork server loads them before it forks."""
 
 _HEAD_BYTES = 8_192
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -152,22 +152,22 @@ def detect_content_type(source: Path | BinaryIO, name: str) -> str:
         source.seek(0)
 
 
-def _match_name(file: BinaryIO, head: bytes, named: str) -> str:
-    """The content's kind, held against the name."""
+def _match_name(file: BinaryIO, head: bytes, extension: str) -> str:
+    """The kind of the content, checked against the extension of the name."""
     if not head:
         raise EmptyFile
-    expected = EXTENSIONS.get(named)
-    found = _detect_kind(file, head, expected)
-    if found == "text":
+    expected = EXTENSIONS.get(extension)
+    kind = _detect_kind(file, head, expected)
+    if kind == "text":
         if expected in _TEXT_TYPES:
             return str(expected)
-        if not named:
+        if not extension:
             return TEXT
-    elif found in LABELS and (found == expected or not named):
-        return found
+    elif kind in LABELS and (kind == expected or not extension):
+        return kind
     if expected is None:
-        raise UnsupportedType(named=named, found=LABELS.get(found, found))
-    raise TypeMismatch(named=LABELS[expected], found=LABELS.get(found, found))
+        raise UnsupportedType(named=extension, found=LABELS.get(kind, kind))
+    raise TypeMismatch(named=LABELS[expected], found=LABELS.get(kind, kind))
 
 
 def _detect_kind(file: BinaryIO, head: bytes, expected: str | None) -> str:
@@ -178,7 +178,7 @@ def _detect_kind(file: BinaryIO, head: bytes, expected: str | None) -> str:
         return _detect_in_ole(file, expected)
     if head.startswith(b"HWP Document File"):
         raise UnsupportedVersion(found="HWP 3")
-    # Proxies put noise before a PDF; viewers look into the first 1,024 bytes, and so do we.
+    # proxies may add bytes before a PDF; viewers search the first 1,024 bytes, and so do we
     if head.startswith(b"%PDF-") or (expected == PDF and b"%PDF-" in head[:1024]):
         return PDF
     for magic, kind in _MAGIC:
@@ -204,9 +204,9 @@ def _keep_ascii(head: bytes) -> str:
 
 
 def _resolve_markup(kind: str, expected: str | None) -> str:
-    """HWPML under the name .hwp is the right family in a version that we cannot read.
+    """The kind of a text with markup, given the type that its name promises.
 
-    A text that says it is a text stays one, whatever tags it shows.
+    HWPML named .hwp is a version that cannot be read. A text file stays one, whatever tags it has.
     """
     if kind == "HWPML" and expected in {HWP, HWPX}:
         raise UnsupportedVersion(found="HWPML")
@@ -268,13 +268,13 @@ def _detect_in_ole(file: BinaryIO, expected: str | None) -> str:
 
 
 def make_parser(content_type: str, pdf_reader: str = PDFIUM) -> Parser:
-    """The reader of a type; its module is loaded only now."""
+    """The parser of a type; imports its module."""
     module, name = _locate_parser(content_type, pdf_reader)
     return cast("Parser", getattr(import_module(module), name)())
 
 
 def preload_parser(content_type: str, pdf_reader: str) -> None:
-    """Load what the reader of a type needs, for all processes that are forked from this one."""
+    """Import what the parser of a type needs, before this process forks."""
     for library in LIBRARIES.get(_to_parser_key(content_type, pdf_reader), ()):
         import_module(library)
     if image := sys.modules.get("PIL.Image"):
@@ -284,7 +284,7 @@ def preload_parser(content_type: str, pdf_reader: str) -> None:
 
 
 def _locate_parser(content_type: str, pdf_reader: str) -> tuple[str, str]:
-    """Module and class of a reader."""
+    """Module and class of a parser."""
     module, _, name = PARSERS[_to_parser_key(content_type, pdf_reader)].partition(":")
     return f"documents.parsers.{module}", name
 

@@ -1,7 +1,7 @@
-"""Which pictures of a document are worth a look: each is kept, or rejected for a reason.
+"""Decides which pictures of a document are kept; the others are rejected for a reason.
 
-Sizes are believed before anything is decoded and only downwards; a picture that breaks its decoder
-is lost alone. Pillow is used within these functions only.
+Declared sizes may reject a picture before it is decoded, but never accept one. A picture that
+breaks its decoder only loses itself. Pillow is imported within these functions only.
 """
 
 import hashlib
@@ -14,15 +14,15 @@ from typing import Any
 from documents.parsers.base import MAX_PICTURES, Picture, ReadingContext
 
 MAX_PIXELS = 40_000_000
-"""Pixels of a picture, declared, beyond which it is not decoded."""
+"""A picture that declares more is not decoded."""
 MAX_DECODED_PIXELS = 300_000_000
-"""Pixels decoded of one document, so that pictures never take the time of its text."""
+"""Decoded pixels of one document, so that pictures do not take too much time."""
 MAX_SIDE_PIXELS = 1600
-"""Pixels: what vision models read without making it smaller themselves."""
+"""The largest size that vision models read without scaling it down themselves."""
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
 MAX_GREY = 255
 LEAST_WHITE_GREY = 245
-"""Greys from here on are paper."""
+"""Greys from here on count as white."""
 _GRID_PIXELS = (128, 128)
 _MAX_DIFFERENCE_GREYS = 16
 """Two pictures look the same where no cell of the grid differs by more greys than this."""
@@ -37,8 +37,8 @@ PictureBox = tuple[float, float, float, float]
 class FoundPicture:
     """A picture as it stands in the file, not yet decoded.
 
-    `key` tells its bytes from all others'; `width` and `height` are as declared. `load` decodes
-    it, upright, and may raise anything.
+    `key` identifies its bytes; `width` and `height` are as declared. `load` decodes it, upright,
+    and may raise anything.
     """
 
     key: str
@@ -49,32 +49,32 @@ class FoundPicture:
     box: PictureBox | None = None
     offset: int | None = None
     cost: int = 0
-    """Pixels that are decoded for it, where they are more than its own."""
+    """Pixels to decode for it, if more than its own."""
 
 
 class PictureSieve:
-    """Looks at the pictures of one document in their order and hands them on with its verdict."""
+    """Judges the pictures of one document in their order and reports them with the verdict."""
 
     def __init__(self, context: ReadingContext) -> None:
         self._context = context
         self._rules = context.pictures
-        self._told = 0
+        self._reported = 0
         self._decoded = 0
         self._verdicts: dict[str, tuple[str, str]] = {}
-        self._looks: list[tuple[Any, str]] = []
+        self._thumbnails: list[tuple[Any, str]] = []
 
     @property
     def is_full(self) -> bool:
-        """No further picture can be kept."""
-        return self._context.pictures_kept >= self._rules.most
+        """Whether no further picture can be kept."""
+        return self._context.pictures_kept >= self._rules.max_pictures
 
-    def add_file(self, name: str, read: Callable[[], bytes], at: int | None = None) -> None:
-        """Add an encoded picture, the part `name` of a package, at offset `at` of the text."""
+    def add_file(self, name: str, read: Callable[[], bytes], offset: int | None = None) -> None:
+        """Add an encoded picture, the part `name` of a package, at offset `offset` of the text."""
         from PIL import Image
 
-        if not self._rules.most:
+        if not self._rules.max_pictures:
             return
-        unknown = FoundPicture(hash_bytes(name.encode()), 0, 0, _load_nothing, offset=at)
+        unknown = FoundPicture(hash_bytes(name.encode()), 0, 0, _load_nothing, offset=offset)
         try:
             data = read()
             image = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -84,102 +84,102 @@ class PictureSieve:
             self._report(unknown, "broken")
         else:
             load = partial(_load_upright, image)
-            self.add(FoundPicture(hash_bytes(data), *image.size, load, offset=at))
+            self.add(FoundPicture(hash_bytes(data), *image.size, load, offset=offset))
 
-    def add(self, found: FoundPicture, rejected: str = "") -> None:
-        """Decide on a picture, unless its reader has (`rejected`)."""
-        digest, verdict = self._verdicts.get(found.key, ("", ""))
-        rejected = rejected or verdict or self._judge_undecoded(found)
+    def add(self, picture: FoundPicture, rejected: str = "") -> None:
+        """Judge and report a picture, unless its parser has `rejected` it."""
+        digest, verdict = self._verdicts.get(picture.key, ("", ""))
+        rejected = rejected or verdict or self._judge_undecoded(picture)
         if rejected:
-            self._report(found, rejected, digest)
+            self._report(picture, rejected, digest)
         else:
-            self._judge_decoded(found)
+            self._judge_decoded(picture)
 
-    def _judge_undecoded(self, found: FoundPicture) -> str:
-        """Why it is not decoded at all."""
-        pixels = found.width * found.height
-        shorter, longer = sorted((found.width, found.height))
-        if pixels < self._rules.least_pixels:
+    def _judge_undecoded(self, picture: FoundPicture) -> str:
+        """Why the picture is not decoded at all; "" if it is."""
+        pixels = picture.width * picture.height
+        shorter, longer = sorted((picture.width, picture.height))
+        if pixels < self._rules.min_pixels:
             return "too_small"
-        if longer > shorter * self._rules.most_ratio:
+        if longer > shorter * self._rules.max_ratio:
             return "thin"
         if pixels > MAX_PIXELS:
             return "too_large"
-        cost = max(pixels, found.cost)
+        cost = max(pixels, picture.cost)
         if self.is_full or self._decoded + cost > MAX_DECODED_PIXELS:
             return "too_many"
         self._decoded += cost
         return ""
 
-    def _judge_decoded(self, found: FoundPicture) -> None:
-        """Decode it, keep it or say why not, and remember that for its copies."""
+    def _judge_decoded(self, picture: FoundPicture) -> None:
+        """Decode, judge and report the picture; remember the verdict for its copies."""
         try:
-            loaded = found.load()
-            opaque = not loaded.has_transparency_data or loaded.getextrema()[-1][0] == MAX_GREY
-            image = reduce_image(loaded)
+            decoded = picture.load()
+            opaque = not decoded.has_transparency_data or decoded.getextrema()[-1][0] == MAX_GREY
+            image = reduce_image(decoded)
             grey = image.convert("L")
             rejected = self._judge_dullness(grey)
-            look = grey.resize(_GRID_PIXELS)
-            twin = "" if rejected else self._find_duplicate(look)
+            thumbnail = grey.resize(_GRID_PIXELS)
+            duplicate_digest = "" if rejected else self._find_duplicate(thumbnail)
         except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
-            self._report(found, "broken")
+            self._report(picture, "broken")
             return
-        digest = twin or hashlib.sha256(image.tobytes()).hexdigest()
-        rejected = rejected or ("duplicate" if twin else "")
-        if opaque:  # the same bytes may look another way behind another mask
-            self._verdicts[found.key] = digest, rejected or "duplicate"
+        digest = duplicate_digest or hashlib.sha256(image.tobytes()).hexdigest()
+        rejected = rejected or ("duplicate" if duplicate_digest else "")
+        if opaque:  # the same bytes may look different with another mask
+            self._verdicts[picture.key] = digest, rejected or "duplicate"
         if rejected:
-            self._report(found, rejected, digest)
+            self._report(picture, rejected, digest)
             return
-        self._looks.append((look, digest))
-        self._report(found, "", digest, *encode_image(image))
+        self._thumbnails.append((thumbnail, digest))
+        self._report(picture, "", digest, *encode_image(image))
 
     def _judge_dullness(self, grey: Any) -> str:
-        """What is wrong with a picture without anything to read; empty: nothing."""
+        """Why there is nothing to see in a picture; "" if there is."""
         from PIL import ImageFilter, ImageStat
 
         rules, counts = self._rules, grey.histogram()
-        if ImageStat.Stat(grey).var[0] < rules.least_variance:
+        if ImageStat.Stat(grey).var[0] < rules.min_variance:
             return "flat"
-        if sum(counts[:LEAST_WHITE_GREY]) < rules.least_nonwhite * sum(counts):
+        if sum(counts[:LEAST_WHITE_GREY]) < rules.min_nonwhite * sum(counts):
             return "blank"
         edges = grey.filter(ImageFilter.FIND_EDGES)
         inner = edges.crop((1, 1, edges.width - 1, edges.height - 1))  # the rim is not filtered
-        return "smooth" if ImageStat.Stat(inner).mean[0] < rules.least_edges else ""
+        return "smooth" if ImageStat.Stat(inner).mean[0] < rules.min_edges else ""
 
-    def _find_duplicate(self, look: Any) -> str:
+    def _find_duplicate(self, thumbnail: Any) -> str:
         """The digest of a kept picture that looks the same."""
         from PIL import ImageChops
 
-        for other, digest in self._looks:
-            difference: Any = ImageChops.difference(look, other)
+        for other, digest in self._thumbnails:
+            difference: Any = ImageChops.difference(thumbnail, other)
             if difference.getextrema()[1] <= _MAX_DIFFERENCE_GREYS:
                 return digest
         return ""
 
     def _report(
         self,
-        found: FoundPicture,
+        picture: FoundPicture,
         rejected: str,
         digest: str = "",
         content_type: str = "",
         data: bytes = b"",
     ) -> None:
-        self._told += 1
-        if self._told > MAX_PICTURES:
+        self._reported += 1
+        if self._reported > MAX_PICTURES:
             self._context.warn("pictures_uncounted")
             return
         self._context.emit_picture(
             Picture(
-                found.page,
-                digest or found.key,
-                found.width,
-                found.height,
-                found.box,
+                picture.page,
+                digest or picture.key,
+                picture.width,
+                picture.height,
+                picture.box,
                 rejected,
                 content_type,
                 data,
-                found.offset,
+                picture.offset,
             )
         )
 
@@ -205,7 +205,7 @@ def read_declared_size(data: bytes) -> tuple[int, int]:
 
 
 def reduce_image(image: Any) -> Any:
-    """On white, in RGB, no side longer than `MAX_SIDE_PIXELS`, without metadata."""
+    """The image on white, in RGB, scaled to `MAX_SIDE_PIXELS`, without metadata."""
     from PIL import Image
 
     image.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS))
@@ -225,7 +225,7 @@ def encode_image(image: Any) -> tuple[str, bytes]:
     target = io.BytesIO()
     if colours := image.getcolors(_MAX_PNG_COLOURS):
         if all(red == green == blue for _, (red, green, blue) in colours):
-            image = image.convert("L")  # the same picture in a third of the bytes and of the time
+            image = image.convert("L")  # a third of the bytes and the time
         image.save(target, "PNG", compress_level=_PNG_LEVEL)
         return "image/png", target.getvalue()
     image.save(target, "JPEG", quality=88)

@@ -239,14 +239,14 @@ def build_picture_rules() -> PictureRules:
     """Which pictures of documents are kept. Raises `ImproperlyConfigured` naming the variable."""
     defaults = ALL_PICTURES
     return PictureRules(
-        most=env.read_integer("NURA_PICTURES_MAX", defaults.most, maximum=1000),
-        least_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", defaults.least_pixels),
-        most_ratio=env.read_decimal(
-            "NURA_PICTURES_MAX_ASPECT_RATIO", defaults.most_ratio, minimum=1.0
+        max_pictures=env.read_integer("NURA_PICTURES_MAX", defaults.max_pictures, maximum=1000),
+        min_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", defaults.min_pixels),
+        max_ratio=env.read_decimal(
+            "NURA_PICTURES_MAX_ASPECT_RATIO", defaults.max_ratio, minimum=1.0
         ),
-        least_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", defaults.least_variance),
-        least_nonwhite=env.read_decimal(
-            "NURA_PICTURES_MIN_NONWHITE", defaults.least_nonwhite, maximum=1.0
+        min_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", defaults.min_variance),
+        min_nonwhite=env.read_decimal(
+            "NURA_PICTURES_MIN_NONWHITE", defaults.min_nonwhite, maximum=1.0
         ),
-        least_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", defaults.least_edges),
+        min_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", defaults.min_edges),
     )

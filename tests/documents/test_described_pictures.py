@@ -202,7 +202,7 @@ def test_processing_again_asks_only_another_model(
 def test_pictures_beyond_the_cap_cost_nothing_and_are_told(
     owner, sent, tiny_engine, vision, tmp_path, settings
 ):
-    settings.PICTURES = PictureRules(most=2)
+    settings.PICTURES = PictureRules(max_pictures=2)
     images = [noise((120, 120), seed) for seed in range(4)]
     document = run(uploaded(owner, report(tmp_path, *images)))
     assert len(vision.chats) == 2

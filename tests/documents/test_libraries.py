@@ -54,7 +54,7 @@ def join(library, principal, role, manager):
 def test_who_makes_a_library_manages_it(library, manager):
     for found in (
         Library.objects.visible_to(manager),
-        Library.objects.contributed_by(manager),
+        Library.objects.writable_by(manager),
         Library.objects.managed_by(manager),
     ):
         assert list(found) == [library]
@@ -65,7 +65,7 @@ def test_a_reader_reads_and_changes_nothing(library, manager):
     join(library, reader, READER, manager)
     assert may_read(reader, document)
     assert not may_change(reader, document)
-    assert not Library.objects.contributed_by(reader).exists()
+    assert not Library.objects.writable_by(reader).exists()
 
 
 def test_a_contributor_changes_only_what_is_his(library, manager):

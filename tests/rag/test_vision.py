@@ -194,7 +194,7 @@ def test_the_rules_for_pictures_come_from_the_environment(monkeypatch):
     assert settings.build_picture_rules() == PictureRules()
     monkeypatch.setenv("NURA_PICTURES_MAX", "0")
     monkeypatch.setenv("NURA_PICTURES_MIN_EDGES", "2.5")
-    assert settings.build_picture_rules() == PictureRules(most=0, least_edges=2.5)
+    assert settings.build_picture_rules() == PictureRules(max_pictures=0, min_edges=2.5)
     monkeypatch.setenv("NURA_PICTURES_MIN_NONWHITE", "2")
     with pytest.raises(ImproperlyConfigured, match="NURA_PICTURES_MIN_NONWHITE"):
         settings.build_picture_rules()

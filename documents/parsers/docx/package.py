@@ -162,7 +162,7 @@ def get_local_name(element: Any) -> str:
 
 
 def is_switched_on(element: Any | None) -> bool:
-    """Whether a switch (`w:tblHeader`) is there and not turned off."""
+    """Whether an on/off element (`w:tblHeader`) is present and not turned off."""
     return element is not None and get_attribute(element) not in {"0", "false", "off", "none"}
 
 

@@ -221,17 +221,17 @@ class LineCrossings:
         """
         return [cell for point in sorted(self._flat) if (cell := self._find_cell(*point))]
 
-    def _find_cell(self, x: float, y: float) -> Corners | None:
-        """The smallest cell at the right of and below a crossing."""
-        rights = self._list_rights(x, y)
-        for bottom in self._iterate_bottoms(x, y) if rights else ():
-            here = self._flat[x, bottom]
+    def _find_cell(self, left: float, top: float) -> Corners | None:
+        """The smallest cell whose upper left corner is this crossing."""
+        rights = self._list_rights(left, top)
+        for bottom in self._iterate_bottoms(left, top) if rights else ():
+            here = self._flat[left, bottom]
             for right in rights:
                 lines = self._flat.get((right, bottom))
                 if lines is None or lines.isdisjoint(here):
                     continue
-                if not self._upright[right, bottom].isdisjoint(self._upright[right, y]):
-                    return x, y, right, bottom
+                if not self._upright[right, bottom].isdisjoint(self._upright[right, top]):
+                    return left, top, right, bottom
         return None
 
     def _iterate_bottoms(self, x: float, y: float) -> Iterator[float]:

@@ -151,7 +151,7 @@ class _Reading:
         try:
             with pdfium.open_page(self._document, begun.index) as page:
                 if isinstance(draft, Recognition):
-                    draft = self._draft_recognised(page, begun.index, draft.wait_for_rows())
+                    draft = self._draft_from_rows(page, begun.index, draft.wait_for_rows())
                 self._pictures.add(page, draft.number, draft.text, coded=begun.coded)
         except pdfium.UnreadablePage:
             return self._make_blank(begun.index)
@@ -170,19 +170,19 @@ class _Reading:
             recognition = self._recogniser.begin(page, index)
             if recognition:
                 return recognition
-        return self._draft_written(page, textpage, index, text)
+        return self._draft_from_text(page, textpage, index, text)
 
-    def _draft_recognised(self, page: Any, index: int, rows: Sequence[TextRow]) -> PageDraft:
+    def _draft_from_rows(self, page: Any, index: int, rows: Sequence[TextRow]) -> PageDraft:
         """The page of these lines; without any, of what its text has all the same."""
         if not rows:
             with pdfium.open_text(page) as textpage:
-                return self._draft_written(
+                return self._draft_from_text(
                     page, textpage, index, self._parser.read_text(textpage, index)
                 )
         points, bookmarks = pdfium.read_frame(page).shown_height, self._outline.get(index, [])
         return PageDraft(index + 1, [*rows], points, bookmarks, is_recognised=True)
 
-    def _draft_written(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
+    def _draft_from_text(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
         """The page from its own text, the last that was extracted."""
         bookmarks = self._outline.get(index, [])
         if is_coded(text):
@@ -268,7 +268,7 @@ class PagePictures:
     """Hands on the pictures of one document, page by page."""
 
     def __init__(self, context: ReadingContext, document: Any) -> None:
-        self._off = not context.pictures.most
+        self._off = not context.pictures.max_pictures
         self._document = document
         self._read = 0
         self._sieve = PictureSieve(context)

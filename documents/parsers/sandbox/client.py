@@ -64,63 +64,63 @@ TICK_SECONDS = 1.0
 """Between two calls of `on_wait`."""
 MAX_PICTURE_BYTES = 16 * MEGABYTE
 MAX_RECOGNISED_BYTES = MEGABYTE
-"""Of a page, as it is kept for another reading."""
+"""Of one recognised page."""
 MAX_DIGEST_CHARACTERS = 64
 MAX_WARNINGS = 100
 _MAX_STARTS = 3
-_MAX_NEWS_BYTES = 64
-"""Of what a server says of a child: two numbers."""
-_LAST_SECONDS = 1.0
-"""For a child to end that has closed its output."""
+_MAX_MESSAGE_BYTES = 64
+"""Of a message of the server about a child: two numbers."""
+_EXIT_SECONDS = 1.0
+"""For a child to exit after it has closed its output."""
 _CHUNK_BYTES = 256 * 1024
-_KEPT_STDERR_BYTES = 4000
+_MAX_STDERR_BYTES = 4000
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 _MEMORY_WORDS = (b"memory allocation of", b"bad_alloc", b"ut of memory", b"MemoryError")
 
 
 class BrokenFrame(Exception):
-    """The child sent what cannot be."""
+    """The child sent something invalid."""
 
 
 def _do_nothing() -> None:
-    """Wait without telling anyone."""
+    """The default of the callbacks."""
 
 
-def _keep_nothing(_index: int, _found: bytes) -> None:
-    """Let what was recognised go with its reading."""
+def _keep_nothing(_index: int, _data: bytes) -> None:
+    """Discard recognised pages."""
 
 
 class _ServerProcess:
     """A running fork server."""
 
     def __init__(self) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._requests, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with server_end:
             self._process = subprocess.Popen(
                 PROGRAM,
                 cwd="/",
                 env=ENVIRONMENT,
-                stdin=theirs.fileno(),
+                stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone; then it is reaped."""
+        """Whether it has ended; reaps it then."""
         return self._process.poll() is not None
 
     def ask(self, request: bytes, descriptors: list[int]) -> None:
-        """Ask for a child. Raises OSError where it takes no more requests."""
+        """Request a child. Raises OSError if it accepts no more requests."""
         socket.send_fds(self._requests, [request], descriptors)
 
     def leave(self) -> None:
-        """Let it end, after its last child."""
+        """Let it end after its last child."""
         self._requests.close()
 
 
@@ -131,13 +131,13 @@ class _Servers:
         self.forget()
 
     def forget(self) -> None:
-        """Know none, as a fork of this process: a server has one parent."""
+        """Forget all servers, after a fork of this process: a server has one parent."""
         self._lock = threading.Lock()
         self._server: _ServerProcess | None = None
         self._retired: list[_ServerProcess] = []
 
     def ask(self, request: bytes, descriptors: list[int]) -> None:
-        """Ask the server for a child; where there is none, start it. Raises OSError."""
+        """Request a child from the server, which is started if needed. Raises OSError."""
         with self._lock:
             for _ in range(_MAX_STARTS):
                 self._server = self._server or _ServerProcess()
@@ -148,10 +148,10 @@ class _Servers:
         raise BrokenPipeError
 
     def _retire(self, server: _ServerProcess) -> None:
-        """Use it no more."""
+        """Stop using a server."""
         server.leave()
         self._server = None
-        self._retired = [one for one in (*self._retired, server) if not one.has_ended]
+        self._retired = [retired for retired in (*self._retired, server) if not retired.has_ended]
 
 
 _servers = _Servers()
@@ -159,61 +159,61 @@ os.register_at_fork(after_in_child=_servers.forget)
 
 
 def _fill_file(descriptor: int, data: bytes) -> None:
-    """Write all of it, and stand at its beginning."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    """Write all the data, then seek to the beginning."""
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 class _ChildProcess:
-    """A child that answers one request. Always `close` it: that kills it with its kin.
+    """A child that answers one request. Always `close` it: that kills it and its descendants.
 
-    `given` is what it reads from its standard input. `stdout` and `stderr` are descriptors to read
-    from. `line` is readable when `hear` would not wait. `pid`, and then `code`, which counts as in
-    `subprocess`, and `peak_bytes`, the most memory that it held, are None until they are heard.
+    `stdin_data` is its standard input. `stdout` and `stderr` are descriptors to read from. `line`
+    is readable when `receive` would not wait. `pid`, the exit `code` as in `subprocess`, and the
+    peak memory `peak_bytes` are None until they are received.
     """
 
-    def __init__(self, request: dict[str, Any], given: bytes) -> None:
-        """Ask for the child, without waiting for it. Raises OSError."""
+    def __init__(self, request: dict[str, Any], stdin_data: bytes) -> None:
+        """Request the child without waiting for it. Raises OSError."""
         self.pid: int | None = None
         self.code: int | None = None
         self.peak_bytes: int | None = None
         self.stdout, output = os.pipe()
         self.stderr, errors = os.pipe()
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        given_file = os.memfd_create("given")
+        self.line, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stdin = os.memfd_create("given")
         try:
-            _fill_file(given_file, given)
-            standard = [given_file, output, errors]
-            _servers.ask(json.dumps(request).encode(), [*standard, theirs.fileno()])
+            _fill_file(stdin, stdin_data)
+            standard = [stdin, output, errors]
+            _servers.ask(json.dumps(request).encode(), [*standard, server_end.fileno()])
         except OSError:
             self.close()
             raise
         finally:
-            os.close(given_file)
+            os.close(stdin)
             os.close(output)
             os.close(errors)
-            theirs.close()
+            server_end.close()
 
     def receive(self) -> bool:
-        """Wait for the next that is known of the child; False: nothing will be."""
-        said = self.line.recv(_MAX_NEWS_BYTES)
-        if said and self.pid is None:
-            self.pid = int(said)
-        elif said:
-            self.code, self.peak_bytes = map(int, said.split())
-        return bool(said)
+        """Wait for the next message about the child; False: there will be none."""
+        message = self.line.recv(_MAX_MESSAGE_BYTES)
+        if message and self.pid is None:
+            self.pid = int(message)
+        elif message:
+            self.code, self.peak_bytes = map(int, message.split())
+        return bool(message)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """How it ended; None where its server ended first. Raises TimeoutError."""
+        """The exit code; None if the server ended first. Raises TimeoutError."""
         self.line.settimeout(seconds)
         while self.code is None and self.receive():
             continue
         return self.code
 
     def close(self) -> None:
-        """Kill the child with all its kin; it is gone then, or will be before it has begun."""
+        """Kill the child with all its descendants, even if it has not started yet."""
         if self.line.fileno() < 0:
             return
         try:
@@ -228,10 +228,10 @@ class _ChildProcess:
 
 
 class SandboxChild:
-    """One child and the frames it sends. Always `close` it: that kills it with its kin.
+    """A child and the frames it sends. Always `close` it: that kills it and its descendants.
 
-    `request` is what `server.answer_request` takes, `given` is its standard input. `on_wait` is
-    called about every second while nothing comes; what it raises goes through.
+    `request` is for `server.answer_request`, `stdin_data` its standard input. `on_wait` is called
+    about every second while nothing comes; its exceptions propagate.
     """
 
     def __init__(
@@ -239,34 +239,34 @@ class SandboxChild:
         request: dict[str, Any],
         limits: Limits,
         on_wait: Callable[[], None] = _do_nothing,
-        given: bytes = b"",
+        stdin_data: bytes = b"",
     ) -> None:
         self.limits = limits
         self.budget = limits.seconds
         """Seconds left for waiting; what the caller does in between is not counted."""
         self._on_wait = on_wait
-        self._told = time.monotonic()
+        self._last_wait_at = time.monotonic()
         self._stderr = b""
         try:
-            self._process = _ChildProcess(request | {"limits": asdict(limits)}, given)
+            self._process = _ChildProcess(request | {"limits": asdict(limits)}, stdin_data)
         except OSError as error:
             raise ParserCrashed(detail="no child") from error
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that it held; 0 until it has ended by itself, or was closed."""
+        """Its peak memory; 0 until it has ended or was closed."""
         return self._process.peak_bytes or 0
 
     def iterate_frames(self) -> Iterator[tuple[str, Any]]:
         """Frames until `end`; raises the child's error, why it died, or BrokenFrame."""
-        largest = self.limits.characters * 8 + MEGABYTE
+        max_bytes = self.limits.characters * 8 + MEGABYTE
         buffer = bytearray()
         with selectors.DefaultSelector() as selector:
             for source in (self._process.stdout, self._process.stderr, self._process.line):
                 selector.register(source, selectors.EVENT_READ)
             while data := self._receive(selector):
                 buffer += data
-                for kind, value in take_frames(buffer, largest):
+                for kind, value in take_frames(buffer, max_bytes):
                     if kind == "end":
                         return
                     if kind == "error":
@@ -284,31 +284,31 @@ class SandboxChild:
             for key, _ in ready:
                 if key.fileobj is self._process.line:
                     self._process.receive()
-                    selector.unregister(key.fileobj)  # the next is heard when the output has ended
+                    selector.unregister(key.fileobj)  # the next message is read after the output
                     continue
                 data = os.read(key.fd, _CHUNK_BYTES)
                 if key.fileobj == self._process.stdout:
                     return data
-                self._stderr = (self._stderr + data)[-_KEPT_STDERR_BYTES:]
+                self._stderr = (self._stderr + data)[-_MAX_STDERR_BYTES:]
                 if not data:
                     selector.unregister(key.fileobj)
             if self.budget <= 0:
                 raise TimedOut(seconds=int(self.limits.seconds))
-            if now >= self._told + TICK_SECONDS:
-                self._told = now
+            if now >= self._last_wait_at + TICK_SECONDS:
+                self._last_wait_at = now
                 self._on_wait()
 
     def _find_cause_of_death(self) -> ParseFailed:
-        """What an end without a last word means."""
+        """The error of a child that ended without an `end` or `error` frame."""
         try:
-            code = self._process.wait(max(self.budget, _LAST_SECONDS))
+            code = self._process.wait(max(self.budget, _EXIT_SECONDS))
         except TimeoutError:
             return TimedOut(seconds=int(self.limits.seconds))
         if code is None:  # its server was killed
             return ParserCrashed(detail="no child")
         if code == -signal.SIGXCPU:
             return TimedOut(seconds=int(self.limits.seconds))
-        is_hungry = self.peak_bytes > self.limits.memory / 4 or any(
+        is_memory_short = self.peak_bytes > self.limits.memory / 4 or any(
             word in self._stderr for word in _MEMORY_WORDS
         )
         logger.warning(
@@ -317,24 +317,23 @@ class SandboxChild:
             peak_bytes=self.peak_bytes,
             stderr=self._stderr.decode("utf-8", "replace"),
         )
-        if -code in _CRASHES and is_hungry:
+        if -code in _CRASHES and is_memory_short:
             return OutOfMemory(limit=self.limits.memory)
         return ParserCrashed(detail=f"exit {code}")
 
     def close(self) -> None:
-        """Kill the child with all its kin and reap it."""
+        """Kill the child with all its descendants and reap it."""
         self._process.close()
 
 
 class DocumentReading:
     """An open reading: iterate over it for the pages, within a `with`.
 
-    `page_total` is known early for PDF, else None. `metadata` is whole when the pages have ended.
-    `warnings` are codes, or `{code, count}`: something was left out. `pictures` are those of the
-    page that came last.
-    `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
-    `on_recognition` is called when a page begins to be recognised, `on_recognised` before it comes,
-    with its index and what was found, as JSON; what they raise goes through.
+    `page_total` is known early for PDF, else None. `metadata` is complete after the last page.
+    `warnings` are codes, or `{code, count}`. `pictures` are those of the latest page. `no_text` is
+    empty, or why the pages have no text although there are pictures (see `NoText`).
+    `on_recognition` is called before a page is recognised, `on_recognised` with its index and the
+    result as JSON before the page comes; their exceptions propagate.
     """
 
     def __init__(
@@ -351,20 +350,20 @@ class DocumentReading:
         self._child = child
         self._on_recognition = on_recognition
         self._on_recognised = on_recognised
-        self._found: list[Picture] = []
-        self._announced: Any = None
+        self._page_pictures: list[Picture] = []
+        self._announced_picture: Any = None
         self._pictures_left = MAX_PICTURES
         self._recognised_left = child.limits.recognised_pages
-        self._kept_left = child.limits.recognised_pages
+        self._stored_left = child.limits.recognised_pages
         self._pages = self._iterate_pages()
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that the child held; 0 while it lives."""
+        """Peak memory of the child; 0 while it runs."""
         return self._child.peak_bytes
 
     def _iterate_pages(self) -> Iterator[Page]:
-        """Pages as they come, counted and bounded."""
+        """Pages as they come, within the limits."""
         limits, count, characters = self._child.limits, 0, 0
         try:
             for kind, value in self._child.iterate_frames():
@@ -377,7 +376,7 @@ class DocumentReading:
                     raise TooManyPages(pages=count, limit=limits.pages)
                 if characters > limits.characters:
                     raise TooLarge(limit=limits.characters)
-                self.pictures, self._found = self._found, []
+                self.pictures, self._page_pictures = self._page_pictures, []
                 yield page
         except BrokenFrame as error:
             raise ParserCrashed(detail="protocol") from error
@@ -385,7 +384,7 @@ class DocumentReading:
             self.close()
 
     def _handle_frame(self, kind: str, value: Any) -> None:
-        """Keep what is not a page."""
+        """Handle a frame that is not a page."""
         limits = self._child.limits
         if kind == "page_total" and isinstance(value, int) and self.page_total is None:
             self.page_total = max(0, min(value, limits.pages))
@@ -406,29 +405,29 @@ class DocumentReading:
             self._note_picture(kind, value)
 
     def _note_recognised(self, value: Any) -> None:
-        """Hand on what was recognised of a page, unless it is larger than a page can be."""
+        """Pass on a recognised page unless it is too large."""
         match value:
-            case [int(index), found] if 0 <= index < self._child.limits.pages:
+            case [int(index), recognised_values] if 0 <= index < self._child.limits.pages:
                 pass
             case _:
                 raise BrokenFrame("not a recognised page")
-        self._kept_left -= 1
-        encoded = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
-        if self._kept_left >= 0 and len(encoded) <= MAX_RECOGNISED_BYTES:
+        self._stored_left -= 1
+        encoded = json.dumps(recognised_values, ensure_ascii=False).encode("utf-8", "replace")
+        if self._stored_left >= 0 and len(encoded) <= MAX_RECOGNISED_BYTES:
             self._on_recognised(index, encoded)
 
     def _note_picture(self, kind: str, value: Any) -> None:
-        """A picture comes alone where it was rejected, else with its bytes behind it."""
+        """Collect a picture; the bytes of an accepted one follow in the next frame."""
         if kind == "picture" and isinstance(value, dict):
             self._pictures_left -= 1
             if self._pictures_left < 0:
                 raise BrokenFrame("too many pictures")
-            self._announced = None if value.get("rejected") else value
-            if self._announced is None:
-                self._found.append(_from_picture_value(value, b""))
-        elif kind == "bytes" and self._announced is not None:
-            self._found.append(_from_picture_value(self._announced, value))
-            self._announced = None
+            self._announced_picture = None if value.get("rejected") else value
+            if self._announced_picture is None:
+                self._page_pictures.append(_from_picture_value(value, b""))
+        elif kind == "bytes" and self._announced_picture is not None:
+            self._page_pictures.append(_from_picture_value(self._announced_picture, value))
+            self._announced_picture = None
 
     def __iter__(self) -> Iterator[Page]:
         return self
@@ -443,7 +442,7 @@ class DocumentReading:
         self.close()
 
     def close(self) -> None:
-        """End the child, whatever it is doing."""
+        """Kill the child."""
         self._child.close()
 
 
@@ -462,10 +461,10 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
 ) -> DocumentReading:
     """Start reading a document in a child of its own.
 
-    `pictures` says which of them are kept, `pdf_reader` who reads PDF. `on_wait` is called about
-    every second while nothing comes: a heartbeat. `on_recognition` is called when a page begins to
-    be recognised, `on_recognised` when it was, with what `recognised` may give to another reading:
-    an object in JSON, pages by their index from 0. What they raise goes through.
+    `pictures` are the rules for keeping them, `pdf_reader` the library for PDF. `on_wait` is called
+    about every second while nothing comes: a heartbeat. `on_recognition` is called before a page is
+    recognised, `on_recognised` afterwards. `recognised` are pages from earlier readings: a JSON
+    object with their indexes from 0 as keys. Exceptions of the callbacks propagate.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -480,14 +479,14 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
     return DocumentReading(child, on_recognition, on_recognised)
 
 
-def take_frames(buffer: bytearray, largest: int) -> Iterator[tuple[str, Any]]:
-    """Take every whole frame out of the buffer; `server` says what a frame is.
+def take_frames(buffer: bytearray, max_bytes: int) -> Iterator[tuple[str, Any]]:
+    """Take all complete frames out of the buffer; `server` describes the format.
 
-    Raises BrokenFrame for a frame above `largest` bytes, or one that is none.
+    Raises BrokenFrame for a frame above `max_bytes` bytes, or one that is none.
     """
     while len(buffer) >= FRAME_HEADER.size:
         length, body_kind = FRAME_HEADER.unpack_from(buffer)
-        if length > largest:
+        if length > max_bytes:
             raise BrokenFrame("frame too long")
         end = FRAME_HEADER.size + length
         if len(buffer) < end:
@@ -507,7 +506,7 @@ def _from_json(body: bytes) -> tuple[str, Any]:
 
 
 def from_page_value(value: Any) -> Page:
-    """A page back from JSON. Raises BrokenFrame."""
+    """A page from JSON. Raises BrokenFrame."""
     try:
         number, text, headings, lines, edges, regions, margins = value
         if not isinstance(text, str) or not (number is None or isinstance(number, int)):
@@ -526,15 +525,15 @@ def from_page_value(value: Any) -> Page:
 
 def _from_line_values(lines: Iterable[Sequence[Any]], edges: str, length: int) -> Iterator[Line]:
     """Lines with offsets inside the text, matching edges and finite positions."""
-    places = array("d", b64decode(edges, validate=True))
-    whole, at, heights = tuple(places), 0, 0.0
+    edge_values = array("d", b64decode(edges, validate=True))
+    all_edges, position, heights = tuple(edge_values), 0, 0.0
     for start, end, y0, y1 in lines:
         if not 0 <= start <= end <= length:
             raise BrokenFrame("not a line")
-        behind = at + end - start + 1
-        yield Line(int(start), int(end), float(y0), float(y1), whole[at:behind])
-        at, heights = behind, heights + y0 + y1
-    if at != len(whole) or not math.isfinite(sum(whole) + heights):
+        end_position = position + end - start + 1
+        yield Line(int(start), int(end), float(y0), float(y1), all_edges[position:end_position])
+        position, heights = end_position, heights + y0 + y1
+    if position != len(all_edges) or not math.isfinite(sum(all_edges) + heights):
         raise BrokenFrame("not the places of lines")
 
 
@@ -548,7 +547,7 @@ def _from_region_value(region: Sequence[Any], length: int) -> Region:
 
 
 def _from_picture_value(value: Any, data: bytes) -> Picture:
-    """A picture back from JSON, with its bytes. Raises BrokenFrame."""
+    """A picture from JSON, with its bytes. Raises BrokenFrame."""
     try:
         page, box, offset = value["page"], value["box"], value["offset"]
         is_kept = 0 < len(data) <= MAX_PICTURE_BYTES
@@ -585,7 +584,7 @@ def _to_error(value: Any) -> ParseFailed:
 
 
 def _to_warning(value: Any) -> str | dict[str, Any]:
-    """A warning of the child's: a code, or one with how often it happened."""
+    """A warning of the child: a code, or a code with a count."""
     if isinstance(value, dict) and isinstance(value.get("count"), int):
         return {"code": str(value.get("code"))[:100], "count": value["count"]}
     return str(value)[:100]

@@ -119,19 +119,21 @@ class ForkServer:
         self._watch(_LivingChild(pid, socket.socket(fileno=line), os.pidfd_open(pid)))
 
     def _watch(self, child: _LivingChild) -> None:
-        """Tell who asked, and wait for the end of either."""
+        """Send the child's id to its client, and wait for the end of either."""
         self._selector.register(child.end, selectors.EVENT_READ, partial(self._reap, child))
-        self._selector.register(child.line, selectors.EVENT_READ, partial(self._abandon, child))
+        self._selector.register(
+            child.line, selectors.EVENT_READ, partial(self._kill_abandoned, child)
+        )
         _send_numbers(child.line, child.pid)
 
-    def _abandon(self, child: _LivingChild) -> None:
-        """Nobody wants the child any more."""
+    def _kill_abandoned(self, child: _LivingChild) -> None:
+        """Kill a child whose client has left."""
         self._selector.unregister(child.line)
         self._left.add(child.pid)
         child.kill()
 
     def _reap(self, child: _LivingChild) -> None:
-        """The child has ended: end its kin, say how."""
+        """After the end of a child: kill its descendants, report its exit code."""
         child.kill()
         _, status, used = os.wait4(child.pid, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -141,7 +143,7 @@ class ForkServer:
             self._left.remove(child.pid)
         else:
             self._selector.unregister(child.line)
-            if code < 0:  # all forks have the same addresses, which no file may try one by one
+            if code < 0:  # all forks share their address layout, which no file may probe
                 self._retire()
         _send_numbers(child.line, code, used.ru_maxrss << 10)
         child.line.close()

@@ -89,7 +89,7 @@ def test_pictures_without_text_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     Image.linear_gradient("L").resize((1200, 1600)).save(path)
 
-    reading = client.read_document(path, formats.PDF, pictures=client.PictureRules(most=0))
+    reading = client.read_document(path, formats.PDF, pictures=client.PictureRules(max_pictures=0))
     with reading, pytest.raises(NoText) as caught:
         list(reading)
 
@@ -98,7 +98,7 @@ def test_pictures_without_text_are_no_text(tmp_path: Path) -> None:
 
 def test_a_scan_without_recognition_says_so(quarterly: Path) -> None:
     reading = client.read_document(
-        quarterly, formats.PDF, limits=OFF, pictures=client.PictureRules(most=0)
+        quarterly, formats.PDF, limits=OFF, pictures=client.PictureRules(max_pictures=0)
     )
     with reading, pytest.raises(NoText) as caught:
         list(reading)

@@ -82,12 +82,12 @@ def test_a_speck_on_white_paper_is_blank(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "image", "reason"),
     [
-        ({"least_pixels": 1_000_000}, chart(), "too_small"),
-        ({"most_ratio": 1.1}, chart(), "thin"),
-        ({"least_variance": 60_000}, chart(), "flat"),
-        ({"least_nonwhite": 0.9}, chart(), "blank"),
-        ({"least_edges": 200}, chart(), "smooth"),
-        ({"least_edges": 0}, gradient(), ""),
+        ({"min_pixels": 1_000_000}, chart(), "too_small"),
+        ({"max_ratio": 1.1}, chart(), "thin"),
+        ({"min_variance": 60_000}, chart(), "flat"),
+        ({"min_nonwhite": 0.9}, chart(), "blank"),
+        ({"min_edges": 200}, chart(), "smooth"),
+        ({"min_edges": 0}, gradient(), ""),
     ],
 )
 def test_each_rule_can_be_set(tmp_path, rule, image, reason):
@@ -110,11 +110,11 @@ def test_charts_that_differ_in_one_figure_are_not_copies(tmp_path):
 
 def test_no_more_are_kept_than_may_be(tmp_path):
     images = [png(noise((120, 120), seed)) for seed in range(5)]
-    assert reasons(in_docx(tmp_path, *images, most=2)) == {"": 2, "too_many": 3}
+    assert reasons(in_docx(tmp_path, *images, max_pictures=2)) == {"": 2, "too_many": 3}
 
 
 def test_none_are_looked_at_when_none_may_be_kept(tmp_path):
-    assert in_docx(tmp_path, png(chart()), most=0) == []
+    assert in_docx(tmp_path, png(chart()), max_pictures=0) == []
 
 
 def test_a_large_picture_is_made_smaller(tmp_path):
