@@ -79,19 +79,19 @@ admin.site.extra_urls = list_addresses  # type: ignore[attr-defined] # unfold as
 
 
 def has_permission(request: HttpRequest) -> bool:
-    """Administrators and auditors, with a second step where the installation demands one."""
+    """Whether the user is an administrator or auditor, with a second step if one is required."""
     return may_enter(request.user) and may_administer(request)
 
 
 def ask_for_second_step(view: Any) -> Any:
-    """Send those without a second step to where one is set up, and who may enter in."""
+    """Decorate the sign-in view: send users who lack the second step to its settings."""
 
-    def sign_in(request: HttpRequest, *arguments: Any, **options: Any) -> Any:
+    def guarded_view(request: HttpRequest, *arguments: Any, **options: Any) -> Any:
         if not may_enter(request.user):
             return view(request, *arguments, **options)
         if not may_administer(request):
-            needed = _("The administration needs two-step sign-in. Set it up, or sign in with it.")
-            messages.warning(request, needed)
+            hint = _("The administration needs two-step sign-in. Set it up, or sign in with it.")
+            messages.warning(request, hint)
             return redirect("accounts:two-step")
         return (
             redirect("admin:index")
@@ -99,11 +99,11 @@ def ask_for_second_step(view: Any) -> Any:
             else view(request, *arguments, **options)
         )
 
-    return sign_in
+    return guarded_view
 
 
 admin.site.has_permission = has_permission  # type: ignore[method-assign]
-# The one sign-in page, with its limits on attempts, for administrators too.
+# Administrators use the same sign-in page, with its limits on attempts.
 admin.site.login = ask_for_second_step(secure_admin_login(admin.site.login))  # type: ignore[method-assign]
 
 for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
@@ -112,11 +112,11 @@ for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
 
 MEMBERS_A_PAGE = 50
 PASSWORD_MESSAGE = [{"changed": {"fields": ["password"]}}]
-"""What Django's form for a new password says that it changed."""
+"""The change message of Django's password form."""
 
 
 class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
-    """A user, whose name may not be mistaken for another, with the role."""
+    """A user with the role; the name must not resemble another one."""
 
     role = forms.ChoiceField(
         label=_("Role"),
@@ -134,14 +134,16 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
         self.initial["role"] = get_role(self.instance)
 
     def clean_role(self) -> AccountRole:
-        """The role; who names none leaves it."""
+        """The role; unchanged if none is given."""
         return AccountRole(self.cleaned_data["role"] or get_role(self.instance))
 
     def clean(self) -> dict[str, Any]:
-        """All of it; the last administrator stays one."""
+        """Refuse to demote or deactivate the last administrator."""
         cleaned: dict[str, Any] = super().clean()
-        stays = cleaned.get("role") == AccountRole.ADMINISTRATOR and cleaned.get("is_active")
-        if not stays and is_administrator(self.instance):
+        stays_administrator = cleaned.get("role") == AccountRole.ADMINISTRATOR and cleaned.get(
+            "is_active"
+        )
+        if not stays_administrator and is_administrator(self.instance):
             try:
                 require_other_administrator(excluding=[self.instance.pk])
             except LastAdministrator as error:
@@ -149,7 +151,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
         return cleaned
 
     def clean_username(self) -> str:
-        """The name; one that was there before stays."""
+        """The name; checked only if changed."""
         name = str(self.cleaned_data["username"])
         if name != self.instance.username:
             check_name(name)
@@ -157,7 +159,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
 
 
 class NamedUserCreationForm(UserCreationForm):  # type: ignore[misc]
-    """A new user, whose name may not be mistaken for another."""
+    """A new user; the name must not resemble another one."""
 
     def clean_username(self) -> str:
         """The name."""
@@ -211,7 +213,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     actions = ("revoke_keys", "end_two_step")
 
     def get_inlines(self, request: HttpRequest, obj: User | None) -> tuple[Any, ...]:
-        """Quotas, once the account is there."""
+        """Quotas, once the account exists."""
         return self.inlines if obj else ()
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
@@ -227,41 +229,43 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         return row
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Save; what ends or gives rights is written down by its name."""
+        """Save; changes of rights are audited as such."""
         super().save_model(request, obj, form, change)
         if not change:
             return
-        by = cast("User", request.user)
-        set_role(user=obj, role=form.cleaned_data["role"], by=by)
+        actor = cast("User", request.user)
+        set_role(user=obj, role=form.cleaned_data["role"], by=actor)
         if "is_active" in form.changed_data:
             if not obj.is_active:
-                record_event(Action.ACCOUNT_DEACTIVATED, actor=by, subject=obj, target=obj)
-            active = {"is_active": obj.is_active}
-            record_event(Action.RIGHTS_CHANGED, actor=by, subject=obj, target=obj, details=active)
+                record_event(Action.ACCOUNT_DEACTIVATED, actor=actor, subject=obj, target=obj)
+            details = {"is_active": obj.is_active}
+            record_event(
+                Action.RIGHTS_CHANGED, actor=actor, subject=obj, target=obj, details=details
+            )
             announce_rights_change()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save; the groups by their service, which writes them down."""
-        chosen = form.cleaned_data.pop("groups", None) if change else None
+        """Save; groups through their service, which audits them."""
+        groups = form.cleaned_data.pop("groups", None) if change else None
         super().save_related(request, form, formsets, change)
-        if chosen is not None:
-            held = list(form.instance.groups.all())
-            leave = [group for group in held if group not in chosen]
-            by = cast("User", request.user)
-            change_memberships(user=form.instance, join=chosen, leave=leave, by=by)
+        if groups is not None:
+            old_groups = list(form.instance.groups.all())
+            left = [group for group in old_groups if group not in groups]
+            actor = cast("User", request.user)
+            change_memberships(user=form.instance, join=groups, leave=left, by=actor)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """What goes with the accounts; the last administrator cannot go."""
-        gone, counts, lacking, protected = super().get_deleted_objects(objs, request)
+        """What is deleted with the accounts; the last administrator is protected."""
+        objects, counts, missing_permissions, protected = super().get_deleted_objects(objs, request)
         try:
             with transaction.atomic():
                 require_other_administrator(excluding=[user.pk for user in objs])
         except LastAdministrator as error:
             protected = [*protected, explain_code(error.code)]
-        return gone, counts, lacking, protected
+        return objects, counts, missing_permissions, protected
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """A new password has a name of its own, and ends the keys: somebody may have had them."""
+        """Audit a new password as such, and revoke the keys, which may be compromised."""
         if message == PASSWORD_MESSAGE:
             services.revoke_keys(user=obj, actor=request.user)
             record_event(Action.PASSWORD_CHANGED, actor=request.user, subject=obj, target=obj)
@@ -281,7 +285,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
 
     @admin.display(description=_("role"))
     def role(self, user: User) -> str:
-        """What the account is."""
+        """The account's role."""
         if user.is_staff:
             return str(AccountRole.ADMINISTRATOR.label)
         return str((AccountRole.AUDITOR if hasattr(user, "auditor") else AccountRole.USER).label)
@@ -309,18 +313,18 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
 
     @admin.action(description=_("End two-step sign-in"), permissions=("change",))
     def end_two_step(self, request: HttpRequest, users: QuerySet[User]) -> None:
-        """Let in with the password alone who has lost phone and recovery codes."""
+        """Let users who lost phone and recovery codes sign in with the password alone."""
         for user in users:
             if Authenticator.objects.filter(user=user).delete()[0]:
-                ended = {"change": "ended_by_administrator"}
+                details = {"change": "ended_by_administrator"}
                 record_event(
-                    Action.SECOND_STEP_CHANGED, actor=request.user, subject=user, details=ended
+                    Action.SECOND_STEP_CHANGED, actor=request.user, subject=user, details=details
                 )
         self.message_user(request, _("Two-step sign-in was turned off for them."), messages.SUCCESS)
 
 
 class GroupDetailsForm(forms.ModelForm[GroupDetails]):
-    """What Nura knows of a group; its name in the directory is no other group's."""
+    """Details of a group; its name in the directory must be unique."""
 
     class Meta:
         """All of it."""
@@ -338,7 +342,7 @@ class GroupDetailsForm(forms.ModelForm[GroupDetails]):
 
 
 class GroupDetailsInline(StackedInline):  # type: ignore[misc] # unfold has no types
-    """What Nura knows of the group."""
+    """Details of the group."""
 
     model = GroupDetails
     form = GroupDetailsForm
@@ -346,7 +350,7 @@ class GroupDetailsInline(StackedInline):  # type: ignore[misc] # unfold has no t
 
 
 class MembershipForm(forms.ModelForm[Any]):
-    """Somebody in the group. Who leaves is taken out, so that it is written down and holds."""
+    """A member of the group; cannot be changed to another user, only removed, which is audited."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -354,7 +358,7 @@ class MembershipForm(forms.ModelForm[Any]):
 
 
 class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no types
-    """Who is in the group."""
+    """The members of the group."""
 
     model = User.groups.through
     form = MembershipForm
@@ -364,9 +368,9 @@ class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no typ
     extra = 0
     per_page = MEMBERS_A_PAGE
 
-    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **given: Any) -> Any:
-        """The account, called as elsewhere: Django's own table has no words."""
-        return super().formfield_for_foreignkey(db_field, request, **given | {"label": _("User")})
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Label the field as elsewhere: Django's own table has no translation."""
+        return super().formfield_for_foreignkey(db_field, request, **kwargs | {"label": _("User")})
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see the group."""
@@ -375,7 +379,7 @@ class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no typ
 
 @admin.register(Group)
 class GroupAdmin(AuditedAdmin):
-    """Groups with their members, and what is given to them."""
+    """Groups with their members, quotas and libraries."""
 
     navigation = MenuPlace(Section.PEOPLE, "groups", 20)
     list_display = ("name", "description", "member_count", "directory_name")
@@ -393,18 +397,18 @@ class GroupAdmin(AuditedAdmin):
         )
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Save; who came and who went is written down, and holds at once."""
+        """Save; changes of membership are audited and effective at once."""
         super().save_formset(request, form, formset, change)
         if formset.model is not User.groups.through:
             return
-        by = cast("User", request.user)
+        actor = cast("User", request.user)
         for row in formset.new_objects:
-            record_membership(user=row.user, group=row.group, is_member=True, by=by)
+            record_membership(user=row.user, group=row.group, is_member=True, by=actor)
         for row in formset.deleted_objects:
-            record_membership(user=row.user, group=row.group, is_member=False, by=by)
+            record_membership(user=row.user, group=row.group, is_member=False, by=actor)
 
     def delete_model(self, request: HttpRequest, obj: Group) -> None:
-        """Delete it; its members leave it first, each by an entry."""
+        """Delete a group; each member's leaving is audited first."""
         delete_group(group=obj, by=cast("User", request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Group]) -> None:
@@ -414,10 +418,13 @@ class GroupAdmin(AuditedAdmin):
 
     @admin.display(description=_("libraries"))
     def libraries(self, group: Group) -> str:
-        """What its members may read, and as what."""
-        held = LibraryMember.objects.filter(group=group.pk).select_related("library")
-        told = [f"{one.library.name} ({one.get_role_display()})" for one in held]
-        return ", ".join(sorted(told)) or "–"
+        """The libraries its members may read, with their roles."""
+        memberships = LibraryMember.objects.filter(group=group.pk).select_related("library")
+        names = [
+            f"{membership.library.name} ({membership.get_role_display()})"
+            for membership in memberships
+        ]
+        return ", ".join(sorted(names)) or "–"
 
     @admin.display(description=_("members"), ordering="count_of_members")
     def member_count(self, group: Group) -> int:
@@ -432,7 +439,7 @@ class GroupAdmin(AuditedAdmin):
 
     @admin.display(description=_("name in the directory"))
     def directory_name(self, group: Group) -> str:
-        """What it is called where its members come from."""
+        """Its name in the directory."""
         return group.details.directory_name if hasattr(group, "details") else ""
 
 
@@ -469,11 +476,11 @@ class AuditEventAdmin(AuditedAdmin):
 
     @admin.display(description=_("action"), ordering="action")
     def what(self, event: AuditEvent) -> str:
-        """The kind in words; one of another version as it is stored."""
+        """The action in words; unknown ones of other versions as stored."""
         return str(dict(Action.choices).get(event.action, event.action))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """The product writes it."""
+        """Nura writes it."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -491,8 +498,8 @@ class AuditEventAdmin(AuditedAdmin):
         permissions=["view"],
     )
     def export(self, request: HttpRequest) -> StreamingHttpResponse:
-        """The entries that the list shows, as a file; that it was taken is an entry too."""
-        chosen = self.get_changelist_instance(request).get_queryset(request)
+        """Export the listed entries; the export itself is audited."""
+        events = self.get_changelist_instance(request).get_queryset(request)
         filters = {name: request.GET[name] for name in sorted(request.GET)}
         record_event(
             Action.DATA_EXPORTED,
@@ -500,18 +507,18 @@ class AuditEventAdmin(AuditedAdmin):
             target="auditlog:jsonl",
             details={"filters": filters},
         )
-        return make_export_response(request, chosen)
+        return make_export_response(request, events)
 
 
 class InvitationForm(forms.ModelForm[Invitation]):
-    """For whom and how long."""
+    """Address, number of accounts, groups and lifetime."""
 
     days = forms.IntegerField(
         label=_("Valid for days"), min_value=1, max_value=MAX_DAYS, initial=DEFAULT_DAYS
     )
 
     class Meta:
-        """The rest is made."""
+        """The fields to fill in; the rest is generated."""
 
         model = Invitation
         fields = ("email", "max_uses", "groups")
@@ -521,7 +528,7 @@ class InvitationForm(forms.ModelForm[Invitation]):
         }
 
     def clean(self) -> dict[str, Any]:
-        """All of it; an address is one person's."""
+        """An invitation with an address is for one account."""
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("email") and cleaned.get("max_uses", 1) > 1:
             self.add_error("max_uses", _("An invitation for an address is for one account."))
@@ -543,27 +550,31 @@ class InvitationAdmin(AuditedAdmin):
     actions = ("withdraw",)
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """The service has written it down."""
+        """Nothing: the service has audited it."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """What was sent out cannot be changed."""
+        """Never: the link may have been sent."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Make it, show its link this once, and mail it where there is an address and mail."""
-        made, secret = create_invitation(
+        """Create it, show its link once, and mail it if there is an address and mail works."""
+        invitation, secret = create_invitation(
             by=cast("User", request.user),
             email=obj.email,
             days=form.cleaned_data["days"],
             max_uses=form.cleaned_data["max_uses"],
             groups=list(form.cleaned_data["groups"]),
         )
-        obj.pk, obj.created_at, obj.expires_at = made.pk, made.created_at, made.expires_at
+        obj.pk, obj.created_at, obj.expires_at = (
+            invitation.pk,
+            invitation.created_at,
+            invitation.expires_at,
+        )
         link = request.build_absolute_uri(build_path(secret))
-        told = _("The link, which will not be shown again:")
-        self.message_user(request, format_html("{} <code>{}</code>", told, link), messages.WARNING)
-        if made.email and settings.MAIL_WORKS:
-            mail_invitation(made, link)
+        hint = _("The link, which will not be shown again:")
+        self.message_user(request, format_html("{} <code>{}</code>", hint, link), messages.WARNING)
+        if invitation.email and settings.MAIL_WORKS:
+            mail_invitation(invitation, link)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Invitation]:
         """With the groups, which the list shows."""
@@ -572,20 +583,20 @@ class InvitationAdmin(AuditedAdmin):
 
     @admin.display(description=_("used"))
     def used(self, invitation: Invitation) -> str:
-        """How many accounts of how many."""
+        """Accounts created of those allowed."""
         uses = max(invitation.uses, 1 if invitation.used_at else 0)
         return f"{uses} / {invitation.max_uses}"
 
     @admin.display(description=_("groups"))
     def joined_groups(self, invitation: Invitation) -> str:
-        """What the accounts join."""
+        """The groups that accounts join."""
         return ", ".join(group.name for group in invitation.groups.all())
 
     @admin.action(description=_("Withdraw"), permissions=("delete",))
     def withdraw(self, request: HttpRequest, invitations: QuerySet[Invitation]) -> None:
-        """End those that nobody used."""
+        """Withdraw open invitations."""
         by = cast("User", request.user)
-        count = sum(withdraw_invitation(invitation=one, by=by) for one in invitations)
+        count = sum(withdraw_invitation(invitation=invitation, by=by) for invitation in invitations)
         text = ngettext(
             "%(count)d invitation withdrawn.", "%(count)d invitations withdrawn.", count
         )
@@ -593,7 +604,7 @@ class InvitationAdmin(AuditedAdmin):
 
 
 class ErasureFilter(admin.SimpleListFilter):
-    """Deletions whose copies are kept still, and those that should be gone."""
+    """Deletions by whether their copies have been erased."""
 
     title = _("copies")
     parameter_name = "state"
@@ -619,7 +630,7 @@ class ErasureFilter(admin.SimpleListFilter):
 
 @admin.register(Deletion)
 class DeletionAdmin(AuditedAdmin):
-    """What was deleted and what of it is still to be erased."""
+    """What was deleted, and what of it has yet to be erased."""
 
     navigation = MenuPlace(Section.RECORD, "delete_sweep", 40)
     list_display = ("kind", "key", "deleted_at", "due_at", "erased_at")
@@ -638,12 +649,12 @@ class DeletionAdmin(AuditedAdmin):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: a restore deletes again what stands here."""
+        """Never: a restore repeats the deletions recorded here."""
         return False
 
 
 class SignOnServerForm(forms.ModelForm[SignOnServer]):
-    """A sign-on server; its client secret is written, never shown."""
+    """A sign-on server; its client secret is stored and never shown."""
 
     secret = forms.CharField(
         label=_("client secret"),
@@ -654,7 +665,7 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
     )
 
     class Meta:
-        """All but what is sealed."""
+        """All fields but the sealed secret."""
 
         model = SignOnServer
         fields = (
@@ -666,7 +677,7 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
         }
 
     def clean_issuer(self) -> str:
-        """The address: encrypted, or on this machine."""
+        """The address: https, or on this machine."""
         issuer = str(self.cleaned_data["issuer"]).removesuffix("/.well-known/openid-configuration")
         parts = urlsplit(issuer)
         if parts.scheme != "https" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
@@ -677,8 +688,8 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
         """With the new secret, if there is one."""
         if secret := self.cleaned_data["secret"]:
             self.instance.sealed_secret = seal_secret(secret)
-        saved: SignOnServer = super().save(commit)
-        return saved
+        server: SignOnServer = super().save(commit)
+        return server
 
 
 @admin.register(SignOnServer)
@@ -699,26 +710,26 @@ class SignOnServerAdmin(AuditedAdmin):
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Accounts go by the short name."""
+        """The short name, once accounts may refer to it."""
         return ("slug",) if obj else ()
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> dict[str, Any]:
-        """Of a new one."""
+        """Only for a new server."""
         return {} if obj else self.prepopulated_fields
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save, and say whether the server answers and where it sends people back to."""
+        """Save; show the redirect address, and whether the server responds."""
         super().save_model(request, obj, form, change)
         if not change:
             end_former_connections(slug=obj.slug, actor=cast("User", request.user))
         path = reverse("openid_connect_callback", args=[obj.slug])
-        told = _("Allow this redirect address at the server:")
+        hint = _("Allow this redirect address at the server:")
         address = request.build_absolute_uri(path)
-        self.message_user(request, format_html("{} <code>{}</code>", told, address), messages.INFO)
+        self.message_user(request, format_html("{} <code>{}</code>", hint, address), messages.INFO)
         try:
             fetch_server_configuration(obj.issuer)
         except SignOnFailed as error:
-            refused = _("The server does not answer as it should: %(error)s") % {"error": error}
-            self.message_user(request, refused, messages.WARNING)
+            problem = _("The server does not answer as it should: %(error)s") % {"error": error}
+            self.message_user(request, problem, messages.WARNING)
         else:
             self.message_user(request, _("The server answers."), messages.SUCCESS)

@@ -1,8 +1,8 @@
-"""Sets the project up from a bare Python, with the standard library only; speaks on stderr only.
+"""Sets the project up from a bare Python, with the standard library only; prints to stderr only.
 
-`python -m nura.bootstrap` for what the product needs with its present settings, `... base` and
-`... models` for the product without and with local models, `... dev` for the checks and tests too,
-`... bench` for all that the benchmarks compare with.
+`python -m nura.bootstrap` installs what the current settings need, `... base` and `... models` the
+product without and with local models, `... dev` also the checks and tests, `... bench` also what
+the benchmarks compare with.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "nura-requirements.json"
-LEAST = (3, 11)
+MIN_PYTHON = (3, 11)
 FILES = {
     "base": ("base.txt", "lock.txt", "hashed/base.txt"),
     "models": ("base.txt", "lock.txt", "models.txt", "hashed/models.txt"),
@@ -33,28 +33,27 @@ PACKAGES = {
     "base": ("django", "uvicorn"),
     "models": ("django", "uvicorn", "sentence_transformers", "torch"),
 }
-"""Packages by which an installation is recognised."""
+"""Packages that show that a kind is installed."""
 SELDOM_IMPORTED = (
     r"/site-packages/(.*/tests?/|transformers/models/|torch/(_inductor|testing)/|moto/|mypyc?/"
     r"|networkx/|setuptools/)"
 )
-"""Files that are not compiled with the rest: a third of all, of which next to none is loaded."""
+"""Files that are not precompiled: a third of all, hardly any of which is ever loaded."""
 BROWSERS = (
     *("chromium-headless-shell", "chromium", "chromium-browser"),
     *("google-chrome", "google-chrome-stable"),
 )
-"""Programs that the browser tests can drive, the one that takes least of the processor first: it
-draws no window of its own."""
+"""Programs that the browser tests can drive; the first is the lightest, as it draws no window."""
 
 
 def enter_environment() -> None:
     """Continue here if the packages are installed, else inside `.venv`, created if needed."""
-    wanted = find_wanted_kind()
-    if all(map(importlib.util.find_spec, PACKAGES[wanted])) or (
+    kind = find_wanted_kind()
+    if all(map(importlib.util.find_spec, PACKAGES[kind])) or (
         importlib.util.find_spec("django") and Path(sys.prefix) != VENV
-    ):  # an environment that is not ours stays as it is; `doctor` says what it lacks
+    ):  # an environment that is not ours is left alone; `doctor` says what it lacks
         return
-    ensure_installed(wanted)
+    ensure_installed(kind)
     os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - the same program, another Python
 
 
@@ -73,19 +72,19 @@ def find_wanted_kind() -> str:
 
 def read_dotenv(path: Path) -> "dict[str, str]":
     """The `NAME=value` lines of a file; the first one for a name counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             name, separator, value = line.partition("=")
             if separator and not line.lstrip().startswith("#"):
                 name = name.strip().removeprefix("export ")
-                found.setdefault(name, value.strip().strip("\"'"))
-    return found
+                values.setdefault(name, value.strip().strip("\"'"))
+    return values
 
 
 def ensure_installed(kind: str) -> None:
     """Create `.venv` and install `requirements/`, unless that has been done."""
-    if sys.version_info < LEAST:
+    if sys.version_info < MIN_PYTHON:
         exit_with(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     if is_current(kind):
         return
@@ -95,7 +94,7 @@ def ensure_installed(kind: str) -> None:
             f"`python -m nura.bootstrap {kind}` as its owner, or change the settings that need it."
         )
     with hold_lock():
-        if is_current(kind):  # somebody else did it while we waited
+        if is_current(kind):  # another process did it while we waited
             return
         if not PYTHON.exists():
             make_venv()
@@ -120,7 +119,7 @@ def is_current(kind: str) -> bool:
 
 
 def read_stamps() -> "dict[str, str]":
-    """What was installed, by kind."""
+    """Digests of the installed requirements, by kind."""
     try:
         return dict(json.loads(STAMP.read_text(encoding="ascii")))
     except (OSError, ValueError):
@@ -128,11 +127,11 @@ def read_stamps() -> "dict[str, str]":
 
 
 def write_stamp(kind: str) -> None:
-    """Note what is installed; each kind includes those before it."""
+    """Record what is installed; each kind includes those before it."""
     kinds = list(FILES)[: list(FILES).index(kind) + 1]
-    noted = dict(read_stamps(), **{name: hash_requirements(name) for name in kinds})
+    stamps = dict(read_stamps(), **{name: hash_requirements(name) for name in kinds})
     draft = STAMP.with_suffix(".new")
-    draft.write_text(json.dumps(noted), encoding="ascii")
+    draft.write_text(json.dumps(stamps), encoding="ascii")
     draft.replace(STAMP)
 
 
@@ -147,17 +146,17 @@ def make_venv() -> None:
 
 
 def install_packages(kind: str) -> None:
-    """Install one requirements file with pip: files with the known digests, and torch last.
+    """Install one kind's requirements with pip: first those with pinned digests, torch last.
 
-    torch's builds with and without CUDA have different digests, so it goes by its version alone,
-    and takes what only it needs along. What the benchmarks compare with has no digests either.
+    torch's builds with and without CUDA have different digests, so it is pinned by version alone,
+    as are the packages only it needs and those of the benchmarks.
     """
-    hashed = next(name for name in FILES[kind] if name.startswith("hashed/"))
-    pip_install("--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / hashed))
+    requirements = next(name for name in FILES[kind] if name.startswith("hashed/"))
+    pip_install("--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / requirements))
     if kind != "base":
         pip_install("-r", str(ROOT / "requirements" / f"{kind}.txt"))
-    # pip would compile one file after the other, and what nobody imports, too. Some files cannot be
-    # compiled, and are not meant to be imported either: what this returns tells nothing.
+    # pip would compile files one by one, including those never imported. Some files cannot be
+    # compiled and are not meant to be imported, so the exit code means nothing.
     options = ["-qq", "-j", "0", "-x", SELDOM_IMPORTED]
     run_command([str(PYTHON), "-m", "compileall", *options, str(VENV / "lib")])
 
@@ -191,8 +190,8 @@ def has_korean_font() -> bool:
     listing = shutil.which("fc-list")
     if not listing:
         return Path("/usr/share/fonts/opentype/noto").is_dir()
-    found = subprocess.run([listing, ":lang=ko", "family"], capture_output=True, check=False)
-    return bool(found.stdout.strip())
+    result = subprocess.run([listing, ":lang=ko", "family"], capture_output=True, check=False)
+    return bool(result.stdout.strip())
 
 
 def install_with_apt(*packages: str) -> bool:
@@ -207,7 +206,7 @@ def install_with_apt(*packages: str) -> bool:
 
 @contextlib.contextmanager
 def hold_lock() -> "Iterator[None]":
-    """One set-up at a time; the kernel ends the lock with the process."""
+    """Hold the lock for one set-up at a time; the kernel releases it with the process."""
     VENV.mkdir(exist_ok=True)
     with (VENV / ".lock").open("w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -216,8 +215,8 @@ def hold_lock() -> "Iterator[None]":
 
 def run_command(command: "list[str]") -> int:
     """Run a command with all its output on stderr; its exit code."""
-    finished = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
-    return finished.returncode
+    result = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
+    return result.returncode
 
 
 def print_message(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The Celery app. It carries documents and housekeeping; answers have processes of their own."""
+"""The Celery app, for documents and housekeeping; answers have processes of their own."""
 
 import os
 import signal
@@ -18,28 +18,28 @@ from redis.exceptions import RedisError
 from nura.embedded import spawn
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
-# Django's checks import every page and API; `manage.py check` is their place, not each worker.
+# Django's checks import every page and API; they belong to `manage.py check`, not to each worker.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 BEAT = "beat"
 BEAT_SECONDS = 5.0
-"""Beat looks at its schedule so often."""
+"""How often beat checks its schedule."""
 app = Celery("nura")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-# Said on every start as root; it is about pickled tasks, and ours are JSON.
+# Logged on every start as root; it is about pickled tasks, and ours are JSON.
 warnings.filterwarnings("ignore", category=SecurityWarning)
-# Said on every lost connection; what is cut off is taken up by its lease, so nothing is cancelled.
+# Logged on every lost connection; leases recover interrupted tasks, so none are cancelled.
 warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 
 class _Deliveries(QoS):
-    """Messages that a worker holds, where Redis may restart while their tasks run.
+    """Unacknowledged messages of a worker, for a Redis that may restart while tasks run.
 
-    Kombu ends the worker with an error when it gives tasks back to a Redis that has just restarted,
-    or when a task ends whose message came over a connection that is gone. Nothing is lost without:
-    the sweepers find by their leases what nobody works on.
+    Kombu would end the worker with an error when it returns tasks to a Redis that has just
+    restarted, or when a task ends whose connection is gone. Nothing is lost without that: the
+    sweepers find abandoned work by its leases.
     """
 
     restore_at_shutdown = False
@@ -47,15 +47,15 @@ class _Deliveries(QoS):
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge a message if its connection is still open. Raises `RedisError`.
 
-        A message that Redis does not hear of gives its place up all the same: a worker holds only
-        as many as it has processes, and would wait for ever for the next one. Redis gives the old
-        one out again some day, to a worker that finds nothing to do.
+        The message's slot is freed even if Redis cannot be told: a worker holds only as many as it
+        has processes, and would otherwise wait forever. Redis will redeliver the message some day,
+        to a worker that finds nothing to do.
         """
         if self.channel.connection is not None:
             try:
                 super().ack(delivery_tag)
             except RedisError:
-                super(QoS, self).ack(delivery_tag)  # here, without a word to Redis
+                super(QoS, self).ack(delivery_tag)  # locally, without telling Redis
                 raise
 
 
@@ -66,28 +66,28 @@ logger = structlog.get_logger()
 
 @signals.setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
-    """A receiver is enough: Celery then leaves Django's logging as it is."""
+    """Keep Django's logging: Celery leaves it alone if this signal has a receiver."""
 
 
 @signals.before_task_publish.connect
 def _send_request_id(headers: dict[str, Any], **_: Any) -> None:
-    """A task's log lines carry the id of the request that caused it."""
-    known = structlog.contextvars.get_contextvars()
-    if "request_id" in known:
-        headers["request_id"] = known["request_id"]
+    """Give a task's log lines the id of the request that caused it."""
+    context = structlog.contextvars.get_contextvars()
+    if "request_id" in context:
+        headers["request_id"] = context["request_id"]
 
 
 @signals.task_prerun.connect
 def _bind_request_id(task: Any, task_id: str, **_: Any) -> None:
-    structlog.contextvars.clear_contextvars()  # of the task that this thread did before
-    known = {"task_id": task_id, "request_id": task.request.get("request_id")}
-    structlog.contextvars.bind_contextvars(**{k: v for k, v in known.items() if v})
+    structlog.contextvars.clear_contextvars()  # left by this thread's previous task
+    context = {"task_id": task_id, "request_id": task.request.get("request_id")}
+    structlog.contextvars.bind_contextvars(**{k: v for k, v in context.items() if v})
 
 
 @signals.worker_init.connect
 @signals.beat_init.connect
 def _require_known_schema(**_: Any) -> None:
-    """Celery logs an exception of a receiver and goes on; this ends the process."""
+    """End the process on an unknown schema; Celery would only log an exception."""
     import django
 
     django.setup()
@@ -98,7 +98,7 @@ def _require_known_schema(**_: Any) -> None:
 
 @signals.worker_process_init.connect
 def _end_with_pool(**_: Any) -> None:
-    """A pool process whose parent was killed must not go on as an orphan."""
+    """Make a pool process die with its parent."""
     from nura.embedded.spawn import set_death_signal
 
     set_death_signal(os.getppid(), signal.SIGKILL)
@@ -118,21 +118,21 @@ class BeatScheduler(PersistentScheduler):
     """The schedule of beat, which sends a heartbeat each time it is checked."""
 
     def tick(self, *arguments: Any, **options: Any) -> float:
-        """Send what is due; seconds until the next look."""
+        """Send what is due; seconds until the next check."""
         _send_heartbeat(BEAT)
         return min(float(super().tick(*arguments, **options)), BEAT_SECONDS)
 
 
 @signals.worker_init.connect
 def _lower_priority(**_: Any) -> None:
-    """Reading files runs below questions in priority; pool processes inherit it."""
+    """Let reading files run at lower priority than questions; pool processes inherit it."""
     with suppress(OSError):
         os.nice(spawn.NICENESS - os.nice(0))
 
 
 @signals.worker_init.connect
 def _share_leave_signal(**_: Any) -> None:
-    """Before the pool is forked: by it its processes learn that they are to give work back."""
+    """Create, before the pool is forked, the signal that tells its processes to return work."""
     from documents.ingest import HEARTBEAT
 
     _LEAVE.append(HEARTBEAT.share_leave_signal())
@@ -143,7 +143,7 @@ _LEAVE: list[Callable[[], None]] = []
 
 @signals.worker_shutting_down.connect
 def _leave_at_shutdown(sender: str, **_: Any) -> None:
-    """What does not end in time is handed to another worker. Celery alone would wait for hours."""
+    """Hand unfinished tasks to another worker in time. Celery alone would wait for hours."""
     from django.conf import settings
 
     from nura.health import remove_heartbeat

@@ -1,11 +1,12 @@
 """The fork server: loads the product's code once and forks the processes that run it.
 
-`python -m nura.forkserver`, a child of `up`. What it has loaded stays shared between all processes
-as long as none of them writes to it: Django and the applications, the client of the models, Kiwi
-and its dictionaries. It opens no connection and starts no thread.
+`python -m nura.forkserver`, a child of `up`. Memory that it has loaded stays shared between all
+processes until they write to it: Django and the apps, the models client, Kiwi and its dictionaries.
+It opens no connection and starts no thread.
 
-A process is forked twice, and the one between ends at once: so it becomes a child of `up`, which
-hears of its end, and whose end it does not survive. The fork server itself may end without harm.
+A process is forked twice, and the one in between exits at once. The process thus becomes a child of
+`up`, which notices its exit and which it does not outlive. The fork server itself may die without
+harm.
 """
 
 import asyncio
@@ -27,10 +28,10 @@ from nura.embedded import spawn
 
 SOCKET_FD = "NURA_FORKSERVER_FD"
 MAX_REQUEST_BYTES = 192 * 1024
-"""The environment is most of it."""
+"""Bytes of one request, most of them the environment."""
 MAX_DESCRIPTORS = 8
 MIN_OWN_DESCRIPTOR = 256
-"""Descriptors that come along are kept above this number until they get theirs."""
+"""Received descriptors are moved above this number before they get their own."""
 LANGUAGES = ("ko", "en")
 MODULES = (
     *("celery.__main__", "celery.bin.worker", "celery.bin.beat", "celery.apps.worker"),
@@ -40,11 +41,11 @@ MODULES = (
     *("nura.preparation", "nura.urls", "nura.web", "nura.answers", "nura.metrics"),
     *("chats.socket", "chats.runs.worker", "documents.tasks", "documents.parsers.sandbox.client"),
 )
-"""What the processes load, as far as it may be loaded before static files are collected."""
+"""Modules the processes need, as far as they can be loaded before static files are collected."""
 
 
 class ForkedProcess:
-    """A child of ours that the fork server made; like `asyncio.subprocess.Process`."""
+    """A child process forked by the fork server; works like `asyncio.subprocess.Process`."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader) -> None:
         self.pid = pid
@@ -55,15 +56,15 @@ class ForkedProcess:
         asyncio.get_running_loop().add_reader(self._handle, self._take_status)
 
     async def wait(self) -> int:
-        """Its exit status once it has ended; negative is the signal that ended it."""
+        """Wait for its exit status; a negative one is the signal that killed it."""
         await self._ended.wait()
         return self.returncode or 0
 
-    def send_signal(self, number: int) -> None:
-        """Raises `ProcessLookupError` where it has ended."""
+    def send_signal(self, signal_number: int) -> None:
+        """Send a signal. Raises `ProcessLookupError` if it has ended."""
         if self.returncode is not None:
             raise ProcessLookupError(self.pid)
-        os.kill(self.pid, number)
+        os.kill(self.pid, signal_number)
 
     def _take_status(self) -> None:
         asyncio.get_running_loop().remove_reader(self._handle)
@@ -74,7 +75,7 @@ class ForkedProcess:
 
 
 class ProcessForker:
-    """What `up` knows of its fork server. Requests wait where it is still loading, or restarts."""
+    """The client of the fork server, in `up`. Requests wait while the server loads or restarts."""
 
     def __init__(self) -> None:
         self._requests, self._served = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -82,24 +83,24 @@ class ProcessForker:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether this system has what it takes: else the commands are run."""
+        """Whether this system supports it; otherwise commands are run."""
         return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
     @property
     def descriptor(self) -> int:
-        """The end of the line that the server reads; it goes into `NURA_FORKSERVER_FD`."""
+        """The server's end of the socket pair, for `NURA_FORKSERVER_FD`."""
         return self._served.fileno()
 
     async def fork(self, launch: spawn.Launch) -> ForkedProcess:
-        """A process that runs `launch.entry`. Raises `OSError` where none could be made."""
-        output, their_output = os.pipe()
+        """Fork a process that runs `launch.entry`. Raises `OSError` if that fails."""
+        output, child_output = os.pipe()
         try:
-            pid = await self._send_request(launch, their_output)
+            pid = await self._send_request(launch, child_output)
         except BaseException:
             os.close(output)
             raise
         finally:
-            os.close(their_output)
+            os.close(child_output)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb", 0)
@@ -107,7 +108,7 @@ class ProcessForker:
         return ForkedProcess(pid, reader)
 
     async def _send_request(self, launch: spawn.Launch, output: int) -> int:
-        news, their_news = os.pipe()
+        reply_pipe, child_reply = os.pipe()
         request = {
             "name": launch.name,
             "entry": launch.entry,
@@ -122,62 +123,66 @@ class ProcessForker:
             async with self._one_at_a_time:
                 spawn.set_subreaper(adopt=True)
                 try:
-                    descriptors = [output, their_news, *launch.descriptors]
+                    descriptors = [output, child_reply, *launch.descriptors]
                     socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
-                    os.close(their_news)
-                    their_news = -1
-                    told = await _read_when_ready(news)
+                    os.close(child_reply)
+                    child_reply = -1
+                    reply = await _read_when_ready(reply_pipe)
                 finally:
                     spawn.set_subreaper(adopt=False)
         finally:
-            os.close(news)
-            if their_news >= 0:
-                os.close(their_news)
-        if not told:
+            os.close(reply_pipe)
+            if child_reply >= 0:
+                os.close(child_reply)
+        if not reply:
             raise OSError("the fork server ended, or could not fork")
-        return int(told)
+        return int(reply)
 
 
 async def _read_when_ready(descriptor: int) -> bytes:
     """The first bytes that arrive; empty if the other side closed."""
     loop = asyncio.get_running_loop()
-    there = asyncio.Event()
-    loop.add_reader(descriptor, there.set)
+    is_readable = asyncio.Event()
+    loop.add_reader(descriptor, is_readable.set)
     try:
-        await there.wait()
+        await is_readable.wait()
     finally:
         loop.remove_reader(descriptor)
     return os.read(descriptor, 64)
 
 
 def main() -> None:
-    """Load and serve. What comes back from `serve` is a forked process and runs what was asked.
+    """Load the code and serve. `serve` returns only in a forked process, which runs its entry.
 
-    Such a process ends at once when it is done: Python would take apart what is shared, and the
-    kernel would copy it for that, half a second in which somebody waits.
+    A forked process exits without Python's clean-up, which would touch, and so copy, all shared
+    memory: half a second that somebody would wait.
     """
-    status = 1  # of an exception that nobody took
+    status = 1  # for an uncaught exception
 
     def exit_at_once() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
-    atexit.register(exit_at_once)  # what is registered first comes last
+    atexit.register(exit_at_once)  # registered first, run last
     requests = socket.socket(fileno=int(os.environ[SOCKET_FD]))
     load_product()
     entry = pkgutil.resolve_name(serve(requests))
     try:
         entry()
         status = 0
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except SystemExit as exit_error:
+        status = (
+            exit_error.code
+            if isinstance(exit_error.code, int)
+            else int(exit_error.code is not None)
+        )
         raise
 
 
 def load_product() -> None:
-    """Load what the processes share. No request is served before: a worker needs all of it."""
-    gc.disable()  # the processes begin with a heap that their collector leaves alone
+    """Load what the processes share, before any request is served: workers need all of it."""
+    gc.disable()  # the shared heap is frozen below, out of reach of the processes' collectors
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
     import django
     from django.conf import settings
@@ -193,7 +198,7 @@ def load_product() -> None:
     from rag.adapters.endpoint import load_client_library
 
     load_client_library()
-    with contextlib.suppress(ValueError):  # of a wrong line in it each worker says more
+    with contextlib.suppress(ValueError):  # each worker reports a bad line in it
         tokenize.korean.use_dictionary(settings.RAG.user_dictionary)
     tokenize.count_terms("준비")
     spawn.release_memory()
@@ -201,7 +206,7 @@ def load_product() -> None:
 
 
 def serve(requests: socket.socket) -> str:
-    """Fork as asked; comes back in a forked process only, with the entry that it shall run."""
+    """Fork on request; returns only in a forked process, with the entry to run."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
         request = json.loads(message)
@@ -218,22 +223,22 @@ def serve(requests: socket.socket) -> str:
 
 
 def fork_detached() -> bool:
-    """Fork twice; True in the new process, which is then a child of `up`. Raises `OSError`."""
-    waiting, beginning = os.pipe()
-    between = os.fork()
-    if between:
-        os.close(waiting)
-        os.waitpid(between, 0)  # its child has `up` as its parent from here on
-        os.close(beginning)
+    """Fork twice; True in the new process, by then a child of `up`. Raises `OSError`."""
+    read_end, write_end = os.pipe()
+    child_pid = os.fork()
+    if child_pid:
+        os.close(read_end)
+        os.waitpid(child_pid, 0)  # from here on its child is a child of `up`
+        os.close(write_end)
         return False
     try:
         if os.fork():
             os._exit(0)
     except OSError:
         os._exit(1)
-    os.close(beginning)
-    os.read(waiting, 1)  # returns when nobody holds the other end any more
-    os.close(waiting)
+    os.close(write_end)
+    os.read(read_end, 1)  # returns once the other end is closed everywhere
+    os.close(read_end)
     return True
 
 
@@ -241,23 +246,23 @@ def assume_process(request: Mapping[str, Any], received: list[int]) -> None:
     """Become the requested process: take its output, environment and descriptors."""
     os.setpgid(0, 0)
     spawn.set_death_signal(request["parent"], signal.Signals(request["death_signal"]))
-    kept = [fcntl.fcntl(one, fcntl.F_DUPFD, MIN_OWN_DESCRIPTOR) for one in received]
-    output, news, *others = kept
-    for one in received:
-        os.close(one)
+    copies = [fcntl.fcntl(source, fcntl.F_DUPFD, MIN_OWN_DESCRIPTOR) for source in received]
+    output, reply, *others = copies
+    for source in received:
+        os.close(source)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    for one, wanted in zip(others, request["descriptors"], strict=True):
-        os.dup2(one, wanted)
+    for source, target in zip(others, request["descriptors"], strict=True):
+        os.dup2(source, target)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     spawn.name_process(f"nura-{request['name']}")
     sys.argv = list(request["arguments"])
     gc.enable()
-    os.write(news, str(os.getpid()).encode())  # raises where nobody waits any more
-    for one in kept:
-        os.close(one)
+    os.write(reply, str(os.getpid()).encode())  # raises if nobody waits any more
+    for source in copies:
+        os.close(source)
 
 
 if __name__ == "__main__":

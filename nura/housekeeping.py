@@ -1,7 +1,7 @@
-"""How much room the installation takes: database, Redis, files, caches and logs.
+"""Storage in use: database, Redis, files, caches and logs.
 
-Asked by `doctor`, `/metrics` and the administration. Files are counted one by one, so figures are
-kept for a minute.
+Used by `doctor`, `/metrics` and the administration. Files are counted one by one, so the result is
+cached for a minute.
 """
 
 import os
@@ -24,17 +24,17 @@ from nura import __version__
 from nura.health import get_client
 
 CACHE_KEY, CACHE_SECONDS = f"nura:room:{__version__}", 60
-"""Nodes of two versions run side by side, and another one may count other things."""
+"""With the version: nodes of two versions may run side by side and measure differently."""
 MAX_TABLES = 8
-"""Largest tables that are told of by name."""
+"""Largest tables listed by name."""
 MAX_DEAD_SHARE, MIN_DEAD_ROWS = 0.3, 10_000
-"""A table with more dead rows is bloated: autovacuum does not keep up."""
+"""With more dead rows a table counts as bloated: autovacuum does not keep up."""
 REDIS_SHARE = 0.8
-"""Of its limit; above that Redis is nearly full."""
+"""Share of its limit above which Redis is nearly full."""
 RUN_LOGS = "nura:run:*"
 SCANNED_AT_ONCE = 1000
 OVERDUE = timedelta(hours=1)
-"""A deletion that was due so long ago should have been done."""
+"""A deletion due for this long counts as overdue."""
 
 TABLES = """
     SELECT c.relname, pg_table_size(c.oid), pg_indexes_size(c.oid),
@@ -59,14 +59,14 @@ class TableSize:
 
     @property
     def is_bloated(self) -> bool:
-        """Whether much of it is rows that were replaced or deleted."""
-        everything = self.rows + self.dead_rows
-        return self.dead_rows >= MIN_DEAD_ROWS and self.dead_rows > MAX_DEAD_SHARE * everything
+        """Whether too many of its rows are dead."""
+        total = self.rows + self.dead_rows
+        return self.dead_rows >= MIN_DEAD_ROWS and self.dead_rows > MAX_DEAD_SHARE * total
 
 
 @dataclass(frozen=True, slots=True)
 class StorageUse:
-    """Storage in bytes. `redis_limit` 0: none; `deletions`: how many are still to be erased."""
+    """Storage in bytes. `redis_limit` 0: none; `deletions`: number waiting to be erased."""
 
     database: int
     tables: tuple[TableSize, ...]
@@ -89,21 +89,21 @@ class StorageUse:
 
 
 def measure_storage() -> StorageUse:
-    """The storage in use, at most a minute old; measured now if Redis holds no figures."""
+    """The storage in use, at most a minute old; measured now if nothing is cached."""
     try:
-        known = cache.get(CACHE_KEY)
-        if known is not None:
-            return _to_storage_use(known)
-        room = _measure_storage_now()
-        cache.set(CACHE_KEY, asdict(room), CACHE_SECONDS)
+        cached = cache.get(CACHE_KEY)
+        if cached is not None:
+            return _to_storage_use(cached)
+        storage = _measure_storage_now()
+        cache.set(CACHE_KEY, asdict(storage), CACHE_SECONDS)
     except RedisError:
         return _measure_storage_now()
-    return room
+    return storage
 
 
-def _to_storage_use(known: dict[str, Any]) -> StorageUse:
-    tables = tuple(TableSize(**one) for one in known["tables"])
-    return StorageUse(**known | {"tables": tables})
+def _to_storage_use(values: dict[str, Any]) -> StorageUse:
+    tables = tuple(TableSize(**table) for table in values["tables"])
+    return StorageUse(**values | {"tables": tables})
 
 
 def _measure_storage_now() -> StorageUse:
@@ -114,7 +114,7 @@ def _measure_storage_now() -> StorageUse:
         tables = tuple(TableSize(*row) for row in cursor.fetchall())
     data = Path(settings.DATA_DIR)
     disk = shutil.disk_usage(data)
-    waiting = Deletion.objects.filter(erased_at=None)
+    pending = Deletion.objects.filter(erased_at=None)
     return StorageUse(
         database=database,
         tables=tables[:MAX_TABLES],
@@ -124,13 +124,13 @@ def _measure_storage_now() -> StorageUse:
         logs=sum(path.stat().st_size for path in data.glob("*.log")),
         disk_free=disk.free,
         disk_total=disk.total,
-        deletions=waiting.count(),
-        overdue_deletions=waiting.filter(due_at__lt=timezone.now() - OVERDUE).count(),
+        deletions=pending.count(),
+        overdue_deletions=pending.filter(due_at__lt=timezone.now() - OVERDUE).count(),
     )
 
 
 def _measure_redis() -> dict[str, int]:
-    """Zeros where Redis is away: other findings say so."""
+    """Zeros if Redis is down, which other checks report."""
     try:
         memory = cast("dict[str, Any]", get_client().info("memory"))
         logs = sum(1 for _ in get_client().scan_iter(RUN_LOGS, SCANNED_AT_ONCE, "STREAM"))
@@ -146,23 +146,23 @@ def _measure_redis() -> dict[str, int]:
 
 
 def _measure_files() -> int:
-    """Bytes of the originals; in a folder, of all that lies there."""
+    """Bytes of stored files; in a bucket, of those the rows name."""
     if not settings.FILES_URL:
         return _sum_folder(Path(settings.MEDIA_ROOT))
     return count_all_bytes()
 
 
 def _sum_folder(folder: Path) -> int:
-    """Bytes of all files; those that go meanwhile count for nothing."""
-    total, waiting = 0, [folder]
-    while waiting:
+    """Bytes of all files; ones that vanish meanwhile count as nothing."""
+    total, folders = 0, [folder]
+    while folders:
         try:
-            entries = list(os.scandir(waiting.pop()))
+            entries = list(os.scandir(folders.pop()))
         except FileNotFoundError:
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                waiting.append(Path(entry.path))
+                folders.append(Path(entry.path))
                 continue
             try:
                 total += entry.stat(follow_symlinks=False).st_size
@@ -172,7 +172,7 @@ def _sum_folder(folder: Path) -> int:
 
 
 def describe_bytes(size: int) -> str:
-    """A size to read: "1.4 GB"."""
+    """A size for people: "1.4 GB"."""
     amount = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1024:

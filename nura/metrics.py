@@ -1,4 +1,4 @@
-"""Prometheus metrics, for staff only; for others the page does not exist."""
+"""Prometheus metrics, for staff only; others get a 404."""
 
 import os
 import time
@@ -71,13 +71,13 @@ class MetricsMiddleware:
 
 
 class CountedSockets:
-    """An ASGI application around the one for WebSockets: how many are open."""
+    """An ASGI application that counts the open WebSockets of the one it wraps."""
 
     def __init__(self, application: Callable[..., Awaitable[None]]) -> None:
         self._application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One socket, from its first to its last moment."""
+        """Serve one socket."""
         with SOCKETS.track_inprogress():
             await self._application(scope, receive, send)
 
@@ -100,7 +100,7 @@ def _count_request(
 
 
 class RowCollector(Collector):
-    """Documents and answers by status, counted when asked."""
+    """Documents and answers by status, counted on each scrape."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """One family each."""
@@ -115,19 +115,19 @@ class RowCollector(Collector):
         for state, count in count_sources().items():
             sources.add_metric([state], count)
         yield sources
-        kept = CachedAnswer.objects.count()
-        yield GaugeMetricFamily("nura_answer_cache_answers", "answers kept", value=kept)
+        cached = CachedAnswer.objects.count()
+        yield GaugeMetricFamily("nura_answer_cache_answers", "answers kept", value=cached)
 
 
 class QueueCollector(Collector):
-    """Jobs that wait and are worked on, by kind: the signals to add or take away processes by."""
+    """Waiting and running jobs by kind: signals for scaling the number of processes."""
 
     KINDS: ClassVar[Mapping[str, type[OwnedJob]]] = {"documents": Document, "answers": Run}
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Counts, and how long the first of those that wait for their first attempt has waited."""
+        """Counts, and the age of the oldest job that has not been attempted yet."""
         waiting = GaugeMetricFamily("nura_jobs_waiting", "jobs that wait", labels=["kind"])
-        held = GaugeMetricFamily("nura_jobs_running", "jobs at work", labels=["kind"])
+        running = GaugeMetricFamily("nura_jobs_running", "jobs at work", labels=["kind"])
         oldest = GaugeMetricFamily(
             "nura_job_oldest_seconds", "age of the oldest new job that waits", labels=["kind"]
         )
@@ -135,24 +135,24 @@ class QueueCollector(Collector):
         for kind, model in self.KINDS.items():
             rows = select_waiting_jobs(model)
             waiting.add_metric([kind], rows.count())
-            held.add_metric([kind], select_open_jobs(model).filter(claim__isnull=False).count())
-            new = rows.filter(started_at=None).aggregate(since=Min("created_at"))["since"]
-            oldest.add_metric([kind], (now - new).total_seconds() if new else 0.0)
-        return waiting, held, oldest
+            running.add_metric([kind], select_open_jobs(model).filter(claim__isnull=False).count())
+            since = rows.filter(started_at=None).aggregate(since=Min("created_at"))["since"]
+            oldest.add_metric([kind], (now - since).total_seconds() if since else 0.0)
+        return waiting, running, oldest
 
 
 class ProcessCollector(Collector):
-    """Living workers of all nodes: what the jobs at work are shared out between."""
+    """Live workers of all nodes."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """One family; nothing while Redis is away."""
         family = GaugeMetricFamily("nura_processes", "living processes", labels=["kind"])
         try:
-            living = Counts(process.kind for process in list_processes())
+            counts = Counts(process.kind for process in list_processes())
         except RedisError:
             return
         for kind in (*WORKERS, BEAT):
-            family.add_metric([kind], living[kind])
+            family.add_metric([kind], counts[kind])
         yield family
 
 
@@ -174,7 +174,7 @@ class CacheCollector(Collector):
 
 
 class ReplicaCollector(Collector):
-    """The database's replica: whether it follows, how far behind, and what is read where."""
+    """The database's replica: whether it follows, its lag, and where reads go."""
 
     def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         """Three families; none without a replica."""
@@ -201,31 +201,31 @@ class ReplicaCollector(Collector):
 
 
 class StorageCollector(Collector):
-    """What the installation takes, as of at most a minute ago."""
+    """Storage in use, measured at most a minute ago."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Bytes by part, tables, run logs, disk, and deletions that wait."""
-        room = measure_storage()
+        """Bytes by part, tables, run logs, disk, and pending deletions."""
+        storage = measure_storage()
         parts = GaugeMetricFamily("nura_bytes", "bytes taken by part", labels=["part"])
-        for name, size in room.list_parts():
+        for name, size in storage.list_parts():
             parts.add_metric([name], size)
         yield parts
         tables = GaugeMetricFamily(
             "nura_table_bytes", "bytes of the largest tables", labels=["table", "of"]
         )
         dead = GaugeMetricFamily("nura_table_dead_rows", "dead rows", labels=["table"])
-        for table in room.tables:
+        for table in storage.tables:
             tables.add_metric([table.name, "rows"], table.rows_bytes)
             tables.add_metric([table.name, "indexes"], table.index_bytes)
             dead.add_metric([table.name], table.dead_rows)
         yield tables
         yield dead
         for name, words, value in (
-            ("disk_free_bytes", "free bytes of the data folder's disk", room.disk_free),
-            ("redis_keys", "keys in Redis", room.redis_keys),
-            ("run_logs", "logs of answers in Redis", room.run_logs),
-            ("deletions_waiting", "deletions whose copies are kept still", room.deletions),
-            ("deletions_overdue", "deletions that should be done", room.overdue_deletions),
+            ("disk_free_bytes", "free bytes of the data folder's disk", storage.disk_free),
+            ("redis_keys", "keys in Redis", storage.redis_keys),
+            ("run_logs", "logs of answers in Redis", storage.run_logs),
+            ("deletions_waiting", "deletions whose copies are kept still", storage.deletions),
+            ("deletions_overdue", "deletions that should be done", storage.overdue_deletions),
         ):
             yield GaugeMetricFamily(f"nura_{name}", words, value=value)
 
@@ -233,7 +233,7 @@ class StorageCollector(Collector):
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """This node's web processes and the database's counts, for staff; 404 for all others."""
+    """Metrics of this node's web processes and counts from the database."""
     if not _is_staff(request):
         raise Http404
     rows = CollectorRegistry()
@@ -257,11 +257,13 @@ def _make_process_registry() -> CollectorRegistry:
 
 def _is_staff(request: HttpRequest) -> bool:
     kinds: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
-    asked = Request(request, authenticators=[kind() for kind in kinds])
+    api_request = Request(request, authenticators=[kind() for kind in kinds])
     try:
-        user = asked.user
+        user = api_request.user
     except APIException:
         return False
-    if isinstance(asked.auth, AuthToken) and KeyScope.READ not in list_scopes(asked.auth):
+    if isinstance(api_request.auth, AuthToken) and KeyScope.READ not in list_scopes(
+        api_request.auth
+    ):
         return False
     return bool(user and user.is_active and user.is_staff)

@@ -1,23 +1,22 @@
 """The models process: the local embedder, reranker and verifier behind HTTP on a Unix socket.
 
-`python -m nura.models_server --socket PATH`. A model is loaded when it is first asked for; the
-answers workers do so at their start. The only process that loads torch. It knows neither Django nor
-the database: whoever may open the socket may ask.
+`python -m nura.models_server --socket PATH`. A model is loaded on its first use; answers workers
+trigger that when they start. This is the only process that loads torch. It uses neither Django nor
+the database: whoever can open the socket may use it.
 
-- `POST /v1/embeddings`: OpenAI's shape, `encoding_format` float or base64. Texts of `input_type`
-  "query" wait for none of "passage", which is what texts are that say nothing: these have a thread
-  of their own, and the processor when nobody else wants it. Those of "outsider", which programs
-  have embedded for themselves, take turns with passages, and those of one `user` with those of
-  another.
+- `POST /v1/embeddings`: OpenAI's shape, `encoding_format` float or base64. `input_type` is "query",
+  "passage" (the default) or "outsider". Queries never wait for passages, which have a thread of
+  their own at low priority. Outsiders' texts, embedded for other programs, take turns with
+  passages, and the texts of one `user` with those of another.
 - `POST /v1/rerank`: `{model, query, documents, top_n?}` gives `{results: [{index,
   relevance_score}]}`, best first, as with Jina, Cohere and vLLM.
 - `POST /v1/predict`: `{model, inputs: [[text, sentence]]}` gives `[[{label, score}]]`, as with
   Hugging Face's TEI.
-- `GET /v1/models`, `GET /health`: the models that are loaded; whether it serves, on what device,
-  and what waits.
+- `GET /v1/models`, `GET /health`: the loaded models; whether it serves, the device, and how many
+  texts wait.
 
 Errors are OpenAI's `{"error": {"message", "type", "code"}}` with 400, 404 (no such model), 413,
-500, or 503 with `Retry-After` where too much waits.
+500, or 503 with `Retry-After` if too many texts wait.
 """
 
 import argparse
@@ -56,15 +55,15 @@ MAX_TEXTS_A_BATCH = 256
 FIRST_TEXTS_A_BATCH = 8
 MAX_QUESTIONS_A_BATCH = 32
 BATCH_SECONDS = 0.15
-"""How long a batch takes that others wait for: batches grow and shrink towards it."""
+"""Target duration of a batch that others wait for: batch sizes adapt to it."""
 SHUTDOWN_SECONDS = 6.0
-"""For what is asked already; what takes longer is asked again by its client."""
+"""For requests in progress; clients repeat those that take longer."""
 
 Compute = Callable[[str, Sequence[Any]], Sequence[Any]]
 
 
 class Urgency(IntEnum):
-    """What goes first: somebody waits for a question."""
+    """Priority of a request: somebody waits for a question."""
 
     QUESTION = 0
     ANSWER = 1
@@ -74,7 +73,7 @@ class Urgency(IntEnum):
 
 Lane = tuple[Urgency, ...]
 LANES: tuple[Lane, ...] = ((Urgency.QUESTION, Urgency.ANSWER), (Urgency.PASSAGE, Urgency.OUTSIDER))
-"""What somebody waits for, and what nobody waits for: each has a thread of its own."""
+"""What somebody waits for, and background work: each lane has a thread of its own."""
 
 URGENCIES = {
     "query": Urgency.QUESTION,
@@ -86,7 +85,7 @@ URGENCIES = {
 
 @dataclass(frozen=True)
 class Task:
-    """Something that models do with texts; `load` loads a model of the kind, and says on what."""
+    """Something models do with texts; `load` loads such a model and returns its device."""
 
     name: str
     compute: Compute
@@ -100,7 +99,7 @@ CLASSIFY = Task("classify", models.classify_pairs, models.load_cross_encoder)
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest:
-    """The texts of one request and what is known of them so far."""
+    """The texts of one request and their results so far."""
 
     task: Task
     model: str
@@ -121,23 +120,23 @@ class Overloaded(Exception):
 
 
 class Batcher:
-    """Gives texts to the models, one batch of a lane at a time: urgent ones first, of one kind.
+    """Feeds texts to the models, one batch per lane at a time: urgent ones first, of one kind.
 
-    A request may be cut into several batches, and a batch may hold texts of several requests.
+    A request may be split into several batches, and a batch may combine several requests.
     """
 
     def __init__(self) -> None:
         self.loaded: dict[tuple[str, str], str] = {}
         """"loading", "ready" or the reason why not, by task and model."""
         self.device = ""
-        """What they compute on: the GPU's name, or "cpu"; empty before one is loaded."""
+        """The device: the GPU's name, or "cpu"; empty before a model is loaded."""
         self._waiting: dict[Urgency, deque[WaitingRequest]] = {
             urgency: deque() for urgency in Urgency
         }
         self._sizes: dict[tuple[str, str], int] = {}
-        self._last = Urgency.PASSAGE
+        self._last_urgency = Urgency.PASSAGE
         """Which of the two lanes that take turns had the last batch."""
-        self._something = {lane: asyncio.Event() for lane in LANES}
+        self._has_work = {lane: asyncio.Event() for lane in LANES}
         self._threads = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=name, initializer=prepare)
             for lane, name, prepare in zip(
@@ -147,30 +146,30 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Texts that no batch has taken yet, as far as somebody still waits for them."""
+        """Texts not in a batch yet whose clients still wait."""
         return sum(
-            len(asked.texts) - asked.taken
+            len(request.texts) - request.taken
             for queue in self._waiting.values()
-            for asked in queue
-            if not asked.done.done()
+            for request in queue
+            if not request.done.done()
         )
 
     async def compute_results(
         self, task: Task, model: str, texts: Sequence[Any], urgency: Urgency, owner: str = ""
     ) -> list[Any]:
-        """One result a text, in order.
+        """One result per text, in order.
 
-        Raises `Overloaded`, `ModelNotLoaded`, `EngineUnavailable`. Whoever stops waiting takes
-        back what was not begun.
+        Raises `Overloaded`, `ModelNotLoaded`, `EngineUnavailable`. Cancelling withdraws the texts
+        that are not in a batch yet.
         """
         limit = MAX_TEXTS_WAITING if urgency < Urgency.OUTSIDER else MAX_TEXTS_WAITING // 2
         if self.waiting and self.waiting + len(texts) > limit:
             raise Overloaded
         done = asyncio.get_running_loop().create_future()
-        asked = WaitingRequest(task, model, texts, owner, done)
-        self._waiting[urgency].append(asked)
-        next(self._something[lane] for lane in LANES if urgency in lane).set()
-        return await asked.done
+        request = WaitingRequest(task, model, texts, owner, done)
+        self._waiting[urgency].append(request)
+        next(self._has_work[lane] for lane in LANES if urgency in lane).set()
+        return await request.done
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -181,51 +180,53 @@ class Batcher:
         while True:
             batch = self._take_next_batch(lane)
             if not batch:
-                self._something[lane].clear()
-                await self._something[lane].wait()
+                self._has_work[lane].clear()
+                await self._has_work[lane].wait()
                 continue
             compute = loop.run_in_executor(self._threads[lane], self._compute_batch, batch)
             try:
                 results = await compute
             except EngineUnavailable as error:
-                for asked, _texts in batch:
-                    _set_outcome(asked, error)
+                for request, _texts in batch:
+                    _set_outcome(request, error)
             except Exception:
                 logger.exception("A batch of %d requests failed", len(batch))
-                for asked, _texts in batch:
-                    _set_outcome(asked, EngineUnavailable("the model failed"))
+                for request, _texts in batch:
+                    _set_outcome(request, EngineUnavailable("the model failed"))
             else:
-                for (asked, _texts), found in zip(batch, results, strict=True):
-                    asked.results += found
-                    if len(asked.results) == len(asked.texts):
-                        _set_outcome(asked, asked.results)
+                for (request, _texts), part in zip(batch, results, strict=True):
+                    request.results += part
+                    if len(request.results) == len(request.texts):
+                        _set_outcome(request, request.results)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no further batches."""
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
 
     def _take_next_batch(self, lane: Lane) -> list[tuple[WaitingRequest, Sequence[Any]]]:
-        """Requests with those of their texts that are next: of the first in line and its kind."""
+        """The next batch: requests of the kind of the first in line, each with its next texts."""
         for urgency in self._order_lane(lane):
             queue = self._waiting[urgency]
-            for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
-                queue.remove(asked)
+            for request in [
+                waiting for waiting in queue if waiting.done.done()
+            ]:  # nobody waits any more
+                queue.remove(request)
             if not queue:
                 continue
             if urgency >= Urgency.PASSAGE:
-                self._last = urgency
+                self._last_urgency = urgency
             kind = queue[0].kind
             is_question = queue is self._waiting[Urgency.QUESTION]
             room = MAX_QUESTIONS_A_BATCH if is_question else self._get_batch_size(kind)
             batch = []
-            for asked in [one for one in queue if one.kind == kind]:
-                texts = asked.texts[asked.taken : asked.taken + room]
-                batch.append((asked, texts))
-                asked.taken += len(texts)
+            for request in [waiting for waiting in queue if waiting.kind == kind]:
+                texts = request.texts[request.taken : request.taken + room]
+                batch.append((request, texts))
+                request.taken += len(texts)
                 room -= len(texts)
-                if asked.taken == len(asked.texts):
-                    queue.remove(asked)
+                if request.taken == len(request.texts):
+                    queue.remove(request)
                 if not room:
                     break
             if urgency is Urgency.OUTSIDER:
@@ -235,7 +236,7 @@ class Batcher:
 
     def _order_lane(self, lane: Lane) -> Lane:
         """The order of urgencies in a lane; passages and outsiders' texts take turns."""
-        is_turned = Urgency.PASSAGE in lane and self._last is Urgency.PASSAGE
+        is_turned = Urgency.PASSAGE in lane and self._last_urgency is Urgency.PASSAGE
         return lane[::-1] if is_turned else lane
 
     def _get_batch_size(self, kind: tuple[str, str]) -> int:
@@ -248,13 +249,13 @@ class Batcher:
         first = batch[0][0]
         self._load_model(first.task, first.model)
         texts = [text for _asked, texts in batch for text in texts]
-        begun = time.perf_counter()
+        started = time.perf_counter()
         results = iter(first.task.compute(first.model, texts))
-        self._adapt_batch_size(first.kind, len(texts), time.perf_counter() - begun)
+        self._adapt_batch_size(first.kind, len(texts), time.perf_counter() - started)
         return [[next(results) for _text in texts] for _asked, texts in batch]
 
     def _adapt_batch_size(self, kind: tuple[str, str], count: int, seconds: float) -> None:
-        """Halve the batch size where batches take too long; double it where there is time."""
+        """Halve the batch size if batches take too long; double it if there is time."""
         size = self._get_batch_size(kind)
         if seconds > BATCH_SECONDS:
             self._sizes[kind] = max(1, min(size, count) // 2)
@@ -283,20 +284,20 @@ def _lower_priority() -> None:
 
 
 def _move_owner_last(queue: deque[WaitingRequest], owner: str) -> None:
-    """Move the requests of this owner behind those of the others."""
-    served = [asked for asked in queue if asked.owner == owner]
-    others = [asked for asked in queue if asked.owner != owner]
+    """Move the owner's requests behind all others."""
+    own = [request for request in queue if request.owner == owner]
+    others = [request for request in queue if request.owner != owner]
     queue.clear()
-    queue.extend(others + served)
+    queue.extend(others + own)
 
 
-def _set_outcome(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
-    if asked.done.done():
+def _set_outcome(request: WaitingRequest, outcome: list[Any] | Exception) -> None:
+    if request.done.done():
         return
     if isinstance(outcome, Exception):
-        asked.done.set_exception(outcome)
+        request.done.set_exception(outcome)
     else:
-        asked.done.set_result(outcome)
+        request.done.set_result(outcome)
 
 
 class BadRequest(Exception):
@@ -309,9 +310,9 @@ def make_application() -> web.Application:
     application[BATCHER] = Batcher()
 
     async def run_batcher(app: web.Application) -> AsyncIterator[None]:
-        working = asyncio.create_task(app[BATCHER].run())
+        task = asyncio.create_task(app[BATCHER].run())
         yield
-        working.cancel()
+        task.cancel()
         app[BATCHER].close()
 
     application.cleanup_ctx.append(run_batcher)
@@ -333,8 +334,8 @@ BATCHER = web.AppKey("batcher", Batcher)
 async def embed(request: web.Request) -> web.Response:
     """Vectors of texts."""
     body = await _read_body(request)
-    given = body.get("input")
-    texts = _read_texts([given] if isinstance(given, str) else given, "input")
+    sent = body.get("input")
+    texts = _read_texts([sent] if isinstance(sent, str) else sent, "input")
     model, encoding = _read_model(body), body.get("encoding_format", "float")
     kind = body.get("input_type", "passage")
     if encoding not in {"float", "base64"} or kind not in URGENCIES:
@@ -369,20 +370,20 @@ async def rerank(request: web.Request) -> web.Response:
     )
     if not isinstance(query, str):
         raise BadRequest("query is no text")
-    best = body.get("top_n") or len(documents)
-    if not isinstance(best, int) or best < 1:
+    limit = body.get("top_n") or len(documents)
+    if not isinstance(limit, int) or limit < 1:
         raise BadRequest("top_n is no count")
     pairs = [(query, document) for document in documents]
     scores = await request.app[BATCHER].compute_results(SCORE, model, pairs, Urgency.ANSWER)
     results = [
         {"index": index, "relevance_score": score}
-        for index, score in sorted(enumerate(scores), key=lambda one: -one[1])[:best]
+        for index, score in sorted(enumerate(scores), key=lambda item: -item[1])[:limit]
     ]
     return _make_response({"model": model, "results": results})
 
 
 async def predict(request: web.Request) -> web.Response:
-    """Shares of the labels of pairs."""
+    """Label probabilities of pairs."""
     body = await _read_body(request)
     inputs, model = body.get("inputs"), _read_model(body)
     if not isinstance(inputs, list) or not 0 < len(inputs) <= MAX_TEXTS_A_REQUEST:
@@ -390,9 +391,12 @@ async def predict(request: web.Request) -> web.Response:
     pairs = [tuple(_read_texts(pair, "inputs")) for pair in inputs]
     if any(len(pair) != 2 for pair in pairs):
         raise BadRequest("inputs are pairs")
-    found = await request.app[BATCHER].compute_results(CLASSIFY, model, pairs, Urgency.ANSWER)
+    results = await request.app[BATCHER].compute_results(CLASSIFY, model, pairs, Urgency.ANSWER)
     return _make_response(
-        [[{"label": label, "score": share} for label, share in one.items()] for one in found]
+        [
+            [{"label": label, "score": share} for label, share in shares.items()]
+            for shares in results
+        ]
     )
 
 
@@ -404,7 +408,7 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_health(request: web.Request) -> web.Response:
-    """200 as long as it serves; what it has loaded, on what, and how many texts wait."""
+    """200 while it serves; the loaded models, the device, and how many texts wait."""
     batcher = request.app[BATCHER]
     states = {model: state for (_, model), state in batcher.loaded.items()}
     return _make_response(
@@ -422,12 +426,12 @@ async def _handle_errors(
     request: web.Request, handler: Callable[[web.Request], Any]
 ) -> web.StreamResponse:
     try:
-        answer: web.StreamResponse = await handler(request)
+        response: web.StreamResponse = await handler(request)
     except BadRequest as error:
         return _make_error_response(400, str(error), "invalid_request")
     except Overloaded:
-        more = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return _make_error_response(503, "too many texts wait", "overloaded", more)
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        return _make_error_response(503, "too many texts wait", "overloaded", headers)
     except models.ModelNotLoaded as error:
         return _make_error_response(404, str(error), "model_not_found")
     except EngineUnavailable as error:
@@ -435,7 +439,7 @@ async def _handle_errors(
     except web.HTTPException as error:  # no such route, wrong method, too large a body
         return _make_error_response(error.status, error.reason, "invalid_request")
     else:
-        return answer
+        return response
 
 
 def _make_error_response(
@@ -467,23 +471,23 @@ def _read_model(body: Mapping[str, Any]) -> str:
     return model
 
 
-def _read_texts(given: object, name: str) -> list[str]:
-    if not isinstance(given, list) or not 0 < len(given) <= MAX_TEXTS_A_REQUEST:
+def _read_texts(value: object, name: str) -> list[str]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_TEXTS_A_REQUEST:
         raise BadRequest(f"{name}: expected 1 to {MAX_TEXTS_A_REQUEST} texts")
-    if not all(isinstance(text, str) for text in given):
+    if not all(isinstance(text, str) for text in value):
         raise BadRequest(f"{name}: expected texts")
-    return given
+    return value
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """The socket that only this user may open, in place of one that a crash left there."""
+    """Bind a socket that only this user can open, replacing one left by a crash."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    old_umask = os.umask(0o177)
     try:
         listener.bind(str(path))
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     listener.listen(256)
     return listener
 
@@ -492,26 +496,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(prog="python -m nura.models_server")
     parser.add_argument("--socket", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    wire = os.environ.get("NURA_LOG_FORMAT", "text")
+    options = parser.parse_args(arguments)
+    log_format = os.environ.get("NURA_LOG_FORMAT", "text")
     logging.config.dictConfig(
-        logs.build_logging_config(wire, os.environ.get("NURA_LOG_LEVEL", "INFO"))
+        logs.build_logging_config(log_format, os.environ.get("NURA_LOG_LEVEL", "INFO"))
     )
     logs.configure_structlog()
-    # Read when torch is first imported. Its threads otherwise spin while they wait for each other,
-    # and take the processor from whom they wait for when others want it, too.
+    # Read when torch is first imported. Otherwise its threads spin while waiting for each other,
+    # and on a busy machine take the processor from the very threads they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     web.run_app(
         make_application(),
-        sock=bind_socket(given.socket),
+        sock=bind_socket(options.socket),
         shutdown_timeout=SHUTDOWN_SECONDS,
         handler_cancellation=True,
         access_log=None,
         print=None,
     )
-    given.socket.unlink(missing_ok=True)
+    options.socket.unlink(missing_ok=True)
     sys.stdout.flush()
-    os._exit(0)  # a batch that still computes is nobody's any more
+    os._exit(0)  # nobody waits for a batch that is still computing
 
 
 if __name__ == "__main__":

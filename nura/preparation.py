@@ -1,6 +1,6 @@
-"""What must be done before the first request: migrate, collect static files, seed the first run.
+"""Preparation before the first request: migrate, collect static files, seed the first run.
 
-Under `up` it is a process of its own, whose memory and connections end with it.
+Under `up` it is a process of its own, so that its memory and connections are freed.
 """
 
 import contextlib
@@ -30,42 +30,42 @@ from nura.static_files import archive_collected_files
 logger = structlog.get_logger()
 
 MIGRATION_LOCK = 0x4E757261
-"""Number of the advisory lock: of nodes that start together one migrates, the others wait."""
+"""Number of the advisory lock: of nodes that start together, one migrates and the others wait."""
 
 
 def main() -> None:
-    """Prepare, and write the outcome as JSON to the descriptor that the environment names.
+    """Prepare, and write the outcome as JSON to the descriptor named in the environment.
 
-    `seeded` is whether this was the first run, `is_model_local` whether stored vectors are of a
-    model of this machine, whatever the settings name: before `manage.py reindex` has changed over
-    to an endpoint the old model goes on to serve.
+    `seeded` is whether this was the first run, `is_model_local` whether the stored vectors come
+    from a model on this machine: until `manage.py reindex` has switched to an endpoint in the
+    settings, the old model keeps serving.
     """
     try:
-        seeded = prepare(seed="--no-seed" not in sys.argv)
-        local = spaces.get_space_in_use().config.embedding_endpoint is None
+        is_seeded = prepare(seed="--no-seed" not in sys.argv)
+        is_model_local = spaces.get_space_in_use().config.embedding_endpoint is None
     except ImproperlyConfigured as error:
         sys.exit(f"Configuration: {error}")
     except Exception:
         logger.exception("preparation_failed")
         sys.exit(1)
     with os.fdopen(int(os.environ[OUTCOME_FD]), "w", encoding="ascii") as outcome:
-        json.dump({"seeded": seeded, "is_model_local": local}, outcome)
+        json.dump({"seeded": is_seeded, "is_model_local": is_model_local}, outcome)
 
 
 def prepare(*, seed: bool) -> bool:
-    """Bring database and static files up to date; True when this first run was seeded."""
+    """Bring database and static files up to date; True if this first run was seeded."""
     migrate()
     collect_static()
     remove_old_heartbeats()
     report_changed_model()
-    first = seed and not get_user_model().objects.filter(is_staff=True).exists()
-    if first:
+    is_first_run = seed and not get_user_model().objects.filter(is_staff=True).exists()
+    if is_first_run:
         call_command("seed", verbosity=0)
-    return first
+    return is_first_run
 
 
 def migrate() -> None:
-    """Apply what is missing, one node at a time. Raises `ImproperlyConfigured`."""
+    """Apply missing migrations, one node at a time. Raises `ImproperlyConfigured`."""
     with hold_migration_lock():
         for error in run_checks(tags=[Tags.database], databases=[connection.alias]):
             raise ImproperlyConfigured(str(error.msg))
@@ -78,20 +78,20 @@ def migrate() -> None:
 
 
 def collect_static() -> bool:
-    """Collect the static files when they changed since the last time; True when it did."""
+    """Collect the static files if they changed since the last time; True if so."""
     stamp = Path(settings.STATIC_ROOT) / ".stamp"
-    now = hash_static_files(settings.BASE_DIR)
-    if stamp.is_file() and stamp.read_text(encoding="ascii") == now:
+    current = hash_static_files(settings.BASE_DIR)
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == current:
         return False
-    archive_collected_files()  # a release that left no archive itself is still asked for its files
+    archive_collected_files()  # for a release that made no archive itself
     shutil.rmtree(settings.STATIC_ROOT, ignore_errors=True)
     call_command("collectstatic", interactive=False, verbosity=0)
-    stamp.write_text(now, encoding="ascii")
+    stamp.write_text(current, encoding="ascii")
     return True
 
 
 def hash_static_files(base_dir: Path) -> str:
-    """A digest of our static files and of the versions of the packages that bring theirs."""
+    """A digest of our static files and of the versions of packages with their own."""
     digest = hashlib.sha256((base_dir / "requirements" / "lock.txt").read_bytes())
     for path in sorted((base_dir / "static").rglob("*")):
         if path.is_file():
@@ -100,13 +100,13 @@ def hash_static_files(base_dir: Path) -> str:
 
 
 def remove_old_heartbeats() -> None:
-    """Remove heartbeats that our own Redis kept over a restart: nobody else can be alive."""
+    """Remove heartbeats that the embedded Redis kept over a restart: nobody is alive yet."""
     if settings.EMBEDDED_REDIS:
         get_client().delete(*(make_heartbeat_key(name) for name in (*WORKERS, BEAT)))
 
 
 def report_changed_model() -> None:
-    """Report settings that name another embedding model than the one of the stored vectors."""
+    """Warn if the settings name another embedding model than that of the stored vectors."""
     spaces.note_model_address()
     if reason := spaces.describe_pending_reindex():
         logger.warning("reindex_needed", reason=reason)
@@ -114,7 +114,7 @@ def report_changed_model() -> None:
 
 @contextlib.contextmanager
 def hold_migration_lock() -> Iterator[None]:
-    """Wait for other nodes that migrate. The server ends the lock with the connection."""
+    """Hold the lock for migrating, waiting for other nodes. It ends with the connection."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
         try:

@@ -1,7 +1,7 @@
-"""What is kept how long, and taking away what is kept no longer.
+"""Retention: finding and removing expired data.
 
-Everything here can be stopped at any moment and begun anew: each step removes a little, in a
-transaction of its own, and looks at what is left.
+Everything here can be stopped at any moment and restarted: each step removes a little, in a
+transaction of its own, and works on what is left.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ from nura.backup.integrity import list_orphans
 logger = structlog.get_logger()
 
 LEFTOVER_AGE = timedelta(days=1)
-"""A file that nothing names is a leftover when it is that old: an upload stores its file first."""
+"""Age from which an unreferenced file is a leftover: uploads store the file before its row."""
 COUNTED_DAYS = 400
-"""How long it is known how many questions somebody asked on a day."""
+"""How long daily question counts are kept."""
 MAX_LOG_BYTES, KEPT_LOG_BYTES = 20_000_000, 5_000_000
-"""Of the log of the bundled services."""
+"""Limits for the log of the bundled services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class ExpiredKind:
 
 def purge(*, dry_run: bool = False) -> dict[str, int]:
     """Delete all data past its retention, or only count it; how many of each kind."""
-    found = {one.name: one.find() if dry_run else one.remove() for one in EXPIRED}
+    counts = {kind.name: kind.find() if dry_run else kind.remove() for kind in EXPIRED}
     if not dry_run:
         deletions.write_list()
-        logger.info("purged", **found)
-        if any(found.values()):
-            record_event(Action.DATA_PURGED, details=found)
-    return found
+        logger.info("purged", **counts)
+        if any(counts.values()):
+            record_event(Action.DATA_PURGED, details=counts)
+    return counts
 
 
 # Evidence, chats, versions
@@ -80,7 +80,7 @@ def _find_chats() -> int:
 
 
 def purge_chats() -> int:
-    """Delete deleted chats for good whose retention is over, and idle temporary ones; how many."""
+    """Purge deleted chats past their retention, and idle temporary ones; how many."""
     delete_idle_chats()
     chats = erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS)
     return sum(erasure.purge_chat(pk) for pk in chats)
@@ -103,7 +103,7 @@ def _subtract_days(days: int) -> datetime:
     return timezone.now() - timedelta(days=days)
 
 
-# Rows that have run out
+# Expired rows
 
 
 def _find_rows() -> int:
@@ -145,14 +145,14 @@ def _remove_leftovers() -> int:
 
 
 def _list_leftovers() -> Iterator[str]:
-    """Files that nothing names, old enough that nobody is about to name them."""
-    before = timezone.now() - LEFTOVER_AGE
+    """Unreferenced files, old enough that no upload is still in progress."""
+    cutoff = timezone.now() - LEFTOVER_AGE
     for name in list_orphans():
         try:
-            made = default_storage.get_modified_time(name)
+            modified_at = default_storage.get_modified_time(name)
         except FileNotFoundError:
             continue
-        if made < before:
+        if modified_at < cutoff:
             yield name
 
 
@@ -180,20 +180,20 @@ def _remove_temporary() -> int:
 
 
 def _list_temporary() -> Iterator[Path]:
-    """What killed processes have left: uploads on their way, pictures and lists half written."""
-    before = time.time() - LEFTOVER_AGE.total_seconds()
+    """Leftovers of killed processes: unfinished uploads, pictures and lists."""
+    cutoff = time.time() - LEFTOVER_AGE.total_seconds()
     data = Path(settings.DATA_DIR)
-    found = [*Path(tempfile.gettempdir()).glob("tmp*.upload*"), *data.glob("*.part")]
-    found += (data / "cache").rglob("*.part")
-    for path in found:
+    paths = [*Path(tempfile.gettempdir()).glob("tmp*.upload*"), *data.glob("*.part")]
+    paths += (data / "cache").rglob("*.part")
+    for path in paths:
         with contextlib.suppress(OSError):
-            known = path.stat()
-            if known.st_uid == os.getuid() and known.st_mtime < before:
+            stat = path.stat()
+            if stat.st_uid == os.getuid() and stat.st_mtime < cutoff:
                 yield path
 
 
 def _shorten_log() -> int:
-    """Cut the log of the bundled services to its end; they append, so that they go on."""
+    """Truncate the bundled services' log to its end; they append, so writing continues."""
     path = Path(settings.DATA_DIR) / "services.log"
     if not path.exists() or path.stat().st_size <= MAX_LOG_BYTES:
         return 0

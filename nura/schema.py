@@ -21,7 +21,7 @@ from nura import __version__
 PACKAGES = frozenset({"nura", "chats", "documents", "jobs"})
 """Only our own migrations say which version of Nura it is; libraries have versions of their own."""
 
-KNOWN = "NURA_SCHEMA_KNOWN"
+KNOWN_VARIABLE = "NURA_SCHEMA_KNOWN"
 """Environment variable: `yes` in processes of a node that passed this check at its start."""
 
 logger = structlog.get_logger()
@@ -71,7 +71,7 @@ def require_known_schema(alias: str = "default") -> None:
 
     An unreachable database is no reason not to start: `/readyz` reports it.
     """
-    if os.environ.get(KNOWN) == "yes":
+    if os.environ.get(KNOWN_VARIABLE) == "yes":
         return
     try:
         for error in check_schema([alias]):

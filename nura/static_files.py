@@ -1,9 +1,9 @@
-"""Scripts, styles, fonts and pictures of the pages, those of other releases among them.
+"""Static files of the pages, including those of other releases.
 
-Their names carry their content: browsers keep them for ever, and no page mixes releases. A page
-that was opened before an upgrade asks for files of its own release long after it, and while nodes
-are upgraded in turn, any node is asked for those of both. So each release leaves its files in an
-archive beside the documents, where every node finds what it lacks.
+Their names contain a hash of their content: browsers cache them forever, and no page mixes
+releases. A page opened before an upgrade may request files of its own release long after, and
+during a rolling upgrade any node gets requests for files of both. So each release stores its files
+in an archive beside the documents, where every node finds what it lacks.
 """
 
 import hashlib
@@ -32,40 +32,39 @@ from nura.middleware import GetResponse
 logger = structlog.get_logger()
 
 FOLDER = "static"
-"""Of the storage: an archive each release, named by its digest."""
+"""Folder in the storage with one archive per release, named by its digest."""
 KEPT_RELEASES = 10
-"""Archives that stay, of 11 MB each."""
+"""Number of archives kept, of 11 MB each."""
 INDEX = "index"
-"""The entry of an archive that says what the others are: {name: SHA-256}, signed with the secret
-key. Who can write to the storage has not thereby a script in everybody's browser."""
+"""The entry of an archive that lists the others: {name: SHA-256}, signed with the secret key, so
+that write access to the storage is not enough to run scripts in people's browsers."""
 SALT = "nura.static-files"
-LISTED_SECONDS = 1.0
-"""Between two looks at what archives there are: anybody may ask for a file that nobody has."""
+LISTING_SECONDS = 1.0
+"""Minimum time between listings of the archives: anybody may request files that do not exist."""
 BROKEN = (
     *(OSError, EOFError, BadZipFile, zlib.error, KeyError, ValueError, RuntimeError),
     signing.BadSignature,
 )
-"""What opening an archive raises that is gone, half written, or not of our making."""
+"""What opening a missing, incomplete or foreign archive may raise."""
 
 Index = Mapping[str, str]
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Rewrites the imports of our script modules too: an old one never loads a new one."""
+    """Also rewrites imports of our script modules, so that an old one never loads a new one."""
 
     support_js_module_import_aggregation = True
 
     def post_process(self, *args: Any, **options: Any) -> Iterator[tuple[str, str, bool]]:
-        """Name the collected files, and leave them to nodes of other releases."""
+        """Hash the collected files' names, and archive them for nodes of other releases."""
         yield from super().post_process(*args, **options)
         if not options.get("dry_run"):
             self.archive()
 
     def archive(self) -> None:
-        """Put the files of the manifest where all nodes find them, if they are not there yet.
+        """Archive the files of the manifest for all nodes, unless that is done.
 
-        A storage that fails is no reason not to start: pages of this release then lack what their
-        node has not.
+        A failing storage does not prevent the start: other nodes then cannot serve these files.
         """
         if not self.hashed_files:
             return
@@ -85,18 +84,18 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[m
         index = {}
         with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as archive:
             for name in sorted(set(self.hashed_files.values())):
-                with self.open(name) as one:
-                    content = one.read()
+                with self.open(name) as source:
+                    content = source.read()
                 index[name] = hashlib.sha256(content).hexdigest()
                 archive.writestr(name, content)
             archive.writestr(INDEX, signing.dumps(index, salt=SALT, compress=True))
 
 
 def archive_collected_files() -> None:
-    """Do so with what an earlier release has collected, before it is removed."""
+    """Archive what an earlier release collected, before it is removed."""
     try:
         HashedStaticFiles().archive()
-    except ValueError as error:  # its manifest was cut off, so no page was ever served with it
+    except ValueError as error:  # its manifest is incomplete, so no page was ever served with it
         logger.warning("static_files_not_archived", reason=str(error))
 
 
@@ -128,15 +127,15 @@ def _remove_old_archives() -> None:
 
 
 class Archives:
-    """Files of all releases, for any thread.
+    """Files of all archived releases; thread-safe.
 
-    Names are looked up in signed indexes and nowhere else, so none leads out of an archive.
+    Names are only looked up in signed indexes, so none can escape an archive.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # one after the other: strangers may ask, too
+        self._lock = threading.Lock()  # one at a time: visitors may ask, too
         self._indexes: dict[str, Index] = {}
-        self._listed = float("-inf")
+        self._listed_at = float("-inf")
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if no archive has it."""
@@ -149,22 +148,22 @@ class Archives:
         return None
 
     def _list_new_archives(self) -> None:
-        if time.monotonic() - self._listed < LISTED_SECONDS:
+        if time.monotonic() - self._listed_at < LISTING_SECONDS:
             return
         try:
             archives = _list_archives()
         except OSError:
             logger.warning("static_archives_not_listed", exc_info=True)
             archives = []
-        known = self._indexes
-        self._indexes = {name: known[name] for name in archives if name in known}
+        indexes = self._indexes
+        self._indexes = {name: indexes[name] for name in archives if name in indexes}
         for name in archives:
-            if name not in known:
+            if name not in indexes:
                 self._load_index(name)
-        self._listed = time.monotonic()
+        self._listed_at = time.monotonic()
 
     def _load_index(self, name: str) -> None:
-        """Load the index of an archive; one that is half written is tried again."""
+        """Load the index of an archive; an incomplete one is tried again."""
         try:
             self._indexes[name] = _read_index(name)
         except BROKEN as error:
@@ -175,8 +174,8 @@ class Archives:
 
 def _read_file(archive: str, name: str, sha256: str) -> bytes | None:
     try:
-        with default_storage.open(archive) as file, ZipFile(file) as opened:
-            content = opened.read(name)
+        with default_storage.open(archive) as file, ZipFile(file) as zip_file:
+            content = zip_file.read(name)
     except BROKEN as error:
         logger.warning("static_archive_unreadable", archive=archive, reason=repr(error))
         return None
@@ -187,9 +186,9 @@ def _read_file(archive: str, name: str, sha256: str) -> bytes | None:
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """WhiteNoise, which is there for threads only; a request for no file takes none.
+    """WhiteNoise, made async: requests for other than static files need no thread.
 
-    Files that it does not know come out of the archives of other releases.
+    Files it does not know are served from the archives of other releases.
     """
 
     async_capable = True
@@ -203,14 +202,14 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Serve a file, or hand the request on."""
-        answer = self.get_response
+        respond = self.get_response
         if self.autorefresh or request.path_info in self.files:
-            answer = super().__call__
+            respond = super().__call__
         elif request.path_info.startswith(self.static_prefix):
-            answer = self._serve_archived
-        if self._is_async and answer is not self.get_response:
-            answer = sync_to_async(answer)
-        return answer(request)  # type: ignore[no-any-return]
+            respond = self._serve_archived
+        if self._is_async and respond is not self.get_response:
+            respond = sync_to_async(respond)
+        return respond(request)  # type: ignore[no-any-return]
 
     def _serve_archived(self, request: HttpRequest) -> HttpResponseBase:
         if request.method not in ("GET", "HEAD"):

@@ -1,4 +1,4 @@
-"""Keeps processes alive: starts them, prefixes what they say, restarts what dies, ends all."""
+"""Supervises processes: starts them, prefixes their output, restarts those that die, stops all."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from nura.forkserver import ForkedProcess, ProcessForker
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
 STEADY_SECONDS = 20.0
-"""A process that lived this long is no crash loop: its next restart is quick again."""
+"""After running this long, a process is not in a crash loop: its next restart is quick again."""
 
 COLOURS = (36, 32, 33, 35, 34, 96, 92)
 WIDTH = 10
@@ -35,7 +35,7 @@ class ProcessSpec:
 
 
 class LineWriter:
-    """Writes whole lines of output under the name of their process, as JSON where logs are JSON."""
+    """Writes complete lines of output under the name of their process, as JSON if logs are JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -62,7 +62,7 @@ class LineWriter:
 
 
 class SupervisedProcess:
-    """One running process, restarted for as long as nobody stops it."""
+    """One running process, restarted until it is stopped."""
 
     def __init__(
         self, spec: ProcessSpec, output: LineWriter, fork_server: ProcessForker | None = None
@@ -77,11 +77,11 @@ class SupervisedProcess:
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to keep it alive."""
+        """Start it and keep it alive."""
         self._keeper = asyncio.create_task(self._keep_alive(), name=self.spec.name)
 
     async def stop(self) -> None:
-        """Ask it to end, then end it and all its children by force."""
+        """Ask it to stop, then kill it with all its children."""
         self._stopping.set()
         if self._is_running() and self._process and self._launch:
             family = _list_family(self._process.pid)
@@ -95,12 +95,12 @@ class SupervisedProcess:
             await self._keeper
 
     def abandon(self) -> None:
-        """End it now and for good, without asking."""
+        """Kill it for good, without asking."""
         self._stopping.set()
         self.kill()
 
     def kill(self) -> None:
-        """End it and all its children now."""
+        """Kill it with all its children."""
         if self._process and self._is_running():
             _kill_all(_list_family(self._process.pid))
 
@@ -120,10 +120,10 @@ class SupervisedProcess:
             delay = min(delay * 2, LONGEST_DELAY)
 
     async def run_once(self) -> str:
-        """Let it live one life; how that ended, in words."""
+        """Run it once until it ends; how it ended, in words."""
         starting = asyncio.ensure_future(self._start_process())
         await wait_for_first(asyncio.shield(starting), self._stopping.wait())
-        if not starting.done():  # a fork server may be long in coming
+        if not starting.done():  # the fork server may take long
             starting.cancel()
             await asyncio.wait([starting])
         try:

@@ -1,4 +1,4 @@
-"""People: who uses how much, and invitations for a whole list of them."""
+"""People: usage by account, quotas, and invitations for a whole list."""
 
 import secrets
 from dataclasses import asdict
@@ -42,22 +42,22 @@ ACCOUNTS_A_PAGE = 50
     "usage", MenuPlace(Section.RECORD, "bar_chart", 20, gettext_lazy("Usage")), may_open=may_enter
 )
 def show_usage(request: HttpRequest) -> HttpResponse:
-    """Who asks and keeps how much, for administrators and auditors: numbers, no contents."""
-    wanted = request.GET.get("q", "").strip()
-    page = Paginator(list_usage(wanted), ACCOUNTS_A_PAGE).get_page(request.GET.get("page"))
+    """Usage by account, for administrators and auditors: numbers, no contents."""
+    search = request.GET.get("q", "").strip()
+    page = Paginator(list_usage(search), ACCOUNTS_A_PAGE).get_page(request.GET.get("page"))
     rows = [(account, describe_bytes(account.kept_bytes)) for account in page]
-    context = {"page": page, "rows": rows, "wanted": wanted, "days": USAGE_DAYS}
+    context = {"page": page, "rows": rows, "wanted": search, "days": USAGE_DAYS}
     return render_page(request, "admin/usage.html", context)
 
 
 LIST_SECONDS = 1800
-"""A list that was tried can be invited for so long."""
+"""How long a checked list can be invited."""
 MAX_MAILS = 200
-"""Mails that one list sends; the links of the others are in the file."""
+"""Mails sent for one list; the file has the links of all."""
 
 
 class InvitationListForm(forms.Form):
-    """A list of people to try."""
+    """Upload of a list of people to check."""
 
     file = forms.FileField(
         label=gettext_lazy("CSV file"), widget=forms.FileInput(attrs={"accept": ".csv,text/csv"})
@@ -65,7 +65,7 @@ class InvitationListForm(forms.Form):
 
 
 class InvitePeopleForm(forms.Form):
-    """A list that was tried, to invite."""
+    """Invitation of a list that has been checked."""
 
     tried = forms.CharField(widget=forms.HiddenInput)
     days = forms.IntegerField(
@@ -81,39 +81,42 @@ class InvitePeopleForm(forms.Form):
     "invite-list", MenuPlace(Section.PEOPLE, "playlist_add", 35, gettext_lazy("Invite a list"))
 )
 def invite_list(request: HttpRequest) -> HttpResponse:
-    """Try a list, which writes nothing and tells what is wrong line by line; then invite it."""
-    by = cast("User", request.user)
+    """Check a list without storing anything, and report errors by line; then invite it."""
+    user = cast("User", request.user)
     if "tried" in request.POST:
-        return _invite_tried(request, by)
+        return _invite_tried(request, user)
     form = InvitationListForm(request.POST or None, request.FILES or None)
     context: dict[str, Any] = {"form": form, "mail_works": settings.MAIL_WORKS}
     if request.method == "POST" and form.is_valid():
-        found = read_invitation_list(form.cleaned_data["file"].read())
+        people = read_invitation_list(form.cleaned_data["file"].read())
         context |= {
-            "found": found,
-            "invite": InvitePeopleForm(initial={"tried": _keep_list(by, found)}),
+            "found": people,
+            "invite": InvitePeopleForm(initial={"tried": _keep_list(user, people)}),
         }
     return render_page(request, "admin/invite_list.html", context)
 
 
-def _keep_list(by: User, found: InvitationList) -> str:
+def _keep_list(user: User, people_list: InvitationList) -> str:
     name = secrets.token_urlsafe(16)
-    people = [asdict(person) for person in found.people]
-    cache.set(f"nura:invite-list:{by.pk}:{name}", people, LIST_SECONDS)
+    people = [asdict(person) for person in people_list.people]
+    cache.set(f"nura:invite-list:{user.pk}:{name}", people, LIST_SECONDS)
     return name
 
 
-def _invite_tried(request: HttpRequest, by: User) -> HttpResponse:
-    """Invite, mail where there is mail, and hand out the links, which are readable only now."""
+def _invite_tried(request: HttpRequest, user: User) -> HttpResponse:
+    """Invite, mail the links if mail works, and return them as a file: readable only now."""
     form = InvitePeopleForm(request.POST)
-    key = f"nura:invite-list:{by.pk}:{request.POST['tried']}"
-    kept = cache.get(key) if form.is_valid() else None
-    if not kept or not cache.delete(key):  # who presses twice invites once
+    key = f"nura:invite-list:{user.pk}:{request.POST['tried']}"
+    stored = cache.get(key) if form.is_valid() else None
+    if not stored or not cache.delete(key):  # pressing twice invites once
         messages.error(request, _("The list is no longer available. Upload it again."))
         return redirect("admin:invite-list")
-    people = [InvitedPerson(**person) for person in kept]
-    made = invite_people(by=by, people=people, days=form.cleaned_data["days"])
-    links = [(one, request.build_absolute_uri(build_path(secret))) for one, secret in made]
+    people = [InvitedPerson(**person) for person in stored]
+    invitations = invite_people(by=user, people=people, days=form.cleaned_data["days"])
+    links = [
+        (invitation, request.build_absolute_uri(build_path(secret)))
+        for invitation, secret in invitations
+    ]
     _mail_links(links)
     response = HttpResponse(write_links(links), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="invitations.csv"'
@@ -133,7 +136,7 @@ def _mail_links(links: list[tuple[Invitation, str]]) -> None:
 
 @admin_page("quotas", MenuPlace(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))
 def show_quotas(request: HttpRequest) -> HttpResponse:
-    """Who is near a limit or at it, the fullest first, and what holds for everybody else."""
+    """Accounts near or at a limit, the fullest first, and the default limits."""
     near = list_near_limits()
     page = Paginator(near, ACCOUNTS_A_PAGE).get_page(request.GET.get("page"))
     names = User.objects.in_bulk({user_id for user_id, _allowance in page})
@@ -159,7 +162,7 @@ def show_quotas(request: HttpRequest) -> HttpResponse:
 
 
 def _describe_source(source: str) -> str:
-    """Which rule it is."""
+    """Where a limit comes from, in words."""
     if source == "user":
         return _("own rule")
     kind, _colon, name = source.partition(":")

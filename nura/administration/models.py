@@ -1,4 +1,4 @@
-"""What is kept of the installation itself: banners, backups that were taken, versions that ran."""
+"""Records of the installation itself: banners, backups, and versions that ran."""
 
 from datetime import timedelta
 from typing import Self
@@ -16,13 +16,13 @@ class BannerQuerySet(models.QuerySet["Banner"]):
     """Filters as words that chain."""
 
     def shown(self) -> Self:
-        """Those whose time it is."""
+        """Those to be shown now."""
         now = timezone.now()
         return self.filter(Q(ends_at=None) | Q(ends_at__gt=now), starts_at__lte=now)
 
 
 class Banner(models.Model):
-    """A message of the administrators on every page. A text that is empty is shown in neither."""
+    """An administrators' message on every page. Without an English text the Korean one is shown."""
 
     class Level(models.TextChoices):
         """How it looks."""
@@ -43,7 +43,7 @@ class Banner(models.Model):
     objects = BannerQuerySet.as_manager()
 
     class Meta:
-        """Most urgent last, as it was begun."""
+        """By start."""
 
         verbose_name = _("banner")
         verbose_name_plural = _("banners")
@@ -61,7 +61,7 @@ class Banner(models.Model):
 
     @property
     def text(self) -> str:
-        """In the language of the page; the other one where there is none."""
+        """The text in the page's language, else the Korean one."""
         return (self.text_en if get_language() == "en" else self.text_ko) or self.text_ko
 
 
@@ -73,10 +73,10 @@ class BackupEvent(models.TextChoices):
 
 
 class BackupRecord(models.Model):
-    """That a backup was taken, or one that was taken was read and compared."""
+    """A backup that was taken, or the verification of one."""
 
     OLD = timedelta(days=7)
-    """After so long without a backup administrators are warned."""
+    """Without a backup for this long, administrators are warned."""
 
     kind = models.CharField(max_length=8, choices=BackupEvent.choices)
     at = models.DateTimeField(auto_now_add=True)
@@ -95,10 +95,10 @@ class BackupRecord(models.Model):
 
 
 class InstalledVersion(models.Model):
-    """A version of Nura that this database was migrated by, and since when."""
+    """A version of Nura that migrated this database, and when."""
 
     NEWS = timedelta(days=14)
-    """So long administrators are told of an upgrade on the first page."""
+    """How long the first page shows an upgrade to administrators."""
 
     version = models.CharField(max_length=40, unique=True)
     since = models.DateTimeField(auto_now_add=True)
@@ -113,5 +113,5 @@ class InstalledVersion(models.Model):
 
 
 def record_version() -> None:
-    """Remember since when this version runs on this database."""
+    """Record since when this version runs on this database."""
     InstalledVersion.objects.get_or_create(version=__version__)

@@ -1,4 +1,4 @@
-"""Operations: whether everything runs, what waits, what failed, and the room that it takes."""
+"""Operations: running processes, the queue, failures, and storage."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -37,9 +37,9 @@ from nura.housekeeping import describe_bytes, measure_storage
 from rag.errors import NuraError
 
 RECENTLY = timedelta(days=1)
-"""Failures of this long are shown on the first page."""
+"""Period of failures shown on the first page."""
 MAX_QUEUE_ROWS = 100
-"""Documents and owners that the page lists, those whose turn is next first."""
+"""Documents and owners listed on the page, next in turn first."""
 PRIORITIES = {
     "first": Document.Priority.FIRST,
     "usual": Document.Priority.USUAL,
@@ -48,22 +48,25 @@ PRIORITIES = {
 
 
 def describe_state() -> dict[str, Any]:
-    """What is going on now, and whether every process is there."""
-    room = measure_storage()
+    """The current state, and whether every process is running."""
+    storage = measure_storage()
     documents = reverse("admin:documents_document_changelist")
     runs = reverse("admin:chats_run_changelist")
-    waiting = Document.objects.processing()
+    processing = Document.objects.processing()
     answers = Run.objects.filter(ended_at=None).count()
     last = find_last_backup()
     backup = date_format(timezone.localtime(last.at), "SHORT_DATE_FORMAT") if last else "–"
     failed = count_failures(timezone.now() - RECENTLY)
-    old, read = describe_backup_age(last), f"{documents}?status__exact=PROCESSING"
-    size = describe_bytes(room.database + room.files)
+    age_warning, processing_link = (
+        describe_backup_age(last),
+        f"{documents}?status__exact=PROCESSING",
+    )
+    size = describe_bytes(storage.database + storage.files)
     figures = (
-        (_("Documents being read"), waiting.count(), read, ""),
+        (_("Documents being read"), processing.count(), processing_link, ""),
         (_("Answers being written"), answers, f"{runs}?open=yes", ""),
         (_("Failures in 24 hours"), failed, reverse("admin:failures"), "bad" if failed else ""),
-        (_("Last backup"), backup, reverse("admin:backup"), "bad" if old else ""),
+        (_("Last backup"), backup, reverse("admin:backup"), "bad" if age_warning else ""),
         (_("Storage"), size, reverse("admin:storage"), ""),
     )
     return {
@@ -85,12 +88,12 @@ def _list_parts() -> Iterator[dict[str, str]]:
     except RedisError:
         processes, redis = [], ""
     for kind in (*WORKERS, BEAT):
-        living = [process for process in processes if process.kind == kind]
-        for process in living or [Process(kind, "", "")]:
+        running = [process for process in processes if process.kind == kind]
+        for process in running or [Process(kind, "", "")]:
             yield _describe_part(kind, process.version, host=process.place)
     if settings.RAG.needs_models_process:
-        there = models.is_answering(settings.RAG.models_socket)
-        yield _describe_part(MODELS, __version__ if there else "")
+        is_answering = models.is_answering(settings.RAG.models_socket)
+        yield _describe_part(MODELS, __version__ if is_answering else "")
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
         yield _describe_part("PostgreSQL", cursor.fetchone()[0].partition(" ")[0], ours=False)
@@ -98,7 +101,7 @@ def _list_parts() -> Iterator[dict[str, str]]:
 
 
 def _describe_part(name: str, version: str, *, host: str = "", ours: bool = True) -> dict[str, str]:
-    """One line; an empty version: it is not there."""
+    """One line of the list; an empty version: not running."""
     if not version:
         return {"name": name, "tone": "bad", "word": _("not running"), "note": ""}
     note = " · ".join(filter(None, (version, host)))
@@ -108,7 +111,7 @@ def _describe_part(name: str, version: str, *, host: str = "", ours: bool = True
 
 
 MAX_FAILURES = 200
-"""Of each kind that the page lists; it says how many there are."""
+"""Failures of each kind listed on the page, which also shows the total."""
 
 
 def find_failed_documents(since: datetime) -> QuerySet[Document]:
@@ -118,19 +121,19 @@ def find_failed_documents(since: datetime) -> QuerySet[Document]:
 
 
 def find_failed_answers(since: datetime) -> QuerySet[Message]:
-    """Answers that have failed or broken off, latest first."""
+    """Answers that failed or were interrupted, latest first."""
     rows = list_answers(AnswerResult.FAILED).filter(created_at__gte=since)
     return rows.select_related("chat__owner").order_by("-created_at")
 
 
 def count_failures(since: datetime) -> int:
-    """Of documents and answers together."""
+    """The number of failed documents and answers."""
     return find_failed_documents(since).count() + find_failed_answers(since).count()
 
 
 @admin_page("failures", MenuPlace(Section.OPERATIONS, "error", 20, gettext_lazy("Failures")))
 def show_failures(request: HttpRequest) -> HttpResponse:
-    """What failed within the last day, why, and trying it again."""
+    """Failures of the last day, with reasons and retry buttons."""
     if request.method == "POST":
         _retry_failed(request)
         return redirect("admin:failures")
@@ -138,10 +141,10 @@ def show_failures(request: HttpRequest) -> HttpResponse:
     documents, answers = find_failed_documents(since), find_failed_answers(since)
     context = {
         "document_count": documents.count(),
-        "documents": [_describe_document(one) for one in documents[:MAX_FAILURES]],
+        "documents": [_describe_document(row) for row in documents[:MAX_FAILURES]],
         "answer_count": answers.count(),
         "answers": [
-            _describe_answer(one) for one in answers.defer("content", "reasoning")[:MAX_FAILURES]
+            _describe_answer(row) for row in answers.defer("content", "reasoning")[:MAX_FAILURES]
         ],
         "most": MAX_FAILURES,
     }
@@ -175,18 +178,18 @@ def _describe_answer(answer: Message) -> dict[str, Any]:
 
 
 def _retry_failed(request: HttpRequest) -> None:
-    """Let one thing that failed be done once more; its owner sees it as if he had asked."""
+    """Retry a failed document or answer, as if its owner had."""
     kind, _colon, key = request.POST.get("again", "").partition(":")
     if kind == "document":
         document = get_object_or_404(Document, pk=key)
-        done = start_processing(document)
+        is_started = start_processing(document)
         target: Document | Message = document
         owner = document.owner
     else:
         answer = get_object_or_404(Message.objects.select_related("chat__owner"), pk=key)
         owner, target = answer.chat.owner, answer
-        done = _retry_answer(answer)
-    if not done:
+        is_started = _retry_answer(answer)
+    if not is_started:
         messages.warning(request, _("It is already being processed, or no longer exists."))
         return
     record_event(Action.WORK_REPEATED, actor=request.user, subject=owner, target=target, details={})
@@ -204,26 +207,31 @@ def _retry_answer(answer: Message) -> bool:
 
 @admin_page("storage", MenuPlace(Section.OPERATIONS, "hard_drive", 30, gettext_lazy("Storage")))
 def show_storage(request: HttpRequest) -> HttpResponse:
-    """What the installation takes, as of at most a minute ago."""
+    """Storage in use, measured at most a minute ago."""
     return render_page(request, "admin/storage.html", describe_storage())
 
 
 def describe_storage() -> dict[str, Any]:
-    """What the template shows of the figures."""
-    room, tell = measure_storage(), describe_bytes
-    limit = f"/ {tell(room.redis_limit)}" if room.redis_limit else ""
+    """The storage figures for the template."""
+    storage, format_size = measure_storage(), describe_bytes
+    limit = f"/ {format_size(storage.redis_limit)}" if storage.redis_limit else ""
     logs = _("%(count)d answer logs")
     documents = reverse("admin:documents_document_changelist")
     deletions = reverse("admin:documents_deletion_changelist")
     parts = (
-        (_("Database"), tell(room.database), "", ""),
-        ("Redis", f"{tell(room.redis)} {limit}", logs % {"count": room.run_logs}, ""),
-        (_("Documents"), tell(room.files), "", documents),
-        (_("Page pictures"), tell(room.cache), f"/ {settings.CACHE_MB} MB", ""),
-        (_("Logs"), tell(room.logs), "", ""),
-        (_("Free disk space"), tell(room.disk_free), f"/ {tell(room.disk_total)}", ""),
-        (_("Waiting to be erased"), f"{room.deletions:,}", "", f"{deletions}?state=waiting"),
-        (_("Overdue"), f"{room.overdue_deletions:,}", "", f"{deletions}?state=overdue"),
+        (_("Database"), format_size(storage.database), "", ""),
+        ("Redis", f"{format_size(storage.redis)} {limit}", logs % {"count": storage.run_logs}, ""),
+        (_("Documents"), format_size(storage.files), "", documents),
+        (_("Page pictures"), format_size(storage.cache), f"/ {settings.CACHE_MB} MB", ""),
+        (_("Logs"), format_size(storage.logs), "", ""),
+        (
+            _("Free disk space"),
+            format_size(storage.disk_free),
+            f"/ {format_size(storage.disk_total)}",
+            "",
+        ),
+        (_("Waiting to be erased"), f"{storage.deletions:,}", "", f"{deletions}?state=waiting"),
+        (_("Overdue"), f"{storage.overdue_deletions:,}", "", f"{deletions}?state=overdue"),
     )
     return {
         "figures": [
@@ -234,19 +242,19 @@ def describe_storage() -> dict[str, Any]:
             {
                 "name": table.name,
                 "rows": f"{table.rows:,}",
-                "data": tell(table.rows_bytes),
-                "indexes": tell(table.index_bytes),
+                "data": format_size(table.rows_bytes),
+                "indexes": format_size(table.index_bytes),
                 "dead": f"{table.dead_rows:,}",
                 "bloated": table.is_bloated,
             }
-            for table in room.tables
+            for table in storage.tables
         ],
     }
 
 
 @admin_page("queue", MenuPlace(Section.OPERATIONS, "pending_actions", 10, gettext_lazy("Queue")))
 def show_queue(request: HttpRequest) -> HttpResponse:
-    """What is being read and what waits, and the buttons that change it."""
+    """Documents being processed and waiting, with buttons to change the queue."""
     if request.method == "POST":
         with transaction.atomic():
             _change_queue(request, request.POST.get("do", ""))
@@ -264,29 +272,30 @@ def show_queue(request: HttpRequest) -> HttpResponse:
         )
         .order_by("since")
     )
-    listed = rows.select_related("owner").order_by("-priority", "created_at")
+    documents = rows.select_related("owner").order_by("-priority", "created_at")
     context: dict[str, Any] = {
         "hold": QueueHold.objects.first(),
         "owners": owners[:MAX_QUEUE_ROWS],
-        "documents": listed[:MAX_QUEUE_ROWS],
+        "documents": documents[:MAX_QUEUE_ROWS],
         "count": rows.count(),
         "most": MAX_QUEUE_ROWS,
     }
     return render_page(request, "admin/queue.html", context)
 
 
-def _change_queue(request: HttpRequest, wish: str) -> None:
-    """Do what a button says: `hold`, `release`, or `{what}:{document|owner}:{id}`."""
-    what, _, whose = wish.partition(":")
-    if what in {"hold", "release"}:
+def _change_queue(request: HttpRequest, command: str) -> None:
+    """Carry out a button's command: `hold`, `release`, or `{change}:{document|owner}:{id}`."""
+    change, _, target_key = command.partition(":")
+    if change in {"hold", "release"}:
         name = request.user.get_username()
-        done = services.hold_queue(username=name) if what == "hold" else services.release_queue()
-        if done:
-            details = {"change": what}
+        is_hold = change == "hold"
+        is_changed = services.hold_queue(username=name) if is_hold else services.release_queue()
+        if is_changed:
+            details = {"change": change}
             record_event(Action.QUEUE_CHANGED, actor=request.user, target="queue:", details=details)
         return
-    rows, subject, target = _find_rows(whose)
-    count = _change_rows(rows, what)
+    rows, subject, target = _find_rows(target_key)
+    count = _change_rows(rows, change)
     text = ngettext("%(count)d document changed.", "%(count)d documents changed.", count)
     messages.success(request, text % {"count": count})
     if count:
@@ -295,13 +304,13 @@ def _change_queue(request: HttpRequest, wish: str) -> None:
             actor=request.user,
             subject=subject,
             target=target,
-            details={"change": what, "documents": count},
+            details={"change": change, "documents": count},
         )
 
 
-def _find_rows(whose: str) -> tuple[QuerySet[Document], User, str]:
-    """The documents that a button is about, their owner, and how the audit log calls them."""
-    kind, _, key = whose.partition(":")
+def _find_rows(target_key: str) -> tuple[QuerySet[Document], User, str]:
+    """The documents a button refers to, their owner, and their name in the audit log."""
+    kind, _, key = target_key.partition(":")
     try:
         if kind == "document":
             rows = Document.objects.filter(pk=UUID(key))
@@ -314,11 +323,11 @@ def _find_rows(whose: str) -> tuple[QuerySet[Document], User, str]:
     return rows, owner, f"{'document' if kind == 'document' else 'user'}:{key}"
 
 
-def _change_rows(rows: QuerySet[Document], what: str) -> int:
-    if what == "pause":
+def _change_rows(rows: QuerySet[Document], change: str) -> int:
+    if change == "pause":
         return services.pause_rows(rows)
-    if what == "resume":
+    if change == "resume":
         return services.resume_rows(rows)
-    if what in PRIORITIES:
-        return services.set_priority(rows, PRIORITIES[what])
+    if change in PRIORITIES:
+        return services.set_priority(rows, PRIORITIES[change])
     raise Http404

@@ -1,6 +1,6 @@
-"""The first page: how the installation fares, how it is used, and what that costs.
+"""The first page: state of the installation, usage, and cost.
 
-Auditors see its figures of use; the rows behind them are administrators' work.
+Auditors see the usage figures, but no links to the rows behind them.
 """
 
 import json
@@ -32,7 +32,7 @@ Value = float | None
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or one colour of the bars. `links` lead to the rows of each value."""
+    """One line or one colour of bars. `links` lead to the rows behind each value."""
 
     name: str
     colour: str
@@ -42,7 +42,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a template needs of a chart. `labels` are those of the horizontal axis."""
+    """A chart for a template. `labels` belong to the horizontal axis."""
 
     key: str
     title: str
@@ -53,14 +53,14 @@ class Chart:
 
     @property
     def data(self) -> str:
-        """JSON of Chart.js."""
+        """Chart.js data as JSON."""
         return json.dumps(
             {"labels": list(self.labels), "datasets": [*map(self._to_dataset, self.series)]}
         )
 
     @property
     def options(self) -> str:
-        """JSON of Chart.js: no animation, whole height, few labels, colours of both themes."""
+        """Chart.js options as JSON: no animation, full height, few labels, both themes."""
         soft = "#7d8590"
         axis = {
             "ticks": {"color": soft, "maxTicksLimit": 8, "maxRotation": 0},
@@ -98,21 +98,21 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The table, latest first, without what is empty."""
-        for place in reversed(range(len(self.labels))):
+        """The rows of the table below, latest first, without empty ones."""
+        for index in reversed(range(len(self.labels))):
             cells = [
                 {
-                    "value": one.values[place],
-                    "link": one.links[place] if one.links and one.values[place] else "",
+                    "value": series.values[index],
+                    "link": series.links[index] if series.links and series.values[index] else "",
                 }
-                for one in self.series
+                for series in self.series
             ]
             if any(cell["value"] for cell in cells):
-                yield {"label": self.labels[place], "cells": cells}
+                yield {"label": self.labels[index], "cells": cells}
 
 
 PERIODS = (7, 30, 90)
-"""Days; the first where nobody chose."""
+"""Periods in days; the first is the default."""
 MAX_PEOPLE = 10
 COLOURS = {
     AnswerResult.DOCUMENTS: "#2b917b",
@@ -122,7 +122,7 @@ COLOURS = {
     AnswerResult.FAILED: "#d9534f",
     AnswerResult.OTHER: "#9aa3ad",
 }
-"""To be told apart on light and on dark; the table below each chart has the figures in words."""
+"""Distinct in both themes; the table below each chart has the figures in text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Period:
 
     @property
     def since(self) -> datetime:
-        """Midnight of its first day, here."""
+        """Local midnight of its first day."""
         today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
         return today - timedelta(days=self.days - 1)
 
@@ -145,9 +145,9 @@ class Period:
 
 
 def read_period(request: HttpRequest) -> Period:
-    """What was chosen in the page."""
-    chosen = request.GET.get("days", "")
-    return Period(int(chosen) if chosen in map(str, PERIODS) else PERIODS[0])
+    """The period chosen in the page."""
+    days = request.GET.get("days", "")
+    return Period(int(days) if days in map(str, PERIODS) else PERIODS[0])
 
 
 @admin_page(
@@ -157,17 +157,17 @@ def read_period(request: HttpRequest) -> Period:
     may_open=may_enter,
 )
 def show_overview(request: HttpRequest) -> HttpResponse:
-    """State, use and cost in the chosen period."""
+    """State, usage and cost in the chosen period."""
     period = read_period(request)
-    linked = is_administrator(request.user)
+    has_links = is_administrator(request.user)
     days = figures.count_days(period.since)
     usage = figures.ModelUsage(period.since)
     context: dict[str, Any] = {
         "period": period.days,
         "periods": PERIODS,
-        "figures": describe_use(period, days, usage, linked=linked),
+        "figures": describe_use(period, days, usage, has_links=has_links),
         "charts": [
-            draw_answers(period, days, linked=linked),
+            draw_answers(period, days, has_links=has_links),
             draw_waiting(period, figures.measure_first_words_by_day(period.since)),
         ],
         "token_tables": [
@@ -175,29 +175,29 @@ def show_overview(request: HttpRequest) -> HttpResponse:
                 _("By model"),
                 _("Model"),
                 usage.sum_models(),
-                _link_model(period) if linked else None,
+                _link_model(period) if has_links else None,
             ),
             describe_tokens(
                 _("By group"),
                 _("Group"),
                 usage.sum_groups(),
-                _link_group if linked else None,
+                _link_group if has_links else None,
                 unnamed=_("No group"),
             ),
             describe_tokens(
                 _("By person"),
                 _("Person"),
                 usage.sum_people(MAX_PEOPLE),
-                _link_person(period) if linked else None,
+                _link_person(period) if has_links else None,
             ),
         ],
-        "state": describe_state() if linked else None,
+        "state": describe_state() if has_links else None,
     }
     return render_page(request, "admin/overview.html", context)
 
 
 def make_message_list_link(since: datetime, until: datetime | None = None, **filters: str) -> str:
-    """Address of the list of messages from one moment to another, narrowed."""
+    """Link to the list of messages in a period, filtered."""
     span = {"created_at__gte": _format_moment(since)}
     if until is not None:
         span["created_at__lt"] = _format_moment(until)
@@ -206,12 +206,12 @@ def make_message_list_link(since: datetime, until: datetime | None = None, **fil
 
 @cache
 def _get_message_list_path() -> str:
-    """The same in every language; a chart of ninety days links to it hundreds of times."""
+    """The path, cached: a chart of ninety days links to it hundreds of times."""
     return reverse("admin:chats_message_changelist")
 
 
 def describe_use(
-    period: Period, days: Sequence[DailyAnswers], usage: figures.ModelUsage, *, linked: bool
+    period: Period, days: Sequence[DailyAnswers], usage: figures.ModelUsage, *, has_links: bool
 ) -> list[dict[str, Any]]:
     """The tiles above the charts."""
     tiles = [
@@ -220,7 +220,7 @@ def describe_use(
         _describe_waiting(period),
         *_describe_cost(usage),
     ]
-    if linked:
+    if has_links:
         return tiles
     return [tile | {"link": tile["link"] if tile["link"].startswith("#") else ""} for tile in tiles]
 
@@ -260,13 +260,13 @@ def _describe_results(period: Period, days: Sequence[DailyAnswers]) -> Iterator[
 
 
 def _describe_waiting(period: Period) -> dict[str, Any]:
-    waiting = figures.measure_first_words(period.since)
+    times = figures.measure_first_words(period.since)
     slowest = urlencode({"created_at__gte": _format_moment(period.since), "o": "-6"})
     return {
         "label": _("First word"),
-        "value": _format_seconds(waiting.median) if waiting else "–",
-        "note": _("95th percentile: %(time)s") % {"time": _format_seconds(waiting.p95)}
-        if waiting
+        "value": _format_seconds(times.median) if times else "–",
+        "note": _("95th percentile: %(time)s") % {"time": _format_seconds(times.p95)}
+        if times
         else _("No answers yet"),
         "link": f"{reverse('admin:chats_run_changelist')}?{slowest}",
     }
@@ -276,11 +276,11 @@ def _describe_cost(usage: figures.ModelUsage) -> Iterator[dict[str, Any]]:
     models = usage.sum_models()
     yield {
         "label": _("Tokens"),
-        "value": _format_count(sum(one.read + one.written for one in models)),
+        "value": _format_count(sum(use.read + use.written for use in models)),
         "note": _("read and written by language models"),
         "link": "#tokens-1",
     }
-    costs = [one.cost for one in models if one.cost is not None]
+    costs = [use.cost for use in models if use.cost is not None]
     yield {
         "label": _("Cost"),
         "value": _format_money(sum(costs, Decimal(0))) if costs else "–",
@@ -289,18 +289,18 @@ def _describe_cost(usage: figures.ModelUsage) -> Iterator[dict[str, Any]]:
     }
 
 
-def draw_answers(period: Period, days: Sequence[DailyAnswers], *, linked: bool) -> Chart:
-    """What came of questions, day by day."""
+def draw_answers(period: Period, days: Sequence[DailyAnswers], *, has_links: bool) -> Chart:
+    """Chart of results by day."""
     by_day = {day.day: day for day in days}
-    found = [by_day.get(day) for day in period.all_days]
+    daily = [by_day.get(day) for day in period.all_days]
     starts = [period.since + timedelta(days=number) for number in range(period.days + 1)]
     series = [
         Series(
             name=str(result.label),
             colour=COLOURS[result],
-            values=[day.results.get(result, 0) if day else 0 for day in found],
+            values=[day.results.get(result, 0) if day else 0 for day in daily],
             links=[
-                make_message_list_link(start, end, result=result) if linked else ""
+                make_message_list_link(start, end, result=result) if has_links else ""
                 for start, end in pairwise(starts)
             ],
         )
@@ -310,15 +310,15 @@ def draw_answers(period: Period, days: Sequence[DailyAnswers], *, linked: bool) 
         key="answers",
         title=_("Answers a day"),
         labels=[date_format(day, "MONTH_DAY_FORMAT") for day in period.all_days],
-        series=[one for one in series if any(one.values)] or series[:1],
+        series=[line for line in series if any(line.values)] or series[:1],
         stacked=True,
     )
 
 
-def draw_waiting(period: Period, waiting: Iterable[FirstWordTimes]) -> Chart:
-    """How long readers waited for the first word, day by day, in seconds."""
-    by_day = {one.day: one for one in waiting}
-    found = [by_day.get(day) for day in period.all_days]
+def draw_waiting(period: Period, times: Iterable[FirstWordTimes]) -> Chart:
+    """Chart of the seconds to the first word by day."""
+    by_day = {day_times.day: day_times for day_times in times}
+    daily = [by_day.get(day) for day in period.all_days]
     return Chart(
         key="waiting",
         title=_("Seconds to the first word"),
@@ -327,12 +327,12 @@ def draw_waiting(period: Period, waiting: Iterable[FirstWordTimes]) -> Chart:
             Series(
                 _("Median"),
                 "#2b917b",
-                [_to_seconds(one.median if one else None) for one in found],
+                [_to_seconds(day_times.median if day_times else None) for day_times in daily],
             ),
             Series(
                 _("95th percentile"),
                 "#d29922",
-                [_to_seconds(one.p95 if one else None) for one in found],
+                [_to_seconds(day_times.p95 if day_times else None) for day_times in daily],
             ),
         ],
         kind="line",

@@ -1,4 +1,4 @@
-"""Quality: verdicts that become cases of the evaluation, and questions that nobody could answer."""
+"""Quality: verdicts that become evaluation cases, and unanswered questions."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ from rag.tokenize import find_subject_terms
 @admin_page("feedback/<int:pk>/case", name="evaluation-case")
 @require_POST
 def save_case(request: HttpRequest, pk: int) -> HttpResponse:
-    """Make the answer of a verdict a case, or change what is expected of it."""
+    """Add the answer of a verdict as a case, or change what is expected of it."""
     verdict = get_object_or_404(Feedback.objects.select_related("message", "user"), pk=pk)
     with transaction.atomic():
         EvaluationCase.objects.update_or_create(
@@ -50,7 +50,7 @@ def save_case(request: HttpRequest, pk: int) -> HttpResponse:
 
 @admin_page("evaluation", MenuPlace(Section.QUALITY, "fact_check", 30, gettext_lazy("Evaluation")))
 def show_cases(request: HttpRequest) -> HttpResponse:
-    """How many cases there are, and taking them along."""
+    """The cases, with their export."""
     cases = EvaluationCase.objects.select_related("written_by", "message").order_by("-updated_at")
     verdicts = Feedback.objects.filter(value=-1, message__case=None)
     context = {"cases": cases[:100], "count": cases.count(), "waiting": verdicts.count()}
@@ -59,7 +59,7 @@ def show_cases(request: HttpRequest) -> HttpResponse:
 
 @admin_page("evaluation/cases.jsonl", name="evaluation-export")
 def export_cases(request: HttpRequest) -> HttpResponse:
-    """The cases as lines of `manage.py evaluate`; that they were taken is written down."""
+    """Export the cases as lines for `manage.py evaluate`; audited."""
     count = EvaluationCase.objects.count()
     record_event(
         Action.DATA_EXPORTED,
@@ -70,53 +70,53 @@ def export_cases(request: HttpRequest) -> HttpResponse:
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in list_case_lines())
     response = StreamingHttpResponse(lines, content_type="application/jsonl")
     response["Content-Disposition"] = 'attachment; filename="cases.jsonl"'
-    return response  # type: ignore[return-value] # a response all the same
+    return response  # type: ignore[return-value] # streamed, but a response
 
 
-# Questions that nobody could answer
+# Unanswered questions
 
 MAX_QUESTIONS = 2000
-"""The latest that are looked at; the page says when there are more."""
+"""Latest questions considered; the page says if there are more."""
 MAX_GROUPS = 100
-ALIKE = 0.5
-"""Share of the words that two questions have in common, of all that either has."""
+MIN_LIKENESS = 0.5
+"""Share of common words among all words of two questions from which they are grouped."""
 MAX_WORDS = 6
 MIN_PEOPLE = 2
-"""Fewer might be told by the words alone: those are shown when the group is opened."""
+"""With fewer, the words might give the person away: they are shown only in the opened group."""
 
 
 @dataclass(slots=True)
 class UnansweredGroup:
-    """Questions about the same. `terms` counts the questions that a word stands in."""
+    """Questions about the same topic. `terms` counts the questions that contain each word."""
 
     terms: Counter[str] = field(default_factory=Counter)
     questions: list[Message] = field(default_factory=list)
 
     def add(self, question: Message, terms: Iterable[str]) -> None:
-        """Take one in."""
+        """Add a question."""
         self.questions.append(question)
         self.terms.update(terms)
 
     @property
     def key(self) -> UUID:
-        """The latest question stands for the group in addresses."""
+        """The group's id in addresses: its latest question."""
         return self.questions[0].pk
 
     @property
     def people(self) -> int:
-        """How many asked."""
-        return len({one.chat.owner_id for one in self.questions})
+        """The number of people who asked."""
+        return len({question.chat.owner_id for question in self.questions})
 
     @property
     def words(self) -> list[str]:
-        """What most of them have in common; nothing where it might tell who asked."""
+        """The most common shared words; empty if they might reveal who asked."""
         if self.people < MIN_PEOPLE:
             return []
         return [term for term, _count in self.terms.most_common(MAX_WORDS) if term in self.core]
 
     @property
     def core(self) -> frozenset[str]:
-        """The words that at least half of them share."""
+        """The words in at least half of the questions."""
         half = len(self.questions) / 2
         return frozenset(term for term, count in self.terms.items() if count >= half)
 
@@ -124,9 +124,9 @@ class UnansweredGroup:
 def find_unanswered(since: datetime) -> QuerySet[Message]:
     """Questions whose answer found nothing although there were documents to search, latest first.
 
-    Those are the asker's own, and those of the libraries that he reads, by himself or by a group.
+    Documents are the asker's own, or in libraries read as a member or through a group.
     """
-    missed = Message.objects.filter(
+    unhelpful = Message.objects.filter(
         parent=OuterRef("pk"),
         status=Message.Status.COMPLETED,
         label__in=(Message.Label.INSUFFICIENT, Message.Label.GENERAL),
@@ -134,12 +134,12 @@ def find_unanswered(since: datetime) -> QuerySet[Message]:
     asker = OuterRef("chat__owner_id")
     owned = Document.objects.searchable().filter(owner=asker)
     shared = Exists(Document.objects.searchable().filter(library=OuterRef("library_id")))
-    # One subquery each: joined by "or", every membership there is would be looked at.
+    # One subquery each: joined by OR, they would scan every membership.
     by_name = LibraryMember.objects.filter(shared, user=asker)
     by_group = LibraryMember.objects.filter(shared, group__user=asker)
     rows = Message.objects.filter(
         Exists(owned) | Exists(by_name) | Exists(by_group),
-        Exists(missed),
+        Exists(unhelpful),
         role=Message.Role.USER,
         created_at__gte=since,
     )
@@ -147,24 +147,28 @@ def find_unanswered(since: datetime) -> QuerySet[Message]:
 
 
 def group_questions(questions: Iterable[Message]) -> list[UnansweredGroup]:
-    """Questions that share enough words are together, largest groups first."""
+    """Group questions that share enough words, largest groups first."""
     groups: list[UnansweredGroup] = []
-    places: dict[str, list[UnansweredGroup]] = {}
+    by_term: dict[str, list[UnansweredGroup]] = {}
     for question in questions:
         terms = find_subject_terms(question.content)
         if not terms:
             continue
-        near = {id(one): one for term in terms for one in places.get(term, ())}.values()
-        best = max(near, key=lambda one: _measure_likeness(one.core, terms), default=None)
-        if best is None or _measure_likeness(best.core, terms) < ALIKE:
+        candidates = {
+            id(candidate): candidate for term in terms for candidate in by_term.get(term, ())
+        }.values()
+        best = max(
+            candidates, key=lambda candidate: _measure_likeness(candidate.core, terms), default=None
+        )
+        if best is None or _measure_likeness(best.core, terms) < MIN_LIKENESS:
             best = UnansweredGroup()
             groups.append(best)
         best.add(question, terms)
         for term in terms:
-            there = places.setdefault(term, [])
-            if best not in there[-1:]:
-                there.append(best)
-    return sorted(groups, key=lambda one: -len(one.questions))
+            term_groups = by_term.setdefault(term, [])
+            if best not in term_groups[-1:]:
+                term_groups.append(best)
+    return sorted(groups, key=lambda candidate: -len(candidate.questions))
 
 
 def _measure_likeness(core: frozenset[str], terms: set[str]) -> float:
@@ -176,7 +180,7 @@ def _measure_likeness(core: frozenset[str], terms: set[str]) -> float:
     MenuPlace(Section.QUALITY, "contact_support", 20, gettext_lazy("Unanswered questions")),
 )
 def show_unanswered(request: HttpRequest) -> HttpResponse:
-    """What was asked and not found, by what it was about; who asked and how is not shown."""
+    """Unanswered questions by topic, without who asked and in which words."""
     period = read_period(request)
     rows = find_unanswered(period.since)
     groups = group_questions(rows[:MAX_QUESTIONS])
@@ -193,10 +197,10 @@ def show_unanswered(request: HttpRequest) -> HttpResponse:
 
 @admin_page("unanswered/<uuid:key>", name="unanswered-group")
 def open_group(request: HttpRequest, key: UUID) -> HttpResponse:
-    """The questions of one group with who asked, for a reason that is written down first."""
+    """The questions of one group and who asked, after giving a reason, which is audited."""
     period = read_period(request)
     groups = group_questions(find_unanswered(period.since)[:MAX_QUESTIONS])
-    group = next((one for one in groups if one.key == key), None)
+    group = next((candidate for candidate in groups if candidate.key == key), None)
     if group is None:
         raise Http404
     form = ReasonForm(request.POST if request.method == "POST" else None)
@@ -215,7 +219,7 @@ def open_group(request: HttpRequest, key: UUID) -> HttpResponse:
 
 
 def _record_opening(request: HttpRequest, questions: Sequence[Message], reason: str) -> None:
-    """One entry for each person whose questions are shown."""
+    """Audit the view, with one entry per person whose questions are shown."""
     by_owner: dict[Any, list[str]] = {}
     for question in questions:
         by_owner.setdefault(question.chat.owner, []).append(str(question.pk))

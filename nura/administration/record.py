@@ -28,9 +28,9 @@ from nura.retention import COUNTED_DAYS, EXPIRED, LEFTOVER_AGE
 # Banner
 
 MAX_BANNERS = 3
-PUT_AWAY_SECONDS = 90 * 24 * 3600
+HIDDEN_SECONDS = 90 * 24 * 3600
 BANNER_SECONDS = 5.0
-"""A banner is seen on every page, and gone from it, after so long at the latest."""
+"""Time until a change of banners shows on every page."""
 
 
 @admin.register(Banner)
@@ -45,37 +45,37 @@ class BannerAdmin(AuditedAdmin):
 
 @lru_cache(maxsize=1)
 def list_shown_banners(_moment: float) -> tuple[Banner, ...]:
-    """Those whose time it is, read once a moment: every page shows them, and they seldom change."""
+    """The current banners, cached: every page shows them, and they seldom change."""
     return tuple(Banner.objects.shown())
 
 
 def describe_banners(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: the banners that this browser has not put away, asked for when shown."""
+    """Context processor: the banners this browser has not dismissed, loaded when used."""
 
     def read() -> list[Banner]:
         rows = list_shown_banners(time.monotonic() // BANNER_SECONDS)
-        kept = [
-            one
-            for one in rows
-            if not (one.dismissible and _get_cookie_name(one.pk) in request.COOKIES)
+        visible = [
+            banner
+            for banner in rows
+            if not (banner.dismissible and _get_cookie_name(banner.pk) in request.COOKIES)
         ]
-        return kept[-MAX_BANNERS:]
+        return visible[-MAX_BANNERS:]
 
     return {"banners": read}
 
 
 @require_POST
 def hide_banner(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show a banner no longer in this browser."""
+    """Dismiss a banner in this browser."""
     banner = get_object_or_404(Banner.objects.shown(), pk=pk, dismissible=True)
-    back = request.headers.get("Referer", "")
-    is_ours = url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure())
-    in_place = "HX-Request" in request.headers
-    response = HttpResponse() if in_place else redirect(back if is_ours else "chats:new")
+    referer = request.headers.get("Referer", "")
+    is_own = url_has_allowed_host_and_scheme(referer, {request.get_host()}, request.is_secure())
+    is_partial = "HX-Request" in request.headers
+    response = HttpResponse() if is_partial else redirect(referer if is_own else "chats:new")
     response.set_cookie(
         _get_cookie_name(banner.pk),
         "1",
-        max_age=PUT_AWAY_SECONDS,
+        max_age=HIDDEN_SECONDS,
         path=settings.SESSION_COOKIE_PATH,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
@@ -92,19 +92,19 @@ def _get_cookie_name(pk: int) -> str:
 
 
 def record_backup(kind: BackupEvent, *, place: str, name: str = "", problem: str = "") -> None:
-    """Note that a backup was taken or read, and what was wrong."""
+    """Record that a backup was taken or verified, with any problem."""
     BackupRecord.objects.create(
         kind=kind, place=place[:500], name=name, succeeded=not problem, detail=problem[:2000]
     )
 
 
 def find_last_backup() -> BackupRecord | None:
-    """The last one that was taken whole."""
+    """The last successful backup."""
     return BackupRecord.objects.filter(kind=BackupEvent.TAKEN, succeeded=True).first()
 
 
 def describe_backup_age(last: BackupRecord | None) -> str:
-    """What is to be warned of; empty where the `last` backup is young enough."""
+    """A warning if the `last` backup is missing or too old; else empty."""
     if last is None:
         return _("No backup has been taken yet. manage.py backup takes one while Nura is running.")
     if timezone.now() - last.at > BackupRecord.OLD:
@@ -115,7 +115,7 @@ def describe_backup_age(last: BackupRecord | None) -> str:
 
 @admin_page("backup", MenuPlace(Section.OPERATIONS, "backup", 50, gettext_lazy("Backup")))
 def show_backups(request: HttpRequest) -> HttpResponse:
-    """When backups were taken and read again, where they lie, and whether they are old."""
+    """When backups were taken and verified, where they are, and whether they are too old."""
     verified = BackupRecord.objects.filter(kind=BackupEvent.VERIFIED).first()
     last = find_last_backup()
     context = {
@@ -132,34 +132,34 @@ def show_backups(request: HttpRequest) -> HttpResponse:
 
 @admin_page("retention", MenuPlace(Section.RECORD, "auto_delete", 50, gettext_lazy("Retention")))
 def show_retention(request: HttpRequest) -> HttpResponse:
-    """What is kept how long by the settings, and what was taken away lately."""
-    days = _("%(count)d days")
-    some_hours, hours = _("%(count)d hours"), settings.ANSWER_CACHE_HOURS
-    labels = {one.name: one.label for one in EXPIRED}
+    """Retention periods from the settings, and what was purged lately."""
+    days_label = _("%(count)d days")
+    hours_label, hours = _("%(count)d hours"), settings.ANSWER_CACHE_HOURS
+    labels = {kind_row.name: kind_row.label for kind_row in EXPIRED}
     context = {
         "kept": [
             (
                 _("Deleted chats and replaced versions of documents"),
-                days % {"count": settings.RETENTION_DELETED_DAYS},
+                days_label % {"count": settings.RETENTION_DELETED_DAYS},
                 "NURA_RETENTION_DELETED_DAYS",
             ),
             (
                 _("Passages of deleted documents in old answers"),
-                days % {"count": settings.RETENTION_EVIDENCE_DAYS},
+                days_label % {"count": settings.RETENTION_EVIDENCE_DAYS},
                 "NURA_RETENTION_EVIDENCE_DAYS",
             ),
             (
                 _("Answers reused for the same question"),
-                some_hours % {"count": hours} if hours else _("not kept"),
+                hours_label % {"count": hours} if hours else _("not kept"),
                 "NURA_ANSWER_CACHE_HOURS",
             ),
             (
                 _("Exports of a person's data"),
-                some_hours % {"count": KEPT_HOURS},
+                hours_label % {"count": KEPT_HOURS},
                 "",
             ),
-            (_("Daily question counts"), days % {"count": COUNTED_DAYS}, ""),
-            (_("Files nothing refers to"), days % {"count": LEFTOVER_AGE.days}, ""),
+            (_("Daily question counts"), days_label % {"count": COUNTED_DAYS}, ""),
+            (_("Files nothing refers to"), days_label % {"count": LEFTOVER_AGE.days}, ""),
             (_("Audit log"), _("until it is trimmed"), "manage.py trim_audit_log"),
         ],
         "purged": [
@@ -174,7 +174,7 @@ def show_retention(request: HttpRequest) -> HttpResponse:
 
 
 def find_upgrade() -> InstalledVersion | None:
-    """The upgrade of the last days; None where there was none, or nothing but the first version."""
+    """A recent upgrade; None without one, or if this is the first version."""
     latest = InstalledVersion.objects.first()
     if latest is None or timezone.now() - latest.since > InstalledVersion.NEWS:
         return None
@@ -183,7 +183,7 @@ def find_upgrade() -> InstalledVersion | None:
 
 @admin_page("version", MenuPlace(Section.RECORD, "new_releases", 60, gettext_lazy("Version")))
 def show_version(request: HttpRequest) -> HttpResponse:
-    """Which version runs, which ran before, and what has changed in this one."""
+    """The current version, earlier ones, and the changes in this one."""
     context = {
         "version": __version__,
         "versions": InstalledVersion.objects.all(),
@@ -197,14 +197,14 @@ _MARKED = re.compile(r"(`[^`]+`)|\*([^*\s][^*]*)\*")
 
 
 def _read_notes(version: str) -> Iterator[tuple[str, list[SafeString]]]:
-    """Headings of this version in the list of changes, with their points as HTML.
+    """Headings of this version's section in the changelog, with their points as HTML.
 
-    What is not released yet where no section bears the version's name.
+    Without such a section, those of "Unreleased".
     """
     parts = _SECTION.split((settings.BASE_DIR / "CHANGELOG.md").read_text(encoding="utf-8"))
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    named = (text for name, text in sections.items() if name.split()[0].strip("[]v") == version)
-    text = next(named, sections.get("Unreleased", ""))
+    texts = (text for name, text in sections.items() if name.split()[0].strip("[]v") == version)
+    text = next(texts, sections.get("Unreleased", ""))
     for part in re.split(r"^### +", text, flags=re.MULTILINE)[1:]:
         heading, _newline, body = part.partition("\n")
         points = [" ".join(one.split()) for one in re.split(r"^- ", body, flags=re.MULTILINE)[1:]]
@@ -212,10 +212,10 @@ def _read_notes(version: str) -> Iterator[tuple[str, list[SafeString]]]:
 
 
 def _to_html(point: str) -> SafeString:
-    """Code and emphasis of Markdown, everything else escaped."""
+    """Render Markdown's code and emphasis; escape everything else."""
 
-    def mark(found: re.Match[str]) -> str:
-        code, stressed = found.groups()
-        return f"<code>{code[1:-1]}</code>" if code else f"<em>{stressed}</em>"
+    def mark(match: re.Match[str]) -> str:
+        code, emphasis = match.groups()
+        return f"<code>{code[1:-1]}</code>" if code else f"<em>{emphasis}</em>"
 
     return mark_safe(_MARKED.sub(mark, conditional_escape(point)))  # noqa: S308 - escaped first

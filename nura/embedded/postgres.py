@@ -1,7 +1,7 @@
 """The embedded Postgres 18 with pgvector: one cluster in the data folder, behind a socket.
 
-The product's role owns its database and is no superuser. The superuser cannot sign in: what needs
-it (roles, extensions) is done before a start, in Postgres' single-user mode.
+The product's role owns its database and is no superuser. The superuser cannot sign in: whatever
+needs it (roles, extensions) is done before a start, in Postgres' single-user mode.
 """
 
 import hashlib
@@ -30,19 +30,19 @@ SOCKET = ".s.PGSQL.5432"
 STATUS_LINE = 7  # of postmaster.pid
 MIN_BUFFER_MEGABYTES, MAX_BUFFER_MEGABYTES = 512, 4096
 MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Of a container; "max" where there is none."""
+"""A container's memory limit; "max" without one."""
 
 
 def choose_buffer_megabytes(limit: Path = MEMORY_LIMIT) -> int:
-    """An eighth of the memory of machine or container, in bounds; taken as far as it is used.
+    """An eighth of the memory of the machine or container, within bounds; allocated as used.
 
-    What searches read of a million chunks is 4 GB, and what does not lie in the buffers has to be
-    copied there from the system's cache.
+    Searches over a million chunks read 4 GB; pages that are not in the buffers have to be copied
+    there from the system's cache.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed = limit.read_text(encoding="ascii").strip() if limit.exists() else ""
-    if allowed.isdecimal():
-        memory = min(memory, int(allowed))
+    maximum = limit.read_text(encoding="ascii").strip() if limit.exists() else ""
+    if maximum.isdecimal():
+        memory = min(memory, int(maximum))
     return min(max(memory // 8 // 2**20, MIN_BUFFER_MEGABYTES), MAX_BUFFER_MEGABYTES)
 
 
@@ -58,7 +58,7 @@ SETTINGS = {
     "log_checkpoints": "off",
     "log_line_prefix": "",
     "log_min_messages": "warning",
-    # statements and the details of errors hold what people wrote and what their files say
+    # statements and error details contain people's texts
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
@@ -66,7 +66,7 @@ FOR_TESTS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    "autovacuum": "off",  # it sees no rows of a test that is rolled back, and changes its plans
+    "autovacuum": "off",  # it does not see the rows of a rolled-back test, and changes query plans
     "idle_in_transaction_session_timeout": "180s",
 }
 
@@ -76,9 +76,9 @@ local all {ROLE} scram-sha-256
 """
 SUPERUSER = "postgres"
 PREPARED = "nura-roles"
-"""File in the cluster that says for which password the roles have been made."""
+"""File in the cluster with a digest of the statements that were run to set up the roles."""
 
-MAKE_ROLE = """
+CREATE_ROLE = """
 DO $$ BEGIN
   IF (SELECT rolname FROM pg_roles WHERE oid = 10) = 'nura' THEN
     CREATE ROLE nura_setup SUPERUSER;
@@ -94,13 +94,13 @@ DO $$ BEGIN
   ALTER ROLE nura {rights} PASSWORD '{password}';
 END $$;
 """
-"""Where an earlier version made the role a superuser, that one gets another name: the first
-superuser of a cluster cannot be made an ordinary role. Iterations would protect a password that
-can be guessed; this one is 32 random bytes, and each new connection would compute them."""
+"""If an earlier version made the role a superuser, that one is renamed: a cluster's first superuser
+cannot become an ordinary role. Iterations would protect a password that can be guessed; this one is
+32 random bytes, and each new connection would compute them."""
 
 EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector;"
-MAKE_DATABASE = "CREATE DATABASE nura OWNER nura;"
-TAKE_DATABASE = """
+CREATE_DATABASE = "CREATE DATABASE nura OWNER nura;"
+OWN_DATABASE = """
 ALTER DATABASE nura OWNER TO nura;
 ALTER SCHEMA public OWNER TO pg_database_owner;
 DO $$ DECLARE command text; BEGIN
@@ -119,20 +119,20 @@ DO $$ DECLARE command text; BEGIN
   LOOP EXECUTE command; END LOOP;
 END $$;
 """
-"""All that belongs to no extension becomes the role's."""
+"""Makes the role the owner of everything that belongs to no extension."""
 
 RIGHTS = "NOSUPERUSER NOCREATEROLE NOREPLICATION NOBYPASSRLS"
 FOR_DATABASES = "GRANT SET ON PARAMETER session_replication_role TO nura;"
-"""Tests empty tables in any order."""
+"""For tests, which truncate tables in any order."""
 
 
 def prepare_launch(
     data_dir: Path, durable: bool = True, *, makes_databases: bool = False
 ) -> spawn.Launch:
-    """Make the cluster when there is none, clear what a crash left, and say how to start it.
+    """Create the cluster if there is none, and clean up after a crash; returns how to start it.
 
-    The caller holds the lock of the data folder. `makes_databases` lets the role make further ones,
-    as tests do.
+    The caller holds the lock of the data folder. `makes_databases` lets the role create further
+    databases, as tests do.
     """
     account = find_service_account(data_dir)
     programs_dir = spawn.find_postgres(account)
@@ -192,7 +192,7 @@ def is_answering(data_dir: Path) -> bool:
 
 
 def _is_marked_ready(pid_file: Path) -> bool:
-    """Asked without a connection: each refused one would be a line in the log."""
+    """Whether Postgres says it is ready; polling by connection would fill the log with refusals."""
     try:
         lines = pid_file.read_text(encoding="ascii", errors="replace").splitlines()
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def _build_environment() -> dict[str, str]:
 
 
 def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, durable: bool) -> None:
-    """Run initdb in another folder and rename it, so that an existing cluster is complete."""
+    """Run initdb in another folder, then rename it: an existing cluster is always complete."""
     draft = folder.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
     make_private_folder(draft, account)
@@ -239,37 +239,37 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
 
 
 def _prepare_roles(launch: spawn.Launch, programs_dir: Path, *, makes_databases: bool) -> None:
-    """Make or change the role, its database and the extension, unless that has been done."""
+    """Create or update the role, its database and the extension, unless that has been done."""
     rights = f"{RIGHTS} {'CREATEDB' if makes_databases else 'NOCREATEDB'}"
-    role = MAKE_ROLE.format(rights=rights, password=read_password())
-    wanted = hashlib.sha256(f"{role}{TAKE_DATABASE}".encode()).hexdigest()
+    role = CREATE_ROLE.format(rights=rights, password=read_password())
+    digest = hashlib.sha256(f"{role}{OWN_DATABASE}".encode()).hexdigest()
     stamp = launch.folder / PREPARED
-    if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
         return
-    more = [FOR_DATABASES] if makes_databases else []
-    _run_single_user(launch, programs_dir, "template1", [role, EXTENSION, *more, MAKE_DATABASE])
-    _run_single_user(launch, programs_dir, "nura", [EXTENSION, TAKE_DATABASE])
-    write_private(stamp, wanted, launch.account)
+    extra = [FOR_DATABASES] if makes_databases else []
+    _run_single_user(launch, programs_dir, "template1", [role, EXTENSION, *extra, CREATE_DATABASE])
+    _run_single_user(launch, programs_dir, "nura", [EXTENSION, OWN_DATABASE])
+    write_private(stamp, digest, launch.account)
 
 
 def _run_single_user(
     launch: spawn.Launch, programs_dir: Path, database: str, commands: Sequence[str]
 ) -> None:
-    """Run SQL as the superuser of a cluster that does not run. Raises `RuntimeError`."""
+    """Run SQL as the superuser of a stopped cluster. Raises `RuntimeError`."""
     settings = (f"{name}={SETTINGS[name]}" for name in ("dynamic_shared_memory_type", "jit"))
-    options = [part for one in settings for part in ("-c", one)]
-    single = replace(
+    options = [part for line in settings for part in ("-c", line)]
+    single_user = replace(
         launch,
         command=[
             *(str(programs_dir / "postgres"), "--single", "-j", "-D", spawn.HERE),
             *(*options, database),
         ],
     )
-    process = spawn.start_program(single, subprocess.PIPE, subprocess.PIPE)
+    process = spawn.start_program(single_user, subprocess.PIPE, subprocess.PIPE)
     text = "".join(f"{command.strip()}\n\n" for command in commands)
     output, _ = process.communicate(text.encode(), timeout=120)
     lines = output.decode(errors="replace").splitlines()
-    errors = [one for one in lines if re.search(r"(ERROR|FATAL|PANIC):", one)]
-    errors = [one for one in errors if not one.endswith('database "nura" already exists')]
+    errors = [line for line in lines if re.search(r"(ERROR|FATAL|PANIC):", line)]
+    errors = [line for line in errors if not line.endswith('database "nura" already exists')]
     if process.returncode or errors:
         raise RuntimeError(f"The roles of Postgres could not be made: {(errors or lines)[-1:]}")

@@ -1,10 +1,10 @@
 """The embedded Redis: broker, run log and notices in the data folder, reached by a socket only.
 
-Only our user may do anything there, with a password, and none of the commands that change the
-server or look at others. Redis 6.2.14 is what comes with pip; the holes found in it since are
-closed by that: HyperLogLog (CVE-2025-32023) and scripts of others (CVE-2024-31449, CVE-2024-46981,
-CVE-2025-46817 to -46819, CVE-2025-49844) need a user, long patterns (CVE-2024-31228) too, and
-connections that never sign in (CVE-2025-21605, CVE-2025-48367) the socket, which nobody else opens.
+Only our user has any rights there, with a password, and without the commands that change the server
+or inspect others. pip brings Redis 6.2.14; this shuts off the vulnerabilities found in it since:
+HyperLogLog (CVE-2025-32023), scripts (CVE-2024-31449, CVE-2024-46981, CVE-2025-46817 to -46819,
+CVE-2025-49844) and long patterns (CVE-2024-31228) need a user, and unauthenticated connections
+(CVE-2025-21605, CVE-2025-48367) need the socket, which nobody else can open.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from nura.embedded.spawn import (
 
 SOCKET = "redis.sock"
 DATABASES = 64
-"""More than the usual 16, so that every test process gets its own."""
+"""More than the default 16, so that every test process gets its own."""
 
 USERS = "users.acl"
 RIGHTS = (
@@ -36,22 +36,22 @@ RIGHTS = (
     *("-script", "+script|load", "+script|exists", "-pfadd", "-pfcount", "-pfmerge"),
 )
 FOR_TESTS = ("~*", "&*", "+@all")
-"""Tests empty their database."""
+"""For tests, which flush their database."""
 
 
 def prepare_launch(data_dir: Path, durable: bool = True) -> spawn.Launch:
-    """Remove what a crash left; how to start Redis. The caller holds the folder's lock."""
+    """Clean up after a crash; returns how to start Redis. The caller holds the folder's lock."""
     account = find_service_account(data_dir)
     folder = data_dir / "redis"
     sockets = find_socket_dir(data_dir)
     prepare_data_folder(data_dir, account)
-    for place in (folder, sockets):
-        make_private_folder(place, account)
+    for private in (folder, sockets):
+        make_private_folder(private, account)
     write_private(folder / USERS, _describe_users(RIGHTS if durable else FOR_TESTS), account)
-    where = "../run" if sockets == data_dir / "run" else str(sockets)
+    socket_path = "../run" if sockets == data_dir / "run" else str(sockets)
     settings = {
         "port": "0",
-        "unixsocket": f"{where}/{SOCKET}",
+        "unixsocket": f"{socket_path}/{SOCKET}",
         "unixsocketperm": "700",
         "databases": str(DATABASES),
         "appendonly": "yes",
@@ -89,5 +89,5 @@ def is_answering(data_dir: Path) -> bool:
 
 def _describe_users(rights: Sequence[str]) -> str:
     digest = hashlib.sha256(read_password().encode()).hexdigest()
-    ours = " ".join(("user", ROLE, "on", f"#{digest}", *rights))
-    return f"user default off resetpass resetkeys resetchannels -@all\n{ours}\n"
+    own_user = " ".join(("user", ROLE, "on", f"#{digest}", *rights))
+    return f"user default off resetpass resetkeys resetchannels -@all\n{own_user}\n"

@@ -1,6 +1,6 @@
-"""The embedded services for the length of one management command, or of one test session.
+"""Runs the embedded services for one management command or test session.
 
-The lock of the data folder says who runs them.
+Whoever holds the lock of the data folder runs them.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ WITHOUT_SERVICES = {
     ),
 }
 WITHOUT_DATABASE = WITHOUT_SERVICES - {"up"}
-"""`up` starts its own services, and needs the others like any command."""
+"""Without `up`, which starts its own services but needs external ones like any command."""
 
 WITH_MODELS = {"ask", "evaluate", "reindex"}
 """Commands that search or embed in their own process."""
@@ -49,7 +49,7 @@ class FolderBusyError(Exception):
 
 @contextlib.contextmanager
 def lock_folder(data_dir: Path, note: str) -> Iterator[None]:
-    """Hold the data folder alone until the end of this process. Raises `FolderBusyError`."""
+    """Lock the data folder exclusively. Raises `FolderBusyError`."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "lock").open("a+", encoding="utf-8") as file:
         try:
@@ -73,11 +73,11 @@ def read_holder(data_dir: Path) -> str:
 
 
 def acquire_folder_lock(
-    stack: contextlib.ExitStack, data_dir: Path, note: str, patience: float = 30.0
+    stack: contextlib.ExitStack, data_dir: Path, note: str, timeout: float = 30.0
 ) -> str | None:
-    """Lock the folder for the life of `stack`, waiting for a management command to end if need be.
+    """Lock the folder for the life of `stack`, waiting for a management command if necessary.
 
-    None when it is ours, else what its holder wrote about itself.
+    None once it is locked, else what its holder wrote there.
     """
     holders: list[str | None] = []
 
@@ -90,7 +90,7 @@ def acquire_folder_lock(
         holders.append(None)
         return True
 
-    spawn.wait_until(try_lock, patience, step=0.1)
+    spawn.wait_until(try_lock, timeout, step=0.1)
     return holders[-1]
 
 
@@ -105,7 +105,7 @@ def run_services(
 ) -> Iterator[None]:
     """Start the services, and stop them afterwards. The caller holds the lock of the folder.
 
-    `makes_databases`: the role may make further ones, as benchmarks do.
+    `makes_databases`: the role may create further databases, as benchmarks do.
     """
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((data_dir / "services.log").open("ab"))
@@ -143,9 +143,9 @@ def _is_alive(process: subprocess.Popen[bytes]) -> bool:
 
 @contextlib.contextmanager
 def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
-    """Run a command, `arguments` being what follows `manage.py`, with database and Redis at hand.
+    """Provide database and Redis for a command; `arguments` are what follows `manage.py`.
 
-    When `up` holds the data folder its services are used; another command's end is waited for.
+    If `up` holds the data folder, its services are used; another command is waited for.
     """
     from django.conf import settings
 
@@ -176,10 +176,10 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _run_own_models() -> Iterator[None]:
-    """A models process for this command alone, on a socket of its own.
+    """Run a models process for this command alone, on a socket of its own.
 
-    A command may need a local model though the settings name an endpoint: `reindex` compares with
-    the model that served before.
+    A command may need a local model even if the settings name an endpoint: `reindex` compares with
+    the previous model.
     """
     from django.conf import settings
 

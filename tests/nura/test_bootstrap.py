@@ -170,7 +170,7 @@ def test_a_torn_stamp_counts_as_nothing_installed(project):
 
 
 def test_an_old_python_is_told_so(monkeypatch, capsys):
-    monkeypatch.setattr(bootstrap, "LEAST", (99, 0))
+    monkeypatch.setattr(bootstrap, "MIN_PYTHON", (99, 0))
     with pytest.raises(SystemExit):
         bootstrap.ensure_installed("base")
     assert "needs Python" in capsys.readouterr().err

@@ -218,7 +218,7 @@ def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):
     launch = spawn.Launch("deaf", command, tmp_path)
     process = spawn.start_program(launch, subprocess.PIPE)
     assert process.stdout.readline() == b"on\n"
-    spawn.stop_program(process, launch, patience=0.2)
+    spawn.stop_program(process, launch, timeout=0.2)
     assert process.returncode == -signal.SIGKILL
 
 

@@ -62,7 +62,7 @@ def test_an_older_version_neither_starts_nor_migrates_on_a_newer_schema(newer_sc
 def test_a_process_of_a_node_that_runs_already_starts_again_on_a_newer_schema(
     newer_schema, monkeypatch
 ):
-    monkeypatch.setenv(schema.KNOWN, "yes")
+    monkeypatch.setenv(schema.KNOWN_VARIABLE, "yes")
     schema.require_known_schema()
 
 

@@ -131,7 +131,7 @@ def test_an_archive_of_a_node_that_died_is_written_again(collect, client):
 
 
 def test_a_running_node_finds_what_a_later_release_brings(collect, client, monkeypatch):
-    monkeypatch.setattr(static_files, "LISTED_SECONDS", 0.0)
+    monkeypatch.setattr(static_files, "LISTING_SECONDS", 0.0)
     former = collect(page__js=SCRIPT)["page.js"]
     assert client.get(former).content == SCRIPT
     later = collect(page__js=b"later()")["page.js"]

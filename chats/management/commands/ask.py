@@ -81,14 +81,14 @@ def _play_sound(sound: speech.Sound) -> str:
     return file.name
 
 
-def _run_player(command: list[str], given: bytes = b"") -> None:
+def _run_player(command: list[str], data: bytes = b"") -> None:
     try:
         subprocess.run(
             command,
-            input=given,
+            input=data,
             capture_output=True,
             check=True,
-            timeout=PLAYER_SECONDS + len(given),
+            timeout=PLAYER_SECONDS + len(data),
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SpeechUnavailable(f"{Path(command[0]).name} failed: {error}") from error
@@ -113,24 +113,24 @@ class RunFollower:
 
         Raises what kept us from answering it.
         """
-        over = asyncio.Event()
-        here = asyncio.create_task(self._answer_here(run_id, over))
+        is_over = asyncio.Event()
+        own_answer = asyncio.create_task(self._answer_here(run_id, is_over))
         try:
             async for event in reader.follow_run(run_id):
                 if event is not None:
                     yield event
-                elif here.done():
-                    here.result()
+                elif own_answer.done():
+                    own_answer.result()
         except (asyncio.CancelledError, GeneratorExit):
             await asyncio.to_thread(log.request_stop, run_id)
             raise
         finally:
-            over.set()
-            await here
+            is_over.set()
+            await own_answer
 
-    async def _answer_here(self, run_id: UUID, over: asyncio.Event) -> None:
+    async def _answer_here(self, run_id: UUID, is_over: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), self._patience)
+            await asyncio.wait_for(is_over.wait(), self._patience)
             return
         if not await in_database(_is_waiting, run_id):
             return
@@ -257,54 +257,54 @@ class Command(BaseCommand):
     def _speak_answer(self, text: str) -> None:
         """An answer that cannot be spoken has been answered all the same."""
         try:
-            if written := speak_answer(text):
-                self.stderr.write(f"--tts: no player here; the sound is in {written}")
+            if file := speak_answer(text):
+                self.stderr.write(f"--tts: no player here; the sound is in {file}")
         except SpeechUnavailable as error:
             self.stderr.write(f"--tts: {error}")
 
 
 def _to_plain(message: dict[str, Any], question: str) -> dict[str, Any]:
     names = ("chat_id", "mode", "sources", "scope", "error")
-    told = {"question": question.strip(), "answer": message["content"]}
-    return {name: message[name] for name in names} | told | {"message": message}
+    texts = {"question": question.strip(), "answer": message["content"]}
+    return {name: message[name] for name in names} | texts | {"message": message}
 
 
 def _open_turn(user: User, chat_id: UUID | None, question: str, model: str) -> turns.OpenedTurn:
     """Raises `NuraError`, also for what no other door lets in."""
-    readable = question.encode(errors="replace").decode()
-    serializer = SendRequest(data={"content": readable, "chat_id": chat_id, "model": model})
+    content = question.encode(errors="replace").decode()
+    serializer = SendRequest(data={"content": content, "chat_id": chat_id, "model": model})
     if not serializer.is_valid():
         raise InvalidFrame(errors=serializer.errors)
     language = get_language() or "ko"
     return turns.open_turn(
-        user=user, content=readable, chat_id=chat_id, language=language, model=model
+        user=user, content=content, chat_id=chat_id, language=language, model=model
     )
 
 
-def _find_chat(given: str | None) -> Chat | None:
-    if given is None:
+def _find_chat(key: str | None) -> Chat | None:
+    if key is None:
         return None
     try:
-        found = Chat.objects.filter(deleted_at=None).select_related("owner").get(pk=UUID(given))
+        chat = Chat.objects.filter(deleted_at=None).select_related("owner").get(pk=UUID(key))
     except (ValueError, Chat.DoesNotExist) as error:
-        raise CommandError(f"no such chat: {given}") from error
-    return found
+        raise CommandError(f"no such chat: {key}") from error
+    return chat
 
 
 def find_user(name: str | None, chat: Chat | None = None) -> User:
     """As named, else the owner of the chat, else the only one or the first administrator."""
     active = User.objects.filter(is_active=True).order_by("pk")
     if name is not None:
-        found = active.filter(username=name).first()
-        if found is None:
+        user = active.filter(username=name).first()
+        if user is None:
             raise CommandError(f"no such user: {name}")
-        if chat is not None and chat.owner_id != found.pk:
+        if chat is not None and chat.owner_id != user.pk:
             raise CommandError(f"no such chat: {chat.pk}")
-        return found
+        return user
     if chat is not None:
         return chat.owner
-    known = list(active[:2])
-    found = known[0] if len(known) == 1 else active.filter(is_staff=True).first()
-    if found is None:
+    users = list(active[:2])
+    user = users[0] if len(users) == 1 else active.filter(is_staff=True).first()
+    if user is None:
         raise CommandError("say who asks: --user NAME")
-    return found
+    return user

@@ -50,8 +50,8 @@ class MeasuredConfiguration:
     def summarise(self, kind: str | None = None) -> dict[str, float]:
         """The mean measures of all turns, or of those of a kind."""
         turns = [turn for line in self.measures for turn in line]
-        kept = zip(turns, self.records, strict=True)
-        return measures.summarise_turns([t for t, r in kept if kind is None or r["kind"] == kind])
+        pairs = zip(turns, self.records, strict=True)
+        return measures.summarise_turns([t for t, r in pairs if kind is None or r["kind"] == kind])
 
 
 class Command(BaseCommand):
@@ -95,16 +95,18 @@ class Command(BaseCommand):
         _check_documents(lines, askable)
         configurations = _make_configurations(options["compare"])
         judge = _choose_judge(configurations[0]) if options["judge"] else None
-        found = asyncio.run(self._measure_all(lines, askable, configurations, judge))
-        figures = _compute_figures(found, options["file"].name)
+        results = asyncio.run(self._measure_all(lines, askable, configurations, judge))
+        figures = _compute_figures(results, options["file"].name)
         self._print_tables(figures)
         if options["json"]:
-            turns = [one.records for one in found]
+            turns = [result.records for result in results]
             _write_file(
                 options["json"], json.dumps({**figures, "turns": turns}, ensure_ascii=False)
             )
         if options["html"]:
-            _write_file(options["html"], render_page(figures, [one.records for one in found]))
+            _write_file(
+                options["html"], render_page(figures, [result.records for result in results])
+            )
 
     async def _measure_all(
         self,
@@ -114,15 +116,15 @@ class Command(BaseCommand):
         judge: Light | None,
     ) -> list[MeasuredConfiguration]:
         """Line by line, every configuration in turn, so that the machine is the same for all."""
-        found = [MeasuredConfiguration(configuration) for configuration in configurations]
+        results = [MeasuredConfiguration(configuration) for configuration in configurations]
         for number, line in enumerate(lines, 1):
-            for one in found if number % 2 else reversed(found):
-                answered = await evaluation.answer_line(one.configuration, line, askable)
-                await _measure_line(one, line, askable, answered, judge)
+            for result in results if number % 2 else reversed(results):
+                answered = await evaluation.answer_line(result.configuration, line, askable)
+                await _measure_line(result, line, askable, answered, judge)
             self.stderr.write(f"\r{number} of {len(lines)}", ending="")
             self.stderr.flush()
         self.stderr.write("")
-        return found
+        return results
 
     def _write_feedback(self, lines: Iterator[Mapping[str, Any]], file: Path | None) -> None:
         texts = [json.dumps(line, ensure_ascii=False) for line in lines]
@@ -167,11 +169,11 @@ def _check_documents(lines: Sequence[QuestionLine], askable: AskableDocuments) -
 
 
 def _make_configurations(changes: Sequence[str]) -> list[Configuration]:
-    present = evaluation.make_current_configuration()
+    current = evaluation.make_current_configuration()
     if not changes:
-        return [present]
+        return [current]
     try:
-        return [present, evaluation.make_changed_configuration(changes)]
+        return [current, evaluation.make_changed_configuration(changes)]
     except (evaluation.SettingRefused, ImproperlyConfigured) as error:
         raise CommandError(f"--compare {error}") from error
 
@@ -196,16 +198,16 @@ async def _measure_line(
     documents = askable.find_ids(line)
     rows: list[dict[str, float]] = []
     earlier: list[tuple[str, str]] = []
-    for number, (expected, one) in enumerate(zip(line.turns, answered, strict=True), 1):
-        row = measures.measure_turn(expected, one, documents)
-        if judge and not one.error:
+    for number, (expected, turn) in enumerate(zip(line.turns, answered, strict=True), 1):
+        row = measures.measure_turn(expected, turn, documents)
+        if judge and not turn.error:
             try:
-                row |= await judge_turn(judge, expected.user, one, earlier)
+                row |= await judge_turn(judge, expected.user, turn, earlier)
             except LLMError:
                 measured.judge_failures += 1
-        earlier.append((expected.user, one.content))
+        earlier.append((expected.user, turn.content))
         rows.append(row)
-        measured.records.append(_describe_turn(line, number, expected, one, row))
+        measured.records.append(_describe_turn(line, number, expected, turn, row))
     measured.measures.append(rows)
 
 
@@ -213,39 +215,39 @@ def _describe_turn(
     line: QuestionLine,
     number: int,
     expected: ExpectedTurn,
-    answered: AnsweredTurn,
+    turn: AnsweredTurn,
     row: Mapping[str, float],
 ) -> dict[str, Any]:
     """What the file of figures keeps of a turn."""
-    text = answered.evidence_text
+    text = turn.evidence_text
     return {
         "id": line.id,
         "turn": number,
         "kind": expected.kind,
         "user": expected.user,
-        "answer": answered.content,
-        "mode": answered.mode,
-        "label": answered.label,
-        "error": answered.error,
+        "answer": turn.content,
+        "mode": turn.mode,
+        "label": turn.label,
+        "error": turn.error,
         "sources": [
-            {"slot": one.slot, "chunk_id": one.chunk_id, "cited": one.cited}
-            for one in answered.sources
+            {"slot": source.slot, "chunk_id": source.chunk_id, "cited": source.cited}
+            for source in turn.sources
         ],
         "missing_in_prompt": []
         if text is None
         else find_missing_facts(expected.facts, text, in_answer=False),
-        "missing_in_answer": find_missing_facts(expected.facts, answered.content, in_answer=True),
+        "missing_in_answer": find_missing_facts(expected.facts, turn.content, in_answer=True),
         "measures": dict(row),
     }
 
 
-def _compute_figures(found: Sequence[MeasuredConfiguration], name: str) -> dict[str, Any]:
+def _compute_figures(results: Sequence[MeasuredConfiguration], name: str) -> dict[str, Any]:
     """The summary: by configuration, by kind, and the differences."""
-    kinds = list(dict.fromkeys(record["kind"] for record in found[0].records if record["kind"]))
+    kinds = list(dict.fromkeys(record["kind"] for record in results[0].records if record["kind"]))
     figures: dict[str, Any] = {
         "set": name,
-        "lines": len(found[0].measures),
-        "turns": len(found[0].records),
+        "lines": len(results[0].measures),
+        "turns": len(results[0].records),
         "configurations": [
             {
                 "name": one.configuration.name,
@@ -254,12 +256,12 @@ def _compute_figures(found: Sequence[MeasuredConfiguration], name: str) -> dict[
                 "kinds": {kind: one.summarise(kind) for kind in kinds},
                 "judge_failures": one.judge_failures,
             }
-            for one in found
+            for one in results
         ],
         "differences": {},
     }
-    if len(found) > 1:
-        differences = measures.compare_runs(found[0].measures, found[1].measures)
+    if len(results) > 1:
+        differences = measures.compare_runs(results[0].measures, results[1].measures)
         figures["differences"] = {
             name: asdict(one) | {"certain": one.is_certain} for name, one in differences.items()
         }
@@ -335,7 +337,8 @@ def render_page(figures: Mapping[str, Any], records: Sequence[Sequence[Mapping[s
     context = {
         "figures": figures,
         "configurations": [
-            one | {"title": one["name"] or _("Present settings")} for one in configurations
+            configuration | {"title": configuration["name"] or _("Present settings")}
+            for configuration in configurations
         ],
         "charts": list(_draw_charts(figures)),
         "differences": differences,
@@ -356,28 +359,28 @@ def to_text_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     configurations = figures["configurations"]
     size = _("%(lines)s conversations, %(turns)s questions") % figures
     yield f"{figures['set']}: {size}"
-    for letter, one in zip("AB", configurations, strict=False):
-        model = one["model"] or _("no language model")
-        yield f"{letter}: {one['name'] or _('Present settings')} ({model})"
-        if count := one["judge_failures"]:
+    for letter, configuration in zip("AB", configurations, strict=False):
+        model = configuration["model"] or _("no language model")
+        yield f"{letter}: {configuration['name'] or _('Present settings')} ({model})"
+        if count := configuration["judge_failures"]:
             ungraded = _("%(count)s answers could not be graded") % {"count": count}
             yield f"{letter}: {ungraded}"
-    heads = ["", "A"] + (["B", _("B - A, confidence interval")] if len(configurations) > 1 else [])
+    header = ["", "A"] + (["B", _("B - A, confidence interval")] if len(configurations) > 1 else [])
     rows = [_to_text_row(figures, measure) for measure in MEASURES]
-    yield from _align_rows([heads, *(row for row in rows if row)])
-    for letter, one in zip("AB", configurations, strict=False):
-        if one["kinds"]:
-            names = [name for name in OF_A_KIND if name in one["all"]]
-            heads = [_("%(letter)s by kind") % {"letter": letter}, *names]
+    yield from _align_rows([header, *(row for row in rows if row)])
+    for letter, configuration in zip("AB", configurations, strict=False):
+        if configuration["kinds"]:
+            names = [name for name in OF_A_KIND if name in configuration["all"]]
+            header = [_("%(letter)s by kind") % {"letter": letter}, *names]
             kinds = [
-                [kind, *(_format_value(found.get(name), is_share=True) for name in names)]
-                for kind, found in one["kinds"].items()
+                [kind, *(_format_value(values.get(name), is_share=True) for name in names)]
+                for kind, values in configuration["kinds"].items()
             ]
-            yield from ("", *_align_rows([heads, *kinds]))
+            yield from ("", *_align_rows([header, *kinds]))
 
 
 def _to_text_row(figures: Mapping[str, Any], measure: Measure) -> list[str]:
-    values = [one["all"].get(measure.name) for one in figures["configurations"]]
+    values = [configuration["all"].get(measure.name) for configuration in figures["configurations"]]
     if not any(value is not None for value in values):
         return []
     cells = [measure.name, *(_format_value(value, is_share=measure.is_share) for value in values)]
@@ -407,21 +410,21 @@ def _format_value(value: float | None, *, is_share: bool) -> str:
     return f"{value:.3f}" if is_share else f"{value:,.0f}"
 
 
-def _format_interval(found: Mapping[str, float] | None, measure: Measure) -> str:
+def _format_interval(difference: Mapping[str, float] | None, measure: Measure) -> str:
     """With a star where it is certain that there is a difference."""
-    if found is None:
+    if difference is None:
         return "-"
-    form = "+.3f" if measure.is_share else "+,.0f"
-    star = " *" if found["certain"] else ""
-    span = f"{found['low']:{form}} … {found['high']:{form}}"
-    return f"{found['value']:{form}} ({span}, n = {found['lines']}){star}"
+    pattern = "+.3f" if measure.is_share else "+,.0f"
+    star = " *" if difference["certain"] else ""
+    span = f"{difference['low']:{pattern}} … {difference['high']:{pattern}}"
+    return f"{difference['value']:{pattern}} ({span}, n = {difference['lines']}){star}"
 
 
 def _draw_charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
     names = get_measure_names()
     shares = [measure.name for measure in MEASURES if measure.is_share]
-    whole = [one["all"] for one in figures["configurations"]]
-    rows = [(names[name], [one.get(name) for one in whole]) for name in shares]
+    totals = [one["all"] for one in figures["configurations"]]
+    rows = [(names[name], [one.get(name) for one in totals]) for name in shares]
     yield _draw_chart(_("All questions"), rows)
     kinds = figures["configurations"][0]["kinds"]
     for name in OF_A_KIND:
@@ -434,41 +437,41 @@ def _draw_charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
 
 
 def _draw_chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> MeasureChart:
-    made: list[MeasureRow] = []
+    chart_rows: list[MeasureRow] = []
     for name, values in rows:
         if all(value is None for value in values):
             continue
-        top = PAD + len(made) * ROW_HEIGHT
-        high = (ROW_HEIGHT - PAD) // len(values)
+        top = PAD + len(chart_rows) * ROW_HEIGHT
+        height = (ROW_HEIGHT - PAD) // len(values)
         bars = tuple(
-            Bar(top + series * high, round(value * BAR_WIDTH, 1), series, f"{value:.3f}")
+            Bar(top + series * height, round(value * BAR_WIDTH, 1), series, f"{value:.3f}")
             for series, value in enumerate(values)
             if value is not None
         )
-        made.append(MeasureRow(top, name, bars))
-    return MeasureChart(title, tuple(made), PAD + len(made) * ROW_HEIGHT)
+        chart_rows.append(MeasureRow(top, name, bars))
+    return MeasureChart(title, tuple(chart_rows), PAD + len(chart_rows) * ROW_HEIGHT)
 
 
 def _list_differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Lines of the chart of differences between shares: -1 is left, 1 right."""
     names = get_measure_names()
-    made: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for measure in MEASURES:
-        found = figures["differences"].get(measure.name)
-        if found is None or not measure.is_share:
+        difference = figures["differences"].get(measure.name)
+        if difference is None or not measure.is_share:
             continue
-        place = {
-            name: round(BAR_X + (found[name] + 1) * BAR_WIDTH / 2, 1)
+        positions = {
+            name: round(BAR_X + (difference[name] + 1) * BAR_WIDTH / 2, 1)
             for name in ("value", "low", "high")
         }
-        direction = "better" if found["value"] * measure.better > 0 else "worse"
-        kind = direction if found["certain"] else "open"
-        top = PAD + len(made) * ROW_HEIGHT
-        made.append(
-            {"y": top + ROW_HEIGHT // 2, "name": names[measure.name], "kind": kind, **place}
-            | {"told": _format_interval(found, measure)}
+        direction = "better" if difference["value"] * measure.better > 0 else "worse"
+        kind = direction if difference["certain"] else "open"
+        top = PAD + len(lines) * ROW_HEIGHT
+        lines.append(
+            {"y": top + ROW_HEIGHT // 2, "name": names[measure.name], "kind": kind, **positions}
+            | {"told": _format_interval(difference, measure)}
         )
-    return made
+    return lines
 
 
 def _list_amounts(figures: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -483,7 +486,7 @@ def _to_compared_turn(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A question with its answer of every configuration."""
     first = answers[0]
     wrong = any(
-        one["missing_in_answer"] or one["error"] or one["measures"].get("label") == 0
-        for one in answers
+        answer["missing_in_answer"] or answer["error"] or answer["measures"].get("label") == 0
+        for answer in answers
     )
     return {"first": first, "answers": answers, "wrong": wrong}

@@ -50,11 +50,11 @@ MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 
 LLM_SECONDS = 3.0
 WITHOUT_EMBEDDER = "words alone are searched, and uploads wait"
-LONGEST_LIST = 2**20
-FEW = 5
-LITTLE_DISK = 1024**3
-NO_DISK = 100 * 1024**2
-FAR_BEHIND = 64 * 1024**2
+MAX_LIST_BYTES = 2**20
+MAX_NAMED_MODELS = 5
+LOW_DISK_BYTES = 1024**3
+MIN_DISK_BYTES = 100 * 1024**2
+MAX_REPLICA_LAG_BYTES = 64 * 1024**2
 """Bytes of log that a replica has not replayed."""
 
 
@@ -128,13 +128,13 @@ def check_sources() -> Iterator[Finding]:
         return  # said above
     if not sum(counts.values()) and not settings.SOURCE_FOLDERS:
         return
-    bad = counts["failed"] or counts["held"]
-    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "none"
-    yield Finding("sources", State.WARN if bad else State.OK, told)
+    has_problem = counts["failed"] or counts["held"]
+    summary = ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "none"
+    yield Finding("sources", State.WARN if has_problem else State.OK, summary)
     for folder in settings.SOURCE_FOLDERS:
         if not Path(folder).is_dir():
-            away = f"{folder} in NURA_SOURCE_FOLDERS is not there or cannot be read"
-            yield Finding("sources", State.WARN, away)
+            problem = f"{folder} in NURA_SOURCE_FOLDERS is not there or cannot be read"
+            yield Finding("sources", State.WARN, problem)
 
 
 def check_bucket() -> Iterator[Finding]:
@@ -153,40 +153,43 @@ def check_bucket() -> Iterator[Finding]:
 def check_storage() -> Iterator[Finding]:
     """What the database, Redis, files, caches and logs take; what is bloated, nearly full, late."""
     try:
-        room = housekeeping.measure_storage()
+        storage = housekeeping.measure_storage()
     except (DatabaseError, RedisError):
         return  # said above
-    tell = housekeeping.describe_bytes
+    format_size = housekeeping.describe_bytes
     largest = ", ".join(
-        f"{one.name} {tell(one.rows_bytes)} + {tell(one.index_bytes)} of indexes"
-        for one in room.tables[:3]
+        f"{one.name} {format_size(one.rows_bytes)} + {format_size(one.index_bytes)} of indexes"
+        for one in storage.tables[:3]
     )
-    yield Finding("database size", State.OK, f"{tell(room.database)} ({largest})")
-    for table in room.tables:
+    yield Finding("database size", State.OK, f"{format_size(storage.database)} ({largest})")
+    for table in storage.tables:
         if table.is_bloated:
-            told = f"{table.name} has {table.dead_rows:,} dead rows: VACUUM (ANALYZE) {table.name}"
-            yield Finding("database size", State.WARN, told)
-    limit, full = room.redis_limit, housekeeping.REDIS_SHARE
-    state = State.WARN if limit and room.redis > full * limit else State.OK
-    of_limit = f" of {tell(limit)}" if limit else ""
+            problem = (
+                f"{table.name} has {table.dead_rows:,} dead rows: VACUUM (ANALYZE) {table.name}"
+            )
+            yield Finding("database size", State.WARN, problem)
+    limit, share = storage.redis_limit, housekeeping.REDIS_SHARE
+    state = State.WARN if limit and storage.redis > share * limit else State.OK
+    limit_words = f" of {format_size(limit)}" if limit else ""
     yield Finding(
         "redis size",
         state,
-        f"{tell(room.redis)}{of_limit}, {room.redis_keys:,} keys, {room.run_logs:,} run logs",
+        f"{format_size(storage.redis)}{limit_words}, {storage.redis_keys:,} keys, "
+        f"{storage.run_logs:,} run logs",
     )
     yield Finding(
         "files",
         State.OK,
-        f"{tell(room.files)}, page pictures {tell(room.cache)} (at most {settings.CACHE_MB} MB), "
-        f"logs {tell(room.logs)}",
+        f"{format_size(storage.files)}, page pictures {format_size(storage.cache)} "
+        f"(at most {settings.CACHE_MB} MB), logs {format_size(storage.logs)}",
     )
-    late = room.overdue_deletions
+    overdue = storage.overdue_deletions
     yield Finding(
         "deletions",
-        State.WARN if late else State.OK,
-        f"{late} are late: is beat running? `manage.py purge` does them now"
-        if late
-        else f"{room.deletions} wait for the end of their retention",
+        State.WARN if overdue else State.OK,
+        f"{overdue} are late: is beat running? `manage.py purge` does them now"
+        if overdue
+        else f"{storage.deletions} wait for the end of their retention",
     )
 
 
@@ -214,7 +217,9 @@ def check_data_folder() -> Finding:
     if mode & 0o067:  # the group may step through, where the database has another user
         detail = f"{folder} is open to others (mode {mode:o}): chmod 700"
         return Finding("data folder", State.WARN, detail)
-    state = State.FAIL if free < NO_DISK else State.WARN if free < LITTLE_DISK else State.OK
+    state = (
+        State.FAIL if free < MIN_DISK_BYTES else State.WARN if free < LOW_DISK_BYTES else State.OK
+    )
     return Finding("data folder", state, f"{folder}, {free / 1024**3:.1f} GB free")
 
 
@@ -265,9 +270,9 @@ def check_replica() -> Iterator[Finding]:
         detail = "DATABASE_REPLICA_URL: it follows nobody (promoted?); the primary is read"
         yield Finding("replica", State.WARN, detail)
         return
-    far = behind > FAR_BEHIND
+    is_far = behind > MAX_REPLICA_LAG_BYTES
     detail = f"DATABASE_REPLICA_URL: {behind / 1024**2:.1f} MB behind"
-    yield Finding("replica", State.WARN if far else State.OK, detail)
+    yield Finding("replica", State.WARN if is_far else State.OK, detail)
 
 
 def check_redis() -> Iterator[Finding]:
@@ -286,14 +291,14 @@ def check_redis() -> Iterator[Finding]:
         yield _check_redis_setting(name, wanted)
 
 
-def _check_redis_setting(name: str, wanted: str) -> Finding:
+def _check_redis_setting(name: str, expected: str) -> Finding:
     try:
-        found = cast("dict[str, str]", get_client().config_get(name)).get(name, "unknown")
+        value = cast("dict[str, str]", get_client().config_get(name)).get(name, "unknown")
     except RedisError:
-        return Finding("redis", State.WARN, f"{name} may not be read; it should be {wanted}")
-    state = State.OK if found == wanted else State.WARN
+        return Finding("redis", State.WARN, f"{name} may not be read; it should be {expected}")
+    state = State.OK if value == expected else State.WARN
     return Finding(
-        "redis", state, f"{name} {found}" + ("" if found == wanted else f", not {wanted}")
+        "redis", state, f"{name} {value}" + ("" if value == expected else f", not {expected}")
     )
 
 
@@ -321,43 +326,43 @@ def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
             "administration under Models, or name it in NURA_LLM_BASE_URL"
         )
         return Finding(name, State.OK, detail)
-    where = f"{endpoint.model} at {_hide_secrets(endpoint.base_url)}"
-    told = _list_models(endpoint)
-    if refused := _describe_refusal(endpoint, told):
-        return Finding(name, State.FAIL, f"{where}: {refused}")
-    if lacking := _describe_lack(endpoint.model, told):
-        return Finding(name, State.WARN, f"{where}: {lacking}")
-    if told.status == 200:
-        return Finding(name, State.OK, where)
-    detail = f"{where}: HTTP {told.status} for its list of models; most addresses end in /v1"
+    address = f"{endpoint.model} at {_hide_secrets(endpoint.base_url)}"
+    listing = _list_models(endpoint)
+    if refusal := _describe_refusal(endpoint, listing):
+        return Finding(name, State.FAIL, f"{address}: {refusal}")
+    if problem := _describe_lack(endpoint.model, listing):
+        return Finding(name, State.WARN, f"{address}: {problem}")
+    if listing.status == 200:
+        return Finding(name, State.OK, address)
+    detail = f"{address}: HTTP {listing.status} for its list of models; most addresses end in /v1"
     return Finding(name, State.WARN, detail)
 
 
-def check_helper(name: str, model: str, endpoint: Endpoint, without: str) -> Finding:
+def check_helper(name: str, model: str, endpoint: Endpoint, fallback: str) -> Finding:
     """Whether a model that helps can be asked; `without`: what happens where it cannot.
 
     Many servers of such models list none, so that they answer at all is enough.
     """
-    where = f"{model} at {_hide_secrets(endpoint.base_url)}"
-    told = _list_models(endpoint)
-    if refused := _describe_refusal(endpoint, told):
-        return Finding(name, State.WARN, f"{where}: {refused}; until then {without}")
-    if lacking := _describe_lack(model, told):
-        return Finding(name, State.WARN, f"{where}: {lacking}")
-    return Finding(name, State.OK, where)
+    address = f"{model} at {_hide_secrets(endpoint.base_url)}"
+    listing = _list_models(endpoint)
+    if refusal := _describe_refusal(endpoint, listing):
+        return Finding(name, State.WARN, f"{address}: {refusal}; until then {fallback}")
+    if problem := _describe_lack(model, listing):
+        return Finding(name, State.WARN, f"{address}: {problem}")
+    return Finding(name, State.OK, address)
 
 
-def _describe_refusal(endpoint: Endpoint, told: "_ListedModels") -> str:
+def _describe_refusal(endpoint: Endpoint, listing: "_ListedModels") -> str:
     """Why nothing can be asked there; empty where something can."""
-    if told.status in {401, 403}:
-        wanted = "the key is refused" if endpoint.api_key else "it wants a key"
-        return f"{wanted} (HTTP {told.status})"
-    return "" if told.status else f"not reachable: {told.failure}"
+    if listing.status in {401, 403}:
+        reason = "the key is refused" if endpoint.api_key else "it wants a key"
+        return f"{reason} (HTTP {listing.status})"
+    return "" if listing.status else f"not reachable: {listing.failure}"
 
 
-def _describe_lack(model: str, told: "_ListedModels") -> str:
-    if told.models and not {model, f"{model}:latest"} & set(told.models):
-        return f"its list has no such model, but {', '.join(told.models[:FEW])}"
+def _describe_lack(model: str, listing: "_ListedModels") -> str:
+    if listing.models and not {model, f"{model}:latest"} & set(listing.models):
+        return f"its list has no such model, but {', '.join(listing.models[:MAX_NAMED_MODELS])}"
     return ""
 
 
@@ -373,36 +378,38 @@ def check_connected_models() -> Iterator[Finding]:
     """The models that write answers, each with where it is named; those for other work; keys."""
     config = find_config()
     try:
-        mains = list_main_models()
-        lost = list_lost_keys()
+        main_models = list_main_models()
+        lost_keys = list_lost_keys()
     except DatabaseError:  # told already, or not migrated yet
-        mains, lost = [], []
-    if not mains:
+        main_models, lost_keys = [], []
+    if not main_models:
         yield check_llm("LLM", config.llm)
-    for number, one in enumerate(mains):
-        found = (check_optional_llm if number else check_llm)("LLM", one.endpoint)
-        source = "environment" if one.is_of_environment else "administration, Models"
-        several = f", {one.id}{', default' if one.is_default else ''}" if len(mains) > 1 else ""
-        yield replace(found, detail=f"{found.detail} ({source}{several})")
+    for number, model in enumerate(main_models):
+        finding = (check_optional_llm if number else check_llm)("LLM", model.endpoint)
+        source = "environment" if model.is_of_environment else "administration, Models"
+        suffix = (
+            f", {model.id}{', default' if model.is_default else ''}" if len(main_models) > 1 else ""
+        )
+        yield replace(finding, detail=f"{finding.detail} ({source}{suffix})")
     if config.light_llm:
         yield check_optional_llm("light LLM", config.light_llm)
     if config.vision:
         yield check_optional_llm("vision model", config.vision)
     if config.reranker_endpoint:
-        without = "words and vectors rank the passages"
-        yield check_helper("reranker", config.reranker_model, config.reranker_endpoint, without)
+        fallback = "words and vectors rank the passages"
+        yield check_helper("reranker", config.reranker_model, config.reranker_endpoint, fallback)
     if config.verifier_endpoint:
-        without = "rules check sentences"
-        yield check_helper("verifier", config.verifier_model, config.verifier_endpoint, without)
-    for name in lost:
-        told = f"the key of {name} was sealed with another SECRET_KEY: enter it again"
-        yield Finding("keys", State.WARN, told)
+        fallback = "rules check sentences"
+        yield check_helper("verifier", config.verifier_model, config.verifier_endpoint, fallback)
+    for name in lost_keys:
+        problem = f"the key of {name} was sealed with another SECRET_KEY: enter it again"
+        yield Finding("keys", State.WARN, problem)
 
 
 def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
     """As `llm`, for a model without which the product serves: it only warns."""
-    found = check_llm(name, endpoint)
-    return replace(found, state=State.WARN) if found.state is State.FAIL else found
+    finding = check_llm(name, endpoint)
+    return replace(finding, state=State.WARN) if finding.state is State.FAIL else finding
 
 
 def check_embedder() -> Finding:
@@ -413,10 +420,10 @@ def check_embedder() -> Finding:
     if config.embedding_model:
         return Finding("embedder", State.OK, f"{config.embedding_model} on this machine")
     try:
-        found = _hash_file(find_embedded_model() / "model.safetensors")
+        digest = _hash_file(find_embedded_model() / "model.safetensors")
     except (OSError, EngineUnavailable) as error:
         return Finding("embedder", State.FAIL, f"the embedded model is missing: {error}")
-    if found != MODEL_SHA256:
+    if digest != MODEL_SHA256:
         return Finding("embedder", State.FAIL, "model.safetensors is not the official file")
     return Finding("embedder", State.OK, "all-MiniLM-L6-v2 (English), checksum right")
 
@@ -439,8 +446,8 @@ def check_models_process() -> Iterator[Finding]:
         detail = f"the process is not running; until then {WITHOUT_EMBEDDER}"
         yield Finding("models", State.WARN, detail)
         return
-    on = {"ready": f"ready on {health['device']}"}
-    states = [f"{name} {on.get(state, state)}" for name, state in health["models"].items()]
+    words = {"ready": f"ready on {health['device']}"}
+    states = [f"{name} {words.get(state, state)}" for name, state in health["models"].items()]
     failed = set(health["models"].values()) - {"ready", "loading"}
     yield Finding(
         "models", State.WARN if failed else State.OK, ", ".join(states) or "none loaded yet"
@@ -451,7 +458,7 @@ def check_embedding_space() -> Iterator[Finding]:
     """Whose vectors are searched, and whether the settings want others."""
     try:
         space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
-        used, graph = spaces.get_space_in_use(), spaces.describe_pending_graph()
+        current, graph = spaces.get_space_in_use(), spaces.describe_pending_graph()
     except DatabaseError:  # told already, or not migrated yet
         return
     if pending:
@@ -460,8 +467,8 @@ def check_embedding_space() -> Iterator[Finding]:
         yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
     if graph:
         yield Finding("graph of vectors", State.WARN, graph)
-    spoken = frozenset(used.space.languages) if used.space else frozenset[str]()
-    if settings.LANGUAGE_CODE == "ko" and not knows_korean(used.config, spoken):
+    languages = frozenset(current.space.languages) if current.space else frozenset[str]()
+    if settings.LANGUAGE_CODE == "ko" and not knows_korean(current.config, languages):
         detail = (
             "the embedder knows no Korean: words alone find Korean passages; choose one that does, "
             "such as bge-m3, in the administration under Models"
@@ -493,22 +500,22 @@ def check_morphemes() -> Finding:
         return Finding("Kiwi", State.FAIL, f"not installed: {', '.join(missing)}")
     path = settings.RAG.user_dictionary
     try:
-        own = f", {len(read_dictionary(path))} words of {path}" if path else ""
+        dictionary = f", {len(read_dictionary(path))} words of {path}" if path else ""
     except DictionaryUnreadable as error:
         return Finding("Kiwi", State.FAIL, f"the user dictionary: {error}")
-    return Finding("Kiwi", State.OK, f"installed with its model{own}")
+    return Finding("Kiwi", State.OK, f"installed with its model{dictionary}")
 
 
 def check_sandbox() -> Finding:
     """How far the kernel confines the processes that read files."""
-    granted = jail.find_grants()
+    grants = jail.find_grants()
     detail = ", ".join(
         [
-            f"Landlock {granted.landlock}" if granted.landlock else "no Landlock",
-            "seccomp" if granted.seccomp else "no seccomp",
+            f"Landlock {grants.landlock}" if grants.landlock else "no Landlock",
+            "seccomp" if grants.seccomp else "no seccomp",
         ]
     )
-    if granted.holds:
+    if grants.holds:
         return Finding("sandbox", State.OK, detail)
     if settings.READING_LIMITS.confinement == Confinement.BEST:
         return Finding("sandbox", State.WARN, f"{detail}: files are read all the same")
@@ -519,8 +526,8 @@ def check_text_recognition() -> Finding:
     """Whether scanned pages can be read."""
     if not settings.READING_LIMITS.recognised_pages:
         return Finding("OCR", State.OK, "NURA_OCR_PAGES is 0: scanned pages are left out")
-    if found := ocr.find_program():
-        return Finding("OCR", State.OK, f"{found} with {' and '.join(ocr.LANGUAGES)}")
+    if program := ocr.find_program():
+        return Finding("OCR", State.OK, f"{program} with {' and '.join(ocr.LANGUAGES)}")
     missing = "no tesseract with Korean: scanned pages are left out"
     return Finding("OCR", State.WARN, f"{missing}; apt install tesseract-ocr tesseract-ocr-kor")
 
@@ -528,11 +535,13 @@ def check_text_recognition() -> Finding:
 def check_pdf_reader() -> Iterator[Finding]:
     """Whether the reader that was chosen instead of PDFium is installed."""
     if settings.PDF_READER == PYMUPDF:
-        there = importlib.util.find_spec("pymupdf")
+        is_installed = importlib.util.find_spec("pymupdf")
         detail = (
-            "PyMuPDF" if there else "PyMuPDF is missing: pip install -r requirements/pymupdf.txt"
+            "PyMuPDF"
+            if is_installed
+            else "PyMuPDF is missing: pip install -r requirements/pymupdf.txt"
         )
-        yield Finding("PDF reader", State.OK if there else State.FAIL, detail)
+        yield Finding("PDF reader", State.OK if is_installed else State.FAIL, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +557,7 @@ def _list_models(endpoint: Endpoint) -> _ListedModels:
     """Ask it for its list, all of it within `LLM_SECONDS`. No redirect is followed."""
     key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     address = f"{endpoint.base_url.rstrip('/')}/models"
-    client = OutgoingClient(max_bytes=LONGEST_LIST, seconds=LLM_SECONDS, is_entered=True)
+    client = OutgoingClient(max_bytes=MAX_LIST_BYTES, seconds=LLM_SECONDS, is_entered=True)
     try:
         with client, client.open("GET", address, dict(endpoint.headers) | key) as answer:
             names = _read_names(answer.read()) if answer.status == HTTPStatus.OK else ()
@@ -563,8 +572,8 @@ def _list_models(endpoint: Endpoint) -> _ListedModels:
 
 def _describe_failure(error: BaseException) -> str:
     cause = error
-    while deeper := cause.__cause__ or cause.__context__:  # pools of connections drop the former
-        cause = deeper
+    while inner := cause.__cause__ or cause.__context__:  # pools of connections drop the former
+        cause = inner
     match cause:
         case TimeoutError() | httpcore2.TimeoutException():
             return f"no answer within {LLM_SECONDS:g} s"

@@ -31,9 +31,9 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """One line a kind."""
-        found = retention.purge(dry_run=options["dry_run"])
+        counts = retention.purge(dry_run=options["dry_run"])
         if options["json"]:
-            self.stdout.write(json.dumps(found))
+            self.stdout.write(json.dumps(counts))
             return
-        for name, count in found.items():
+        for name, count in counts.items():
             self.stdout.write(f"{count:8,} {WORDS[name]}")

@@ -30,14 +30,14 @@ class Command(BaseCommand):
         """Tell what came back."""
         vault = open_vault(options)
         try:
-            name, manifest, again = service.restore(
+            name, manifest, deleted_count = service.restore(
                 vault, self.stderr.write, options["backup"], options["deleted"]
             )
         except (BackupError, OSError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"Restored {name} of {manifest.created}: {len(manifest.files)} files")
-        if again:
-            self.stdout.write(f"Deleted again, as it was deleted since: {again}")
+        if deleted_count:
+            self.stdout.write(f"Deleted again, as it was deleted since: {deleted_count}")
         if "SECRET_KEY" in os.environ or not manifest.secret:  # else it came back with the rest
             for lost in list_lost_keys():
                 self.stderr.write(f"Enter the key again, SECRET_KEY is another one: {lost}")

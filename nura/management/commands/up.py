@@ -92,12 +92,12 @@ class Command(BaseCommand):
         sys.exit(status)
 
     def _acquire_folder_lock(self, stack: contextlib.ExitStack) -> None:
-        here = make_url(settings.HOST, settings.PORT)
-        busy = session.acquire_folder_lock(stack, settings.DATA_DIR, here)
-        if busy == session.COMMAND:
+        own_url = make_url(settings.HOST, settings.PORT)
+        holder = session.acquire_folder_lock(stack, settings.DATA_DIR, own_url)
+        if holder == session.COMMAND:
             raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
-        if busy is not None:
-            raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {busy}")
+        if holder is not None:
+            raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {holder}")
 
     def _step_down(self) -> None:
         """Only the port had to be opened by root, and only one below 1024."""
@@ -182,30 +182,30 @@ class Product:
                 self._output.write_line("up", f"Not ready yet, waiting for: {', '.join(missing)}")
                 reminder += PATIENCE
             await asyncio.sleep(0.1)
-        self._print_address(time.monotonic() - started, first=outcome["seeded"])
+        self._print_address(time.monotonic() - started, is_first_run=outcome["seeded"])
 
     async def _run_preparation(self) -> dict[str, bool]:
         """What came of the preparation. Raises `RuntimeError`; its lines say more."""
-        reading, writing = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            [child] = self._make_children([describe_preparation(writing, seed=self._seed)])
+            [child] = self._make_children([describe_preparation(write_end, seed=self._seed)])
             reason = await child.run_once()
-            os.set_blocking(reading, False)
+            os.set_blocking(read_end, False)
             with contextlib.suppress(BlockingIOError):  # nothing was written
-                outcome: dict[str, bool] = json.loads(os.read(reading, MAX_OUTCOME_BYTES))
+                outcome: dict[str, bool] = json.loads(os.read(read_end, MAX_OUTCOME_BYTES))
                 return outcome
         finally:
-            os.close(reading)
-            os.close(writing)
+            os.close(read_end)
+            os.close(write_end)
         raise RuntimeError(f"the preparation {reason}; its last lines say why")
 
-    def _print_address(self, seconds: float, *, first: bool) -> None:
+    def _print_address(self, seconds: float, *, is_first_run: bool) -> None:
         self._output.write_line(
             "up", f"Ready after {seconds:.1f} s: {make_url(settings.HOST, settings.PORT)}"
         )
         credentials = settings.DATA_DIR / "admin-credentials"
         in_journal = "JOURNAL_STREAM" in os.environ  # a unit of systemd: a log that others read
-        if first and credentials.is_file() and not in_journal:
+        if is_first_run and credentials.is_file() and not in_journal:
             for line in credentials.read_text(encoding="utf-8").splitlines():
                 self._output.write_line("up", line)
             self._output.write_line("up", f"(kept in {credentials})")
@@ -214,23 +214,23 @@ class Product:
                 "up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}"
             )
 
-    def _make_children(self, some: list[ProcessSpec]) -> list[SupervisedProcess]:
-        return [SupervisedProcess(part, self._output, self._forks) for part in some]
+    def _make_children(self, specs: list[ProcessSpec]) -> list[SupervisedProcess]:
+        return [SupervisedProcess(spec, self._output, self._forks) for spec in specs]
 
     def _watch_for_end(self) -> asyncio.Event:
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
-        asked: list[float] = []
+        times: list[float] = []
 
         def end() -> None:
-            asked.append(loop.time())
-            if asked[-1] - asked[0] > IMPATIENT_AFTER:
+            times.append(loop.time())
+            if times[-1] - times[0] > IMPATIENT_AFTER:
                 for child in [*self._webs, *self._workers, *self._beat, *self._models]:
                     child.abandon()
             ending.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, end)
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(signal_number, end)
         return ending
 
     @staticmethod
@@ -247,18 +247,20 @@ def list_services() -> list[ProcessSpec]:
     data_dir = settings.DATA_DIR
     parts = []
     if settings.EMBEDDED_POSTGRES:
-        ready = partial(postgres.wait_ready, data_dir)
-        parts.append(ProcessSpec("postgres", partial(postgres.prepare_launch, data_dir), ready))
+        wait_ready = partial(postgres.wait_ready, data_dir)
+        parts.append(
+            ProcessSpec("postgres", partial(postgres.prepare_launch, data_dir), wait_ready)
+        )
     if settings.EMBEDDED_REDIS:
-        ready = partial(redis.wait_ready, data_dir)
-        parts.append(ProcessSpec("redis", partial(redis.prepare_launch, data_dir), ready))
+        wait_ready = partial(redis.wait_ready, data_dir)
+        parts.append(ProcessSpec("redis", partial(redis.prepare_launch, data_dir), wait_ready))
     return parts
 
 
 def describe_fork_server(descriptor: int) -> ProcessSpec:
     """The fork server, which reads requests from this descriptor."""
-    given = {forkserver.SOCKET_FD: descriptor}
-    launch = _describe_launch("forkserver", (*PYTHON, "nura.forkserver"), given=given)
+    descriptors = {forkserver.SOCKET_FD: descriptor}
+    launch = _describe_launch("forkserver", (*PYTHON, "nura.forkserver"), descriptors=descriptors)
     return ProcessSpec("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
 
 
@@ -288,7 +290,8 @@ def list_webs(listener: int) -> list[ProcessSpec]:
         for name in _make_names("web", settings.WEB_WORKERS)
     ]
     return [
-        ProcessSpec(one.name, partial(_as_it_is, one), patience=_get_patience()) for one in launches
+        ProcessSpec(launch.name, partial(_as_it_is, launch), patience=_get_patience())
+        for launch in launches
     ]
 
 
@@ -306,8 +309,8 @@ def list_workers() -> list[ProcessSpec]:
     documents = _describe_launch("documents", command, CELERY_ENTRY)
     return [
         *(
-            ProcessSpec(one.name, partial(_as_it_is, one), patience=_get_patience())
-            for one in answers
+            ProcessSpec(launch.name, partial(_as_it_is, launch), patience=_get_patience())
+            for launch in answers
         ),
         ProcessSpec("documents", lambda: documents, patience=_get_patience()),
     ]
@@ -337,29 +340,32 @@ def _describe_launch(
     name: str,
     command: tuple[str, ...],
     entry: str = "",
-    given: Mapping[str, int] = MappingProxyType({}),
+    descriptors: Mapping[str, int] = MappingProxyType({}),
 ) -> spawn.Launch:
     """A process of our own code; `given` are descriptors, by the variable that tells each."""
     return spawn.Launch(
         name=name,
         command=command,
         folder=settings.BASE_DIR,
-        environment=_build_environment(name) | {key: str(number) for key, number in given.items()},
-        descriptors=tuple(given.values()),
+        environment=_build_environment(name)
+        | {key: str(number) for key, number in descriptors.items()},
+        descriptors=tuple(descriptors.values()),
         entry=entry,
     )
 
 
 def _build_environment(name: str) -> dict[str, str]:
-    own: Mapping[str, str] = {
+    variables: Mapping[str, str] = {
         "NURA_PROCESS": name,
-        schema.KNOWN: "no" if name == "prepare" else "yes",  # nothing else starts where it is not
+        schema.KNOWN_VARIABLE: "no"
+        if name == "prepare"
+        else "yes",  # nothing else starts where it is not
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         **models.ENVIRONMENT,
         "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which a fork does not take along
     }
     colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
-    return {**os.environ, **own, **colour, **_prepare_metrics(settings.DATA_DIR)}
+    return {**os.environ, **variables, **colour, **_prepare_metrics(settings.DATA_DIR)}
 
 
 def _prepare_metrics(data_dir: Path) -> dict[str, str]:
@@ -377,14 +383,14 @@ def make_url(host: str, port: int) -> str:
 def find_missing_parts() -> list[str]:
     """Ask `/readyz` as a load balancer does; the parts that are not ready yet."""
     host = urlsplit(make_url(settings.HOST, settings.PORT)).netloc
-    allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
+    own_host = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)
     try:
-        connection.request("GET", "/readyz", headers={"Host": allowed.replace("*", "localhost")})
+        connection.request("GET", "/readyz", headers={"Host": own_host.replace("*", "localhost")})
         checks = json.load(connection.getresponse())["checks"]
     except (OSError, http.client.HTTPException, ValueError, KeyError):
         return ["web"]
     else:
-        return [name for name, there in checks.items() if not there]
+        return [name for name, is_passing in checks.items() if not is_passing]
     finally:
         connection.close()

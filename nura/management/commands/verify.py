@@ -34,17 +34,17 @@ class Command(BaseCommand):
                 raise CommandError(str(error)) from error
             problem = ", ".join(damaged[:20])
             record_backup(BackupEvent.VERIFIED, place=str(vault.folder), name=name, problem=problem)
-            found, what = [f"damaged: {one}" for one in damaged], f"backup {name}"
-            counted = f"{len(manifest.files)} files"
+            findings, target = [f"damaged: {path}" for path in damaged], f"backup {name}"
+            counts = f"{len(manifest.files)} files"
         else:
             inspection = inspect_installation()
-            found, what, counted = (
+            findings, target, counts = (
                 inspection.damage,
                 "the installation",
                 inspection.describe_counts(),
             )
-        for line in found:
+        for line in findings:
             self.stdout.write(line)
-        if found:
-            raise CommandError(f"{len(found)} findings in {what} ({counted})")
-        self.stdout.write(f"Nothing is wrong with {what}: {counted}")
+        if findings:
+            raise CommandError(f"{len(findings)} findings in {target} ({counts})")
+        self.stdout.write(f"Nothing is wrong with {target}: {counts}")
