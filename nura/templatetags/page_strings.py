@@ -197,8 +197,8 @@ THREAD = {
     "end.FAILED.partial": _("The answer broke off here."),
     "end.INTERRUPTED": _("The answer was interrupted."),
     "end.INTERRUPTED.partial": _("The answer was interrupted here."),
-    "end.STOPPED": _("You stopped the answer."),
-    "end.STOPPED.partial": _("You stopped the answer here."),
+    "end.STOPPED": _("The answer was stopped."),
+    "end.STOPPED.partial": _("The answer was stopped here."),
     "end.look": _("See the reason in the admin pages"),
     "regenerate": _("Regenerate"),
     "edit": _("Edit the question"),
@@ -272,7 +272,7 @@ THREAD = {
         "Nura chooses: all your documents, and for follow-up questions first those that the "
         "conversation is about."
     ),
-    "scope_next.gone": _("The documents of this chat were deleted"),
+    "scope_next.gone": _("Documents no longer available"),
     "scope_next.gone_more": _("Choose “All” to search all your documents."),
     "scope_next.none": _("No documents yet"),
     "tokens": _("{count} tokens"),

@@ -28,3 +28,16 @@ def test_a_page_holds_its_words_in_the_language_of_the_reader(page):
     words = json.loads(found[1])
     assert words.keys() == PAGES[page].keys()
     assert words["close"] == "닫기"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("end.STOPPED", "The answer was stopped."),
+        ("end.STOPPED.partial", "The answer was stopped here."),
+        ("scope_next.gone", "Documents no longer available"),
+    ],
+)
+def test_who_has_left_a_library_is_not_told_that_they_stopped_or_deleted_something(key, words):
+    with translation.override("en"):
+        assert str(PAGES["chat"][key]) == words
