@@ -140,7 +140,7 @@ class Batcher:
         self._threads = {
             lane: ThreadPoolExecutor(1, thread_name_prefix=name, initializer=prepare)
             for lane, name, prepare in zip(
-                LANES, ("asked", "kept"), (models.overtake, _lower_priority), strict=True
+                LANES, ("asked", "kept"), (models.prioritise_thread, _lower_priority), strict=True
             )
         }
 

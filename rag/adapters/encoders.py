@@ -43,7 +43,7 @@ RERANK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class EmbedderDeclaration:
     """Width, languages and prompt prefixes of a model.
 
     `dimensions` 0: not known before it is loaded.
@@ -55,21 +55,21 @@ class Declared:
     passage_prefix: str = ""
 
 
-def find_declaration(model: str) -> Declared:
+def find_declaration(model: str) -> EmbedderDeclaration:
     """What is known of a model by its name or folder; the empty declaration for others.
 
     Ollama's names carry a tag that says nothing of these: "bge-m3:567m".
     """
     name = model.rstrip("/").rsplit("/", 1)[-1].partition(":")[0]
-    return _load_known_models().get(name.lower(), Declared())
+    return _load_known_models().get(name.lower(), EmbedderDeclaration())
 
 
-def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[str]:
+def find_languages(model: str, configured: frozenset[str] = frozenset()) -> frozenset[str]:
     """The languages of a model: as told, else as declared, else English alone.
 
     A model that does not know a language harms its questions more than one that is left out.
     """
-    if known := told or find_declaration(model).languages:
+    if known := configured or find_declaration(model).languages:
         return known
     _warn_of_unknown(model)
     return ENGLISH
@@ -84,10 +84,10 @@ def _warn_of_unknown(model: str) -> None:
 
 
 @functools.cache
-def _load_known_models() -> Mapping[str, Declared]:
+def _load_known_models() -> Mapping[str, EmbedderDeclaration]:
     stored = Path(__file__).with_name("known_embedders.toml").read_text(encoding="utf-8")
     return {
-        name: Declared(**fields | {"languages": frozenset(fields["languages"])})
+        name: EmbedderDeclaration(**fields | {"languages": frozenset(fields["languages"])})
         for name, fields in tomllib.loads(stored).items()
     }
 
@@ -140,13 +140,13 @@ class EndpointEmbedder:
     def embed_passages(self, texts: Sequence[str], *, outsider: str = "") -> list[list[float]]:
         """One unit vector per text, asked for in batches. Raises `EmbedderFailed`."""
         # the models process has a lane for each kind; other servers need not know the word
-        is_told = bool(outsider and self._endpoint.socket)
-        more = {"extra_body": {"input_type": OUTSIDER, "user": outsider}} if is_told else {}
+        has_lanes = bool(outsider and self._endpoint.socket)
+        extra = {"extra_body": {"input_type": OUTSIDER, "user": outsider}} if has_lanes else {}
         prefixed = [self._declared.passage_prefix + text for text in texts]
         batches = [
             prefixed[start : start + BATCH_TEXTS] for start in range(0, len(prefixed), BATCH_TEXTS)
         ]
-        return [vector for batch in batches for vector in self._embed(batch, more)]
+        return [vector for batch in batches for vector in self._embed(batch, extra)]
 
     def embed_query(self, text: str) -> list[float]:
         """The unit vector of a question; fails at once while the endpoint is left alone.
@@ -155,16 +155,16 @@ class EndpointEmbedder:
         Raises `EmbedderFailed`.
         """
         try:
-            get_breaker(self._endpoint).enter()
+            get_breaker(self._endpoint).raise_if_open()
         except LLMUnavailable as error:
             raise EmbedderFailed(f"{self.name} does not answer", reason="endpoint") from error
         prefixed = self._declared.query_prefix + text
         # the models process lets questions go before passages; other servers need not know the word
-        more = {"extra_body": {"input_type": "query"}} if self._endpoint.socket else {}
-        return self._embed([prefixed], more, client=self._query_client)[0]
+        extra = {"extra_body": {"input_type": "query"}} if self._endpoint.socket else {}
+        return self._embed([prefixed], extra, client=self._query_client)[0]
 
     def _embed(
-        self, texts: list[str], more: Mapping[str, Any] | None = None, client: Any = None
+        self, texts: list[str], extra: Mapping[str, Any] | None = None, client: Any = None
     ) -> list[list[float]]:
         """Unit vectors of one batch."""
         import openai
@@ -174,18 +174,18 @@ class EndpointEmbedder:
         encoding: Any = "base64" if self._endpoint.socket else "float"
         try:
             reply = (client or self._client).embeddings.with_raw_response.create(
-                model=self.name, input=texts, encoding_format=encoding, **(more or {})
+                model=self.name, input=texts, encoding_format=encoding, **(extra or {})
             )
             # the client's own objects take five times as long: it looks at each figure of a vector
             rows = sorted(json.loads(reply.content)["data"], key=lambda row: row.get("index") or 0)
-            found = [_to_floats(row["embedding"]) for row in rows]
+            raw_vectors = [_to_floats(row["embedding"]) for row in rows]
         except (openai.OpenAIError, *UNREADABLE) as error:
             breaker.note_failure(to_llm_error(error, started=False))
             # the endpoint's own words may hold the key or a page of HTML: they stay in the chained
             # exception
             raise EmbedderFailed(f"{self.name} did not embed", reason="endpoint") from error
         breaker.note_success()
-        vectors = to_unit_vectors(found, count=len(texts), dimensions=self._dimensions)
+        vectors = to_unit_vectors(raw_vectors, count=len(texts), dimensions=self._dimensions)
         self._dimensions = self._dimensions or len(vectors[0])
         return vectors
 
@@ -225,7 +225,10 @@ class EndpointReranker:
         body = {"query": query, "documents": [hit.passage.content for hit in hits]}
         reply = _ask(self._client, self._endpoint, "/rerank", body)
         try:
-            scores = {int(one["index"]): float(one["relevance_score"]) for one in reply["results"]}
+            scores = {
+                int(result["index"]): float(result["relevance_score"])
+                for result in reply["results"]
+            }
             scored = [
                 replace(hit, score=scores[place], scores={**hit.scores, "rerank": scores[place]})
                 for place, hit in enumerate(hits)
@@ -296,7 +299,7 @@ def _ask(client: Any, endpoint: Endpoint, path: str, body: Mapping[str, Any]) ->
     )
     client = client.with_options(timeout=limits, max_retries=QUERY_RETRIES)
     try:
-        breaker.enter()
+        breaker.raise_if_open()
         reply = client.post(path, body={"model": endpoint.model, **body}, cast_to=object)
     except LLMUnavailable as error:
         raise EngineUnavailable(f"{endpoint.model} does not answer") from error

@@ -1,9 +1,9 @@
-"""What every call of a model's endpoint shares: its client, its breaker, its errors and retries.
+"""What all calls of model endpoints share: client, circuit breaker, errors, retries.
 
-The client's own retries are off for chats: it would wait up to a minute for a busy server, try a
-used-up quota again, and neither know how long the reply may take nor hear of errors within streams.
+The client library's own retries are off for chats: it would wait up to a minute for a busy server,
+retry when a quota is used up, ignore the time limit, and miss errors within streams.
 
-An endpoint's words never reach a user, its keys not even a log.
+Messages of an endpoint never reach users; its keys never reach a log.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OpenClient:
-    """An endpoint's client, what it sends by, where chats are asked and with which headers.
+    """An endpoint's client and HTTP client, with the URL and headers of chat requests.
 
-    A task closes it with its loop.
+    The task `kept_open` closes it when the loop ends.
     """
 
     client: Any
@@ -56,15 +56,15 @@ _clients_lock = threading.Lock()
 
 
 def load_client_library() -> None:
-    """Import the library now: it takes a second or two that no first question should wait."""
+    """Import the library now, so that the first question does not wait a second or two for it."""
     import openai  # noqa: F401
 
 
 def get_client(endpoint: Endpoint) -> Any:
-    """The endpoint's client for the running loop: its connections belong to the loop.
+    """The endpoint's client for the running loop; its connections end with the loop.
 
-    They end with the loop. The transport is aiohttp: a chunk takes little more than half of the
-    processor time that it takes with the default one (`benchmarks/llm_parsing.py`).
+    The transport is aiohttp, which takes little more than half the processor time per chunk of the
+    default one (`benchmarks/llm_parsing.py`).
     """
     return _open_client(endpoint).client
 
@@ -110,22 +110,24 @@ def _open_client(endpoint: Endpoint) -> _OpenClient:
 
 
 @asynccontextmanager
-async def post_chat(endpoint: Endpoint, request: Mapping[str, Any]) -> AsyncIterator["AnswerBody"]:
-    """The body of the answer to a chat request, as it comes. Raises the client's errors.
+async def post_chat(endpoint: Endpoint, payload: Mapping[str, Any]) -> AsyncIterator["AnswerBody"]:
+    """The response body of a chat request, as it arrives. Raises the client's errors.
 
-    Sent past the client, which takes nearly half of the processor time of a short answer's call
-    for what is not needed here: retries, shapes of replies, files in messages.
+    It bypasses the client, which spends nearly half the processor time of a short call on things
+    not needed here: retries, typed replies, files in messages.
     """
     import openai
 
     from rag.adapters.wire import AnswerBody
 
-    opened = _open_client(endpoint)
-    asked = opened.http.build_request("POST", opened.chat_url, json=request, headers=opened.headers)
+    endpoint_client = _open_client(endpoint)
+    http_request = endpoint_client.http.build_request(
+        "POST", endpoint_client.chat_url, json=payload, headers=endpoint_client.headers
+    )
     try:
-        response = await opened.http.send(asked, stream=True)
+        response = await endpoint_client.http.send(http_request, stream=True)
     except Exception as error:
-        raise openai.APIConnectionError(request=asked) from error
+        raise openai.APIConnectionError(request=http_request) from error
     try:
         if not response.is_success:
             text = (await response.aread()).decode(errors="replace").strip()
@@ -137,7 +139,7 @@ async def post_chat(endpoint: Endpoint, request: Mapping[str, Any]) -> AsyncIter
 
 
 def _read_error(text: str) -> object:
-    """What a refused request's body says is wrong; the text itself where it is no JSON."""
+    """The error in the body of a refused request; the text itself if it is not JSON."""
     try:
         body = json.loads(text)
     except ValueError:
@@ -146,7 +148,7 @@ def _read_error(text: str) -> object:
 
 
 async def _keep_open(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, client: Any) -> None:
-    """Whoever ends a loop cancels its tasks first; then the sockets must go, too."""
+    """Close the client when the loop ends, which cancels this task."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -156,25 +158,25 @@ async def _keep_open(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, client
 
 
 FAILURES_MAX = 5
-"""Failures in a row after which the endpoint is left alone."""
+"""Consecutive failures after which an endpoint is no longer called."""
 REST_SECONDS = 5.0
 """Seconds from a failure to the next attempt."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """Open until `limit` failures in a row; then one call every `REST_SECONDS` seconds may try.
+    """A circuit breaker: after `limit` consecutive failures, one call per `REST_SECONDS` may try.
 
-    Thread-safe. A call that goes well opens it again. A try whose end is never told takes nothing
-    from anyone: the next one goes after the same pause.
+    Thread-safe. A successful call ends this. An attempt whose outcome is never reported does no
+    harm: the next one may try after the same pause.
 
-    `server`: the breaker of all models there. A server that cannot be reached counts on that one,
-    anything else on the model alone: a light model that fails must not shut out the main model.
+    `server` is the breaker of all models of the server. An unreachable server counts there, any
+    other failure for the model only: a failing light model must not block the main model.
     """
 
     limit: int = FAILURES_MAX
     counts: tuple[type[LLMError], ...] = (LLMTimeout, LLMServerError, LLMUnreachable)
-    """Errors that are failures; with any other, such as a refusal, the model has answered."""
+    """Errors that count as failures; after others, such as a refusal, the model is working."""
     server: "Breaker | None" = None
     _failures: int = 0
     _next_try: float = 0.0
@@ -185,10 +187,10 @@ class Breaker:
         """Whether calls are refused, apart from occasional attempts."""
         return self._failures >= self.limit or (self.server is not None and self.server.is_shut)
 
-    def enter(self) -> None:
+    def raise_if_open(self) -> None:
         """Raises `LLMUnavailable` while calls are refused."""
         if self.server:
-            self.server.enter()
+            self.server.raise_if_open()
         with self._lock:
             if self._failures < self.limit:
                 return
@@ -198,16 +200,16 @@ class Breaker:
             self._next_try = time.monotonic() + REST_SECONDS
 
     def note_success(self) -> None:
-        """Something of an answer came, be it a refusal."""
+        """Note that the endpoint responded, even with a refusal."""
         if self.server:
             self.server.note_success()
         with self._lock:
             self._failures = 0
 
     def note_failure(self, error: LLMError) -> None:
-        """A call ended in this before anything of an answer came.
+        """Note that a call failed before any response.
 
-        A connection that timed out took so long that once is enough.
+        A connection that timed out took so long that one is enough.
         """
         if not isinstance(error, self.counts):
             self.note_success()
@@ -252,8 +254,8 @@ MAX_DETAIL_CHARACTERS = 300
 def to_llm_error(error: Exception, *, started: bool, secrets: Iterable[str] = ()) -> LLMError:
     """The `LLMError` that an exception of the client stands for.
 
-    `started`: something was shown already, so that a broken connection is an interruption.
-    `secrets` are left out of what it says.
+    `started`: some output was shown already, so a lost connection is an interruption. `secrets`
+    are removed from its message.
     """
     import openai
 
@@ -331,15 +333,15 @@ MAX_WAIT_SECONDS = 10.0
 
 
 def choose_retry_pause(error: LLMError, tries: int) -> float | None:
-    """Seconds before another try, with jitter; None when another try makes no sense.
+    """Seconds before another attempt, with jitter; None if another one makes no sense.
 
-    `tries` were made. A connection that timed out is not tried again: it took long enough.
+    `tries` is the number so far. A connection that timed out is not retried: it took long enough.
     """
     if tries > RETRIES_MAX or error.params.get("final") or error.params.get("slow"):
         return None
     if not isinstance(error, LLMUnreachable | LLMRateLimited | LLMServerError):
         return None
     first = QUICK_PAUSE_SECONDS if isinstance(error, LLMUnreachable) else FIRST_PAUSE_SECONDS
-    asked = error.params.get("retry_after")
-    base = float(asked) if isinstance(asked, int | float) else first * 2 ** (tries - 1)
+    retry_after = error.params.get("retry_after")
+    base = float(retry_after) if isinstance(retry_after, int | float) else first * 2 ** (tries - 1)
     return base + random.uniform(0, first) if base <= MAX_WAIT_SECONDS else None  # noqa: S311

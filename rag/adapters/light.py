@@ -63,7 +63,7 @@ class Light:
 
         Raises `LLMError`, `LLMTimeout` after `seconds`, `LLMUnavailable` at once.
         """
-        self.breaker.enter()
+        self.breaker.raise_if_open()
         turns = (HistoryMessage(Speaker.SYSTEM, system), HistoryMessage(Speaker.USER, user))
         options = GenerationOptions(temperature=0.0, max_tokens=max_tokens, schema=schema)
         try:
@@ -71,16 +71,16 @@ class Light:
                 asyncio.timeout(self.seconds),
                 aclosing(self.llm.stream(turns, options)) as pieces,
             ):
-                said = drop_thoughts("".join([piece.text async for piece in pieces]))
+                reply = drop_thoughts("".join([piece.text async for piece in pieces]))
         except TimeoutError:
-            late = LLMTimeout("the light model", phase="total")
-            self.breaker.note_failure(late)
-            raise late from None
+            timeout_error = LLMTimeout("the light model", phase="total")
+            self.breaker.note_failure(timeout_error)
+            raise timeout_error from None
         except LLMError as error:
             self.breaker.note_failure(error)
             raise
         self.breaker.note_success()
-        return said
+        return reply
 
     async def ask_json(
         self,
@@ -97,23 +97,23 @@ class Light:
         hold the model to the JSON `schema` (its "title" names it), but not every server can: the
         prompt must tell the shape as well, and the caller must check it.
         """
-        said = await self.ask_text(system, user, max_tokens=max_tokens, schema=schema)
-        return parse_json(said, begins)
+        reply = await self.ask_text(system, user, max_tokens=max_tokens, schema=schema)
+        return parse_json(reply, begins)
 
 
-def parse_json(said: str, begins: str = "{") -> object:
+def parse_json(reply: str, begins: str = "{") -> object:
     """The JSON of a reply: all of it, else the first that begins so, whatever stands around it.
 
     Raises `BadReply`.
     """
     decoder = json.JSONDecoder()
     try:
-        return decoder.decode(said)
+        return decoder.decode(reply)
     except (ValueError, RecursionError):
         pass
-    for found in islice(re.finditer(re.escape(begins), said), MAX_JSON_TRIES):
+    for match in islice(re.finditer(re.escape(begins), reply), MAX_JSON_TRIES):
         try:
-            return decoder.raw_decode(said, found.start())[0]
+            return decoder.raw_decode(reply, match.start())[0]
         except (ValueError, RecursionError):
             continue
-    raise BadReply(said[:200])
+    raise BadReply(reply[:200])

@@ -54,20 +54,20 @@ class OpenAILLM:
 
         Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
         """
-        offered = [_to_wire(tool) for tool in tools]
-        return await self.complete(_to_messages(turns), GenerationOptions(), tools=offered)
+        tool_specs = [_to_wire(tool) for tool in tools]
+        return await self.complete(_to_messages(turns), GenerationOptions(), tools=tool_specs)
 
     async def complete(
-        self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **more: Any
+        self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **extra: Any
     ) -> Choice:
         """The reply as a whole to messages in the form of the wire.
 
         Raises `LLMError` and nothing else.
         """
         call = _Call(self._endpoint, options, patient=True)
-        said = [piece.text async for piece in call.stream_pieces(messages, **more)]
-        cut = call.reader.finish_reason == "length"
-        return Choice(drop_thoughts("".join(said)), call.reader.calls, cut=cut)
+        texts = [piece.text async for piece in call.stream_pieces(messages, **extra)]
+        is_cut = call.reader.finish_reason == "length"
+        return Choice(drop_thoughts("".join(texts)), call.reader.calls, cut=is_cut)
 
 
 class OpenAIVision:
@@ -85,11 +85,11 @@ class OpenAIVision:
         connections, 429 and 5xx. Raises `LLMError` and nothing else.
         """
         address = f"data:{content_type};base64,{base64.b64encode(picture).decode()}"
-        shown = {"type": "image_url", "image_url": {"url": address}}
+        image = {"type": "image_url", "image_url": {"url": address}}
         question = {"type": "text", "text": prompts.load_prompt("vision_question", language)}
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": prompts.load_prompt("vision", language)},
-            {"role": "user", "content": [shown, question]},
+            {"role": "user", "content": [image, question]},
         ]
         try:
             reply = await self._model.complete(messages, self._options)
@@ -97,8 +97,8 @@ class OpenAIVision:
             if error.params.get("reason") == "stop":
                 return ""
             raise
-        most = self._options.max_tokens * CHARACTERS_PER_TOKEN
-        text = neutralise_text(reply.text[:most]).strip()
+        max_characters = self._options.max_tokens * CHARACTERS_PER_TOKEN
+        text = neutralise_text(reply.text[:max_characters]).strip()
         if _NOTHING.fullmatch(text):
             return ""
         return f"{text} …" if reply.cut else text
@@ -118,9 +118,11 @@ class _Call:
         self, endpoint: Endpoint, options: GenerationOptions, *, patient: bool = False
     ) -> None:
         self._endpoint = endpoint
-        ever = math.inf
+        no_limit = math.inf
         self._limits = (
-            replace(endpoint, first_token_timeout=ever, idle_timeout=ever) if patient else endpoint
+            replace(endpoint, first_token_timeout=no_limit, idle_timeout=no_limit)
+            if patient
+            else endpoint
         )
         self._options = options
         self._deadline = time.monotonic() + endpoint.total_timeout
@@ -131,18 +133,18 @@ class _Call:
         self.reader = self._make_reader()
 
     async def stream_pieces(
-        self, messages: Sequence[Mapping[str, Any]], **more: Any
+        self, messages: Sequence[Mapping[str, Any]], **extra: Any
     ) -> AsyncGenerator[Piece, None]:
         """What the reply says; a try that showed nothing may be followed by another."""
         while True:
             self.reader = self._make_reader()
-            heard = False
+            has_begun = False
             try:
-                self._breaker.enter()
-                async with aclosing(self._try_once(messages, more)) as pieces:
+                self._breaker.raise_if_open()
+                async with aclosing(self._try_once(messages, extra)) as pieces:
                     async for piece in pieces:
-                        if not heard:
-                            heard = True
+                        if not has_begun:
+                            has_begun = True
                             self._breaker.note_success()
                         yield piece
             except LLMError as error:
@@ -158,12 +160,12 @@ class _Call:
         return ReplyReader(self._limits, self._options, self._deadline, room)
 
     async def _try_once(
-        self, messages: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
+        self, messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]
     ) -> AsyncGenerator[Piece, None]:
         """One attempt. Reads the body itself: see `rag.adapters.stream`."""
         reader = self.reader
         request = self._dialect.build_request(
-            messages, self._options, reader.thinking_tokens, **more
+            messages, self._options, reader.thinking_tokens, **extra
         )
         async with AsyncExitStack() as connection:
             try:
@@ -239,7 +241,7 @@ class Dialect:
         messages: Sequence[Mapping[str, Any]],
         options: GenerationOptions,
         thinking_tokens: int,
-        **more: Any,
+        **extra: Any,
     ) -> dict[str, Any]:
         """The JSON of the request for a call."""
         limit = "max_completion_tokens" if "max_tokens" in self.refused else "max_tokens"
@@ -252,7 +254,7 @@ class Dialect:
             "seed": options.seed,
             "response_format": self._build_response_format(options.schema),
             "reasoning_effort": "medium" if options.thinking else self.effort,
-            **more,
+            **extra,
         }
         template = {"chat_template_kwargs": {"enable_thinking": options.thinking}}
         return {
@@ -273,22 +275,28 @@ class Dialect:
         """Leave out, or say otherwise, what the refusal of a call names. True: that may help."""
         before = (set(self.refused), self.effort)
         refusal = refusal.replace(self.model, "")  # "deepseek-reasoner does not exist"
-        asked = set(_NAMED) - self.refused - (set() if options.schema else {"response_format"})
+        sent_parameters = (
+            set(_NAMED) - self.refused - (set() if options.schema else {"response_format"})
+        )
         self.refused |= {name for name in PARAMETERS if re.search(rf"\b{name}\b", refusal)}
-        found = (name for name, shape in _NAMED.items() if name in asked and shape.search(refusal))
-        named = next(found, "")
-        if named == "response_format" and "json_schema" not in self.refused:
+        refused_names = (
+            name
+            for name, shape in _NAMED.items()
+            if name in sent_parameters and shape.search(refusal)
+        )
+        refused_name = next(refused_names, "")
+        if refused_name == "response_format" and "json_schema" not in self.refused:
             self.refused.add("json_schema")
-        elif named == "reasoning_effort" and (lower := self._find_efforts(refusal)):
+        elif refused_name == "reasoning_effort" and (lower := self._find_efforts(refusal)):
             self.effort = lower[0]
-        elif named:
-            self.refused.add(named)
+        elif refused_name:
+            self.refused.add(refused_name)
         return before != (self.refused, self.effort)
 
     def _find_efforts(self, refusal: str) -> list[str]:
         """The next efforts that the refusal says would do."""
         later = LEAST_EFFORTS[LEAST_EFFORTS.index(self.effort) + 1 :]
-        return [one for one in later if re.search(rf"['\"`]{one}['\"`]", refusal)]
+        return [effort for effort in later if re.search(rf"['\"`]{effort}['\"`]", refusal)]
 
     def _build_response_format(self, schema: Mapping[str, object] | None) -> dict[str, Any] | None:
         """How the reply's JSON schema is asked for: by itself, or as any JSON."""
@@ -297,8 +305,8 @@ class Dialect:
         if "json_schema" in self.refused:
             return {"type": "json_object"}
         name = re.sub(r"\W+", "_", str(schema.get("title", "reply")))
-        wanted = {"name": name, "schema": schema, "strict": True}
-        return {"type": "json_schema", "json_schema": wanted}
+        spec = {"name": name, "schema": schema, "strict": True}
+        return {"type": "json_schema", "json_schema": spec}
 
 
 _dialects: dict[tuple[str, str], Dialect] = {}

@@ -55,9 +55,9 @@ def classify_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Mapping
     return [{labels[place]: float(one) for place, one in enumerate(row)} for row in shares]
 
 
-def overtake() -> None:
-    """Let what this thread computes on a GPU overtake there what other threads compute."""
-    _own.overtakes = True
+def prioritise_thread() -> None:
+    """Give the GPU work of this thread priority over that of other threads."""
+    _own.is_prioritised = True
 
 
 class ModelNotLoaded(EngineUnavailable):
@@ -112,12 +112,12 @@ def _share_embedder(model: str, _thread: int) -> Any:
 
 
 def _enter_stream() -> None:
-    """Take a stream of its own for a thread that overtakes, once torch is loaded."""
+    """Use a high-priority stream in a prioritised thread, once torch is loaded."""
     import torch
 
-    if getattr(_own, "overtakes", False) and torch.cuda.is_available():
+    if getattr(_own, "is_prioritised", False) and torch.cuda.is_available():
         torch.cuda.set_stream(torch.cuda.Stream(priority=-1))
-    _own.overtakes = False
+    _own.is_prioritised = False
 
 
 _loading = threading.Lock()

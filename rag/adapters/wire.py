@@ -1,10 +1,10 @@
-"""HTTP to servers whose addresses administrators enter: where it may end, and how much may come.
+"""HTTP to servers whose addresses administrators enter: which addresses are refused, size limits.
 
-Servers of models and of tools may well stand in the own network. None stands at the addresses by
-which a machine asks its provider who it is: what answers there are its keys. However such an
-address is spelled, and whatever a name says a moment later, the connection itself is looked at,
-before anything is sent; what a name behind a proxy says, the proxy alone knows. An answer is read
-up to a size, packed or not.
+Servers of models and tools may well be in the internal network, but never at link-local and
+metadata addresses, where cloud providers hand out keys. The connection itself is checked before
+anything is sent, so the spelling of an address or a changing DNS entry makes no difference; behind
+a proxy, only addresses written as such can be checked. Responses are limited in size, compressed or
+not.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -16,29 +16,32 @@ import httpcore2
 import httpx2
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""Vectors of a whole batch are some ten million."""
+"""The vectors of a whole batch take some ten million bytes."""
 NEVER_ASKED = (
-    *(ip_network("169.254.0.0/16"), ip_network("fe80::/10")),  # of the link; clouds tell keys there
-    *(ip_network("fd00:ec2::/64"), ip_network("100.100.100.200/32")),  # the same of AWS and Alibaba
-    ip_network("192.0.0.192/32"),  # and of Oracle
+    *(
+        ip_network("169.254.0.0/16"),
+        ip_network("fe80::/10"),
+    ),  # link-local; clouds hand out keys there
+    *(ip_network("fd00:ec2::/64"), ip_network("100.100.100.200/32")),  # AWS and Alibaba
+    ip_network("192.0.0.192/32"),  # Oracle
 )
 _CARRIERS = (
     *(ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48")),
-    *(ip_network("::/96"), ip_network("::ffff:0:0:0/96")),  # of before, and of translators
+    *(ip_network("::/96"), ip_network("::ffff:0:0:0/96")),  # IPv4-compatible and IPv4-mapped
 )
 """IPv6 addresses whose last four bytes are an IPv4 address that a gateway connects to."""
 
 
 class AddressNeverAsked(httpcore2.ConnectError, OSError):
-    """It is one of a machine's own surroundings."""
+    """The address is link-local or that of a metadata service."""
 
 
 class AnswerTooLong(httpx2.ReadError):
-    """A server says more than may be read."""
+    """A response exceeds its size limit."""
 
 
 def find_carried(address: IPv4Address | IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for, if it does."""
+    """The IPv4 address embedded in an IPv6 address, if any."""
     if not isinstance(address, IPv6Address):
         return None
     if any(address in network for network in _CARRIERS):
@@ -48,29 +51,29 @@ def find_carried(address: IPv4Address | IPv6Address) -> IPv4Address | None:
 
 
 def is_never_asked(address: str) -> bool:
-    """Whether an IP address is none that a server of anybody's may have."""
+    """Whether an IP address must not be connected to."""
     known = ip_address(address.partition("%")[0])
     carried = find_carried(known)
     return any(one in network for one in (known, carried) if one for network in NEVER_ASKED)
 
 
 def is_never_asked_host(host: str) -> bool:
-    """The same of a host as it is written, in whatever form; a name is known when it is asked."""
+    """The same for a host, however an address is spelled; False for names: those need a look-up."""
     try:
-        found = getaddrinfo(host.strip("[]"), None, flags=AI_NUMERICHOST)
+        addresses = getaddrinfo(host.strip("[]"), None, flags=AI_NUMERICHOST)
     except (gaierror, UnicodeError, ValueError):
         return False
-    return any(is_never_asked(str(entry[4][0])) for entry in found)
+    return any(is_never_asked(str(entry[4][0])) for entry in addresses)
 
 
-def open_socket(found: tuple[Any, ...]) -> socket:
-    """A socket for what a name was resolved to, as aiohttp asks for one.
+def open_socket(resolved: tuple[Any, ...]) -> socket:
+    """A socket for a resolved address, as aiohttp requests it.
 
     Raises `AddressNeverAsked`.
     """
-    family, kind, protocol, _name, where = found
-    if is_never_asked(str(where[0])):
-        raise AddressNeverAsked(str(where[0]))
+    family, kind, protocol, _name, address = resolved
+    if is_never_asked(str(address[0])):
+        raise AddressNeverAsked(str(address[0]))
     return socket(family, kind, protocol)
 
 
@@ -81,35 +84,35 @@ def _check_peer(stream: Any) -> None:
 
 
 def _check_target(request: httpx2.Request) -> None:
-    """Refuse an address by how it is written: behind a proxy the connection is one to the proxy."""
+    """Refuse an address by its spelling: behind a proxy, the connection goes to the proxy."""
     if is_never_asked_host(request.url.host):
         raise httpx2.ConnectError(request.url.host, request=request)
 
 
-def _look_at(step: str, told: dict[str, Any]) -> None:
-    """Follow a connection being made: whom it has reached."""
+def _check_connected_peer(step: str, info: dict[str, Any]) -> None:
+    """Check the peer of a new connection."""
     if step.endswith("connect_tcp.complete"):
         try:
-            _check_peer(told["return_value"])
+            _check_peer(info["return_value"])
         except AddressNeverAsked:
-            told["return_value"].close()
+            info["return_value"].close()
             raise
 
 
-async def _look_at_async(step: str, told: dict[str, Any]) -> None:
+async def _check_connected_peer_async(step: str, info: dict[str, Any]) -> None:
     if step.endswith("connect_tcp.complete"):
         try:
-            _check_peer(told["return_value"])
+            _check_peer(info["return_value"])
         except AddressNeverAsked:
-            await told["return_value"].aclose()
+            await info["return_value"].aclose()
             raise
 
 
 class _BoundedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """What comes of an answer, unpacked piece by piece, up to a size."""
+    """A response body, decompressed piece by piece, limited in size."""
 
-    def __init__(self, answer: httpx2.Response, max_bytes: int, *, packed: bool) -> None:
-        self._answer, self._left, self._packed = answer, max_bytes, packed
+    def __init__(self, response: httpx2.Response, max_bytes: int, *, packed: bool) -> None:
+        self._answer, self._left, self._packed = response, max_bytes, packed
 
     def _count(self, part: bytes) -> bytes:
         self._left -= len(part)
@@ -137,40 +140,42 @@ class _BoundedBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
 
 
 PACKED = "packed"
-"""The extension of an answer that tells whether its body came packed."""
+"""Extension of a response: whether its body was compressed."""
 
 
 def bound_answer(
-    answer: httpx2.Response, request: httpx2.Request, max_bytes: int = MAX_ANSWER_BYTES
+    response: httpx2.Response, request: httpx2.Request, max_bytes: int = MAX_ANSWER_BYTES
 ) -> httpx2.Response:
-    """An answer that ends in `AnswerTooLong` where more comes."""
-    answer.request, headers = request, answer.headers.raw
-    packed = "content-encoding" in answer.headers
+    """The response with a body that raises `AnswerTooLong` beyond `max_bytes`."""
+    response.request, headers = request, response.headers.raw
+    packed = "content-encoding" in response.headers
     if packed:
         packing = {b"content-encoding", b"content-length"}
         headers = [one for one in headers if one[0].lower() not in packing]
-    body = _BoundedBody(answer, max_bytes, packed=packed)
-    extensions = {**answer.extensions, PACKED: packed}
-    return httpx2.Response(answer.status_code, headers=headers, stream=body, extensions=extensions)
+    body = _BoundedBody(response, max_bytes, packed=packed)
+    extensions = {**response.extensions, PACKED: packed}
+    return httpx2.Response(
+        response.status_code, headers=headers, stream=body, extensions=extensions
+    )
 
 
 CONTENT = "aiohttp_content"
-"""The extension of an answer by aiohttp that holds the body as aiohttp reads it."""
+"""Extension of a response by aiohttp: its own content stream."""
 
 
 class AnswerBody:
-    """The body of an answer by aiohttp, read part by part.
+    """The body of a response by aiohttp, read part by part.
 
-    Read past the client, whose iterators within iterators cost a token as much as aiohttp itself.
+    It bypasses the client, whose nested iterators cost as much per token as aiohttp itself.
     """
 
-    def __init__(self, answer: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> None:
-        self._content = answer.extensions[CONTENT]
+    def __init__(self, response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self._content = response.extensions[CONTENT]
         self._left = max_bytes
-        self._unpacked = answer.aiter_bytes() if answer.extensions[PACKED] else None
+        self._unpacked = response.aiter_bytes() if response.extensions[PACKED] else None
 
     async def read(self) -> bytes:
-        """More of it as soon as it is there; nothing at its end. Raises `AnswerTooLong`."""
+        """The next bytes as soon as they arrive; empty at the end. Raises `AnswerTooLong`."""
         if self._unpacked is not None:
             return await anext(self._unpacked, b"")
         part: bytes = await self._content.readany()
@@ -180,26 +185,26 @@ class AnswerBody:
         return part
 
     def give_up(self) -> None:
-        """Let who reads it hear a `TimeoutError`."""
+        """Make the pending read raise `TimeoutError`."""
         self._content.set_exception(TimeoutError())
 
 
 class BoundedByAiohttp(httpx2.AsyncBaseTransport):
-    """The transport by aiohttp of the models' client, with the same bounds."""
+    """The aiohttp transport of the models' client, with the same checks and limits."""
 
     def __init__(self, transport: Any) -> None:
-        """`transport` is one that has not been used: it opens its session when it is."""
+        """`transport` must be unused: it opens its session on first use."""
         self._transport = transport
         transport.client = self._open_session
 
     def _open_session(self) -> Any:
         import aiohttp
 
-        given = self._transport
+        transport = self._transport
         connector = aiohttp.TCPConnector(
-            limit=given.limits.max_connections or 0,
-            keepalive_timeout=given.limits.keepalive_expiry,
-            ssl=given.ssl_context,
+            limit=transport.limits.max_connections or 0,
+            keepalive_timeout=transport.limits.keepalive_expiry,
+            ssl=transport.ssl_context,
             socket_factory=open_socket,
         )
         return aiohttp.ClientSession(connector=connector)
@@ -207,9 +212,9 @@ class BoundedByAiohttp(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
         _check_target(request)
-        answer = await self._transport.handle_async_request(request)
-        answer.extensions[CONTENT] = answer.stream._aiohttp_response.content  # noqa: SLF001
-        return bound_answer(answer, request)
+        response = await self._transport.handle_async_request(request)
+        response.extensions[CONTENT] = response.stream._aiohttp_response.content  # noqa: SLF001
+        return bound_answer(response, request)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -217,52 +222,54 @@ class BoundedByAiohttp(httpx2.AsyncBaseTransport):
 
 
 class BoundedTransport(httpx2.HTTPTransport):
-    """Waits for its answers, and bounds them."""
+    """A synchronous transport with these checks and limits."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
         _check_target(request)
-        request.extensions = {**request.extensions, "trace": _look_at}
+        request.extensions = {**request.extensions, "trace": _check_connected_peer}
         return bound_answer(super().handle_request(request), request)
 
 
 class BoundedClient(httpx2.Client):
-    """A client whose connections are looked at and whose answers end; redirects are not followed.
+    """A client with checked connections and limited responses; it does not follow redirects.
 
-    Proxies of the environment are used as always.
+    Proxies from the environment are used as usual.
     """
 
-    def _init_transport(self, **given: Any) -> httpx2.BaseTransport:  # type: ignore[override]
-        return given.pop("transport", None) or BoundedTransport(**given)
+    def _init_transport(self, **options: Any) -> httpx2.BaseTransport:  # type: ignore[override]
+        return options.pop("transport", None) or BoundedTransport(**options)
 
-    def _init_proxy_transport(self, proxy: httpx2.Proxy, **given: Any) -> httpx2.BaseTransport:  # type: ignore[override]
-        return BoundedTransport(proxy=proxy, **given)
+    def _init_proxy_transport(self, proxy: httpx2.Proxy, **options: Any) -> httpx2.BaseTransport:  # type: ignore[override]
+        return BoundedTransport(proxy=proxy, **options)
 
 
 class BoundedAsyncTransport(httpx2.AsyncHTTPTransport):
-    """The same within a loop, for answers of at most `max_bytes`."""
+    """An asynchronous transport, for responses of at most `max_bytes`."""
 
-    def __init__(self, *, max_bytes: int = MAX_ANSWER_BYTES, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, max_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> None:
+        super().__init__(**options)
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` for an address that is never asked."""
         _check_target(request)
-        request.extensions = {**request.extensions, "trace": _look_at_async}
+        request.extensions = {**request.extensions, "trace": _check_connected_peer_async}
         return bound_answer(await super().handle_async_request(request), request, self._max_bytes)
 
 
 class BoundedAsyncClient(httpx2.AsyncClient):
-    """As `BoundedClient`."""
+    """The asynchronous `BoundedClient`."""
 
-    def __init__(self, *, max_bytes: int = MAX_ANSWER_BYTES, **given: Any) -> None:
+    def __init__(self, *, max_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> None:
         self._max_bytes = max_bytes
-        super().__init__(**given)
+        super().__init__(**options)
 
-    def _init_transport(self, **given: Any) -> httpx2.AsyncBaseTransport:  # type: ignore[override]
-        wanted = given.pop("transport", None)
-        return wanted or BoundedAsyncTransport(max_bytes=self._max_bytes, **given)
+    def _init_transport(self, **options: Any) -> httpx2.AsyncBaseTransport:  # type: ignore[override]
+        transport = options.pop("transport", None)
+        return transport or BoundedAsyncTransport(max_bytes=self._max_bytes, **options)
 
-    def _init_proxy_transport(self, proxy: httpx2.Proxy, **given: Any) -> httpx2.AsyncBaseTransport:  # type: ignore[override]
-        return BoundedAsyncTransport(max_bytes=self._max_bytes, proxy=proxy, **given)
+    def _init_proxy_transport(  # type: ignore[override]
+        self, proxy: httpx2.Proxy, **options: Any
+    ) -> httpx2.AsyncBaseTransport:
+        return BoundedAsyncTransport(max_bytes=self._max_bytes, proxy=proxy, **options)

@@ -10,7 +10,7 @@ from rag.ports import PassageStore
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, ScopeReason, Topic
 from rag.understand import filters, followup
 from rag.understand.analysis import QuestionAnalysis
-from rag.understand.filters import Filter
+from rag.understand.filters import NameFilter
 from rag.understand.kinds import is_whole_question, load_comparing_terms, read_message
 
 MAX_HEARD_DOCUMENTS = 8
@@ -138,7 +138,7 @@ def search_named_documents(
 
 
 def _choose_retrieval(
-    scoped: _ScopedSearch, name_filter: Filter, rest: str, inside: Retrieval
+    scoped: _ScopedSearch, name_filter: NameFilter, rest: str, inside: Retrieval
 ) -> tuple[Retrieval, bool]:
     """What the documents named hold, or what all of them do; and whether it is the former."""
     if inside.gate.score >= SURE_NAMED_SCORE:
@@ -164,7 +164,7 @@ def _choose_retrieval(
     return (outside, False) if is_dropped else (inside, True)
 
 
-def _is_bare_comparison(plan: Plan, name_filter: Filter) -> bool:
+def _is_bare_comparison(plan: Plan, name_filter: NameFilter) -> bool:
     """Whether documents are to be compared, and nothing is said of in what."""
     is_comparison = plan.question_type is QuestionType.COMPARE and name_filter.several
     return (

@@ -25,8 +25,8 @@ from rag.tokenize.text import estimate_dense_weight
 from rag.types import Intent, QuestionType, Scope, ScopeReason, Topic
 from rag.understand import followup, kinds, model, references
 from rag.understand.filters import find_names
-from rag.understand.followup import Said, Word
-from rag.understand.kinds import Spoken, read_message
+from rag.understand.followup import QuestionWords, Word
+from rag.understand.kinds import ParsedMessage, read_message
 from rag.understand.model import Reading
 from rag.understand.references import Reference
 
@@ -135,21 +135,23 @@ async def analyse_question(
     conversation = question.conversation
 
     def judge() -> tuple[QuestionAnalysis, bool]:
-        judged = _add_intent(_judge_by_rules(question, history, config.memory, embedder), question)
-        unsure = _needs_model(judged, conversation)
-        return judged if unsure else _complete_for_search(judged, conversation), unsure
+        analysis = _add_intent(
+            _judge_by_rules(question, history, config.memory, embedder), question
+        )
+        unsure = _needs_model(analysis, conversation)
+        return analysis if unsure else _complete_for_search(analysis, conversation), unsure
 
-    judged, unsure = await asyncio.to_thread(judge)
+    analysis, unsure = await asyncio.to_thread(judge)
     if not unsure:
-        return judged
+        return analysis
     reading = None
     try:
-        reading = await model.read_question_by_model(judged.text, conversation, light)
-        judged = _add_reading(judged, reading)
+        reading = await model.read_question_by_model(analysis.text, conversation, light)
+        analysis = _add_reading(analysis, reading)
     except LLMError as error:
         logger.warning("question_not_read_by_model", code=error.code)
-        judged = replace(judged, failed=error.code)
-    return await asyncio.to_thread(_complete_for_search, judged, conversation, reading)
+        analysis = replace(analysis, failed=error.code)
+    return await asyncio.to_thread(_complete_for_search, analysis, conversation, reading)
 
 
 def analyse_by_rules(
@@ -162,20 +164,20 @@ def analyse_by_rules(
 
     Reads the store only for references to the whole session; `embedder` serves mode "simple".
     """
-    judged = _add_intent(_judge_by_rules(question, history, config.memory, embedder), question)
-    return _complete_for_search(judged, question.conversation)
+    analysis = _add_intent(_judge_by_rules(question, history, config.memory, embedder), question)
+    return _complete_for_search(analysis, question.conversation)
 
 
-def _add_intent(judged: QuestionAnalysis, question: Question) -> QuestionAnalysis:
+def _add_intent(analysis: QuestionAnalysis, question: Question) -> QuestionAnalysis:
     usual = question.persona.intent if question.persona else None
-    intent, by = kinds.find_intent(read_message(judged.text), usual)
-    return replace(judged, intent=intent, intent_by=by)
+    intent, by = kinds.find_intent(read_message(analysis.text), usual)
+    return replace(analysis, intent=intent, intent_by=by)
 
 
 def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[str, object]:
     """What was made of the question, as plain JSON for the trace."""
     reference = analysis.reference
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         "question_type": analysis.question_type.value,
         "question": {
             "type": analysis.question_type.value,
@@ -197,7 +199,7 @@ def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[st
         "scope": describe_scope(question, analysis, analysis.scope, widened=False),
     }
     if reference is not None:
-        found["reference"] = {
+        values["reference"] = {
             "documents": [
                 {"slot": ref.slot, "document_id": str(ref.document_id), "title": ref.title}
                 for ref in reference.documents
@@ -207,15 +209,15 @@ def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[st
             "unclear": reference.unclear.value if reference.unclear else None,
             "whole_session": reference.whole_session,
         }
-    return found
+    return values
 
 
 def describe_scope(
     question: Question, analysis: QuestionAnalysis, scope: Scope, *, widened: bool
 ) -> dict[str, object]:
     """The documents that were searched in the end and why, as plain JSON."""
-    fixed = analysis.reference and (analysis.reference.unclear or analysis.reference.whole)
-    standalone = "" if fixed else analysis.standalone
+    is_fixed = analysis.reference and (analysis.reference.unclear or analysis.reference.whole)
+    standalone = "" if is_fixed else analysis.standalone
     return {
         "reason": scope.reason.value,
         "document_ids": [str(key) for key in scope.document_ids],
@@ -229,10 +231,10 @@ def describe_scope(
 
 def narrow_store(store: PassageStore, question: Question, scope: Scope) -> PassageStore:
     """The store over the scope alone: documents of earlier turns may lie outside of it."""
-    same = scope.document_ids == question.scope.document_ids
+    is_same = scope.document_ids == question.scope.document_ids
     readable = question.conversation.readable.keys()
-    known = not readable or readable <= set(scope.document_ids)
-    return store if same and known else store.within(scope.document_ids)
+    covers_readable = not readable or readable <= set(scope.document_ids)
+    return store if is_same and covers_readable else store.within(scope.document_ids)
 
 
 def narrow_scope(scope: Scope, reference: Reference | None) -> Scope:
@@ -259,9 +261,9 @@ def _judge_by_rules(
     """Reference, kind and bond by rules; nothing is completed yet."""
     scope, conversation = question.scope, question.conversation
     only = scope.reason is ScopeReason.CHAT and len(scope.document_ids) == 1
-    named = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
+    named_ids = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
     reference = references.resolve_reference(
-        question.text, conversation, history.list_documents, named
+        question.text, conversation, history.list_documents, named_ids
     )
     text = reference.rest if reference else question.text
     if question.topic in (Topic.WIDER, Topic.NEW):
@@ -279,62 +281,67 @@ def _judge_by_rules(
     if rest is not None:
         kind = kinds.decide_question_type(read_message(rest), rules)
         return replace(unread, question_type=kind, text=rest, forgets=True)
-    said = read_message(text)
-    alone = replace(unread, question_type=kinds.decide_question_type(said, rules))
-    return _judge_bond(alone, said, question, rules, embedder)
+    message = read_message(text)
+    alone = replace(unread, question_type=kinds.decide_question_type(message, rules))
+    return _judge_bond(alone, message, question, rules, embedder)
 
 
 def _judge_bond(
     alone: QuestionAnalysis,
-    said: Spoken,
+    message: ParsedMessage,
     question: Question,
     rules: MemoryRules,
     embedder: Embedder | None,
 ) -> QuestionAnalysis:
     """Whether it follows. What the user says of the topic outranks its words."""
     conversation = question.conversation
-    told = replace(alone, topic=question.topic)
+    analysis = replace(alone, topic=question.topic)
     if alone.question_type is QuestionType.SMALLTALK or not conversation.total:
-        return told
+        return analysis
     if question.topic not in (Topic.AUTO, Topic.ALL):
-        told = replace(told, by="user")
-        return told if question.topic is Topic.NEW else bind_to_conversation(told, 1.0)
+        analysis = replace(analysis, by="user")
+        return analysis if question.topic is Topic.NEW else bind_to_conversation(analysis, 1.0)
     if rules.mode == "simple":
-        told = replace(told, by="simple")
-        follows = _is_simple_followup(said, conversation, rules, embedder)
-        return bind_to_conversation(told, 1.0) if follows else told
-    found = followup.find_signals(said, conversation, rules)
-    likely = followup.estimate_bond(said, found)
-    weighed = replace(told, certainty=max(likely, 1 - likely), signals=found)
-    return bind_to_conversation(weighed, weighed.certainty) if likely >= 0.5 else weighed
+        analysis = replace(analysis, by="simple")
+        follows = _is_simple_followup(message, conversation, rules, embedder)
+        return bind_to_conversation(analysis, 1.0) if follows else analysis
+    signals = followup.find_signals(message, conversation, rules)
+    likelihood = followup.estimate_bond(message, signals)
+    weighed = replace(analysis, certainty=max(likelihood, 1 - likelihood), signals=signals)
+    return bind_to_conversation(weighed, weighed.certainty) if likelihood >= 0.5 else weighed
 
 
 def _is_simple_followup(
-    said: Spoken, conversation: Conversation, rules: MemoryRules, embedder: Embedder | None
+    message: ParsedMessage,
+    conversation: Conversation,
+    rules: MemoryRules,
+    embedder: Embedder | None,
 ) -> bool:
     """The plain rule: short, a follow-up word, or like the last question.
 
     Likeness is the cosine of both, where the embedder knows the language of both.
     """
-    texts = (said.raw, conversation.memory.last_question)
-    if len(said.raw.strip()) < MAX_SHORT_CHARACTERS or said.holds_any(followup.list_cues(rules)):
+    texts = (message.raw, conversation.memory.last_question)
+    if len(message.raw.strip()) < MAX_SHORT_CHARACTERS or message.holds_any(
+        followup.list_cues(rules)
+    ):
         return True
     if embedder is None or not texts[1].strip():
         return False
     if min(estimate_dense_weight(text, embedder.languages) for text in texts) < MIN_KNOWN_SHARE:
         return False
-    one, two = map(embedder.embed_query, texts)
-    return sum(a * b for a, b in zip(one, two, strict=True)) >= rules.similarity_threshold
+    first, second = map(embedder.embed_query, texts)
+    return sum(a * b for a, b in zip(first, second, strict=True)) >= rules.similarity_threshold
 
 
 # What a question lacks: words of the conversation, and other words for what is asked
 
 
 def _complete_for_search(
-    judged: QuestionAnalysis, conversation: Conversation, reading: Reading | None = None
+    analysis: QuestionAnalysis, conversation: Conversation, reading: Reading | None = None
 ) -> QuestionAnalysis:
     """The question as it is searched; `reading` is what a model made of it."""
-    completed = complete_question(judged, conversation)
+    completed = complete_question(analysis, conversation)
     if completed.follows and reading and reading.standalone:
         completed = _add_standalone(completed, reading.standalone, conversation)
     text, scope = completed.text[:MAX_MESSAGE_CHARACTERS], completed.scope
@@ -349,25 +356,30 @@ def _complete_for_search(
 def complete_question(analysis: QuestionAnalysis, conversation: Conversation) -> QuestionAnalysis:
     """The question with what it lacks from the conversation; as it is, unless it follows."""
     text = analysis.text
-    plain = replace(analysis, standalone=text)
-    alone = not analysis.follows or analysis.is_complete or len(text) > MAX_MESSAGE_CHARACTERS
-    turns = () if alone else followup.read_turns(conversation)
+    unchanged = replace(analysis, standalone=text)
+    stands_alone = (
+        not analysis.follows or analysis.is_complete or len(text) > MAX_MESSAGE_CHARACTERS
+    )
+    turns = () if stands_alone else followup.read_turns(conversation)
     if not turns:
-        return plain
-    own = followup.read_words(text, conversation)
-    said = [question for _, question in turns]
-    carried = followup.carry_words(own, said)
-    lacks = own.refers or len(own.words) < MIN_OWN_WORDS
+        return unchanged
+    question_words = followup.read_words(text, conversation)
+    earlier = [question for _, question in turns]
+    carried = followup.carry_words(question_words, earlier)
+    needs_words = question_words.refers or len(question_words.words) < MIN_OWN_WORDS
     share = min(
-        1.0, MIN_SHARE + POINTING_SHARE * own.refers + SINGLE_WORD_SHARE / max(1.0, own.weight)
+        1.0,
+        MIN_SHARE
+        + POINTING_SHARE * question_words.refers
+        + SINGLE_WORD_SHARE / max(1.0, question_words.weight),
     )
     last = turns[-1][0]
     before = (text[:MAX_ANSWER_CHARACTERS] for text in (last.user_text, last.assistant_text))
     return replace(
-        plain,
-        standalone=followup.complete_text(text, carried) if lacks else text,
+        unchanged,
+        standalone=followup.complete_text(text, carried) if needs_words else text,
         completed_by="terms",
-        context=_weigh_context_terms(own, carried, said, share),
+        context=_weigh_context_terms(question_words, carried, earlier, share),
         own_words=text,
         background="\n".join(before).strip(),
         background_weight=share,
@@ -375,26 +387,29 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
 
 
 def _weigh_context_terms(
-    own: Said, carried: Sequence[Word], turns: Sequence[Said], share: float
+    question_words: QuestionWords,
+    carried: Sequence[Word],
+    turns: Sequence[QuestionWords],
+    share: float,
 ) -> dict[str, float]:
     """The terms of the turns, all of them together weighing `share` of the question's own.
 
     Names of documents are left out, as all of their passages bear them. Where the question names
     nothing at all, the words carried over weigh as if it had said them.
     """
-    asked = tokenize.weigh_query_terms(own.text)
-    mass = share * sum(asked.values())
+    question_terms = tokenize.weigh_query_terms(question_words.text)
+    mass = share * sum(question_terms.values())
     weights: dict[str, float] = {}
     for age, turn in enumerate(reversed(turns)):
-        found = tokenize.weigh_query_terms(turn.rest)
-        total = sum(found.values()) or 1.0
-        for term, weight in found.items():
+        turn_terms = tokenize.weigh_query_terms(turn.rest)
+        total = sum(turn_terms.values()) or 1.0
+        for term, weight in turn_terms.items():
             weights[term] = weights.get(term, 0.0) + mass * ELDER_TURN_SHARE**age * weight / total
-    shown = {term for word in carried if not word.document for term in word.terms}
-    best = sorted(weights, key=lambda term: (term not in shown, -weights[term], term))
-    kept = [term for term in best if term not in asked][:MAX_CARRIED_TERMS]
-    needed = shown if not own.words else ()
-    return {term: 1.0 if term in needed else min(0.99, weights[term]) for term in kept}
+    carried_terms = {term for word in carried if not word.document for term in word.terms}
+    best = sorted(weights, key=lambda term: (term not in carried_terms, -weights[term], term))
+    chosen = [term for term in best if term not in question_terms][:MAX_CARRIED_TERMS]
+    needed_terms = carried_terms if not question_words.words else ()
+    return {term: 1.0 if term in needed_terms else min(0.99, weights[term]) for term in chosen}
 
 
 # Everyday words beside the words of documents: 물어내다 - 변상, 말로 - 구술, fired - dismissal.
@@ -428,42 +443,46 @@ def find_document_terms(text: str) -> Mapping[str, float]:
 
     Longer entries leave out the shorter ones in them; what the question says itself is left out.
     """
-    said = _read_word_forms(text)
-    taken: set[int] = set()
-    found: dict[str, None] = {}
-    for words, terms in _match_entries(said):
-        places = _find_places(words, said)
-        if places and taken.isdisjoint(places):
-            taken |= places
-            found |= dict.fromkeys(terms)
-    own = tokenize.weigh_query_terms(text) if found else {}
-    kept = [term for term in found if term not in own][:MAX_EVERYDAY_TERMS]
-    if not kept:
+    word_forms = _read_word_forms(text)
+    used_places: set[int] = set()
+    terms_found: dict[str, None] = {}
+    for words, terms in _match_entries(word_forms):
+        places = _find_places(words, word_forms)
+        if places and used_places.isdisjoint(places):
+            used_places |= places
+            terms_found |= dict.fromkeys(terms)
+    question_terms = tokenize.weigh_query_terms(text) if terms_found else {}
+    new_terms = [term for term in terms_found if term not in question_terms][:MAX_EVERYDAY_TERMS]
+    if not new_terms:
         return {}
-    weight = min(EVERYDAY_WEIGHT, MAX_EVERYDAY_SHARE * sum(own.values()) / len(kept))
-    return dict.fromkeys(kept, weight)
+    weight = min(
+        EVERYDAY_WEIGHT, MAX_EVERYDAY_SHARE * sum(question_terms.values()) / len(new_terms)
+    )
+    return dict.fromkeys(new_terms, weight)
 
 
-def _match_entries(said: WordReadings) -> list[Entry]:
+def _match_entries(word_forms: WordReadings) -> list[Entry]:
     """The entries whose first word is said, longer ones first."""
     entries = _load_entries()
-    words = dict.fromkeys(word for ways in said for word in sorted(ways, key=len, reverse=True))
-    found = [entry for word in words for entry in entries.get(word, ())]
-    return sorted(found, key=lambda entry: -len("".join(entry[0])))
+    words = dict.fromkeys(
+        word for ways in word_forms for word in sorted(ways, key=len, reverse=True)
+    )
+    matches = [entry for word in words for entry in entries.get(word, ())]
+    return sorted(matches, key=lambda entry: -len("".join(entry[0])))
 
 
-def _find_places(words: Sequence[str], said: WordReadings) -> set[int]:
+def _find_places(words: Sequence[str], word_forms: WordReadings) -> set[int]:
     """Where the words stand in this order and close to each other; empty where they do not."""
-    for start, ways in enumerate(said):
+    for start, ways in enumerate(word_forms):
         if words[0] not in ways:
             continue
         places = [start]
         for wanted in words[1:]:
-            after = range(places[-1] + 1, min(len(said), places[-1] + 2 + MAX_WORDS_BETWEEN))
-            at = next((place for place in after if wanted in said[place]), None)
-            if at is None:
+            after = range(places[-1] + 1, min(len(word_forms), places[-1] + 2 + MAX_WORDS_BETWEEN))
+            place = next((place for place in after if wanted in word_forms[place]), None)
+            if place is None:
                 break
-            places.append(at)
+            places.append(place)
         if len(places) == len(words):
             return set(places)
     return set()
@@ -491,13 +510,13 @@ def _read_word_forms(text: str) -> WordReadings:
     return [frozenset((tokenize.stem_word(word),)) for word in words if word]
 
 
-def _read_korean_forms(text: str, found: Sequence[Morpheme]) -> WordReadings:
+def _read_korean_forms(text: str, morphemes: Sequence[Morpheme]) -> WordReadings:
     words: list[set[str]] = []
     begins = 0
     before = ""
-    for item in found:
-        written = before == "EC" and item.tag == "VV" and not text[item.start - 1].isspace()
-        if words and (item.tag in _JOINED or written):
+    for item in morphemes:
+        is_joined = before == "EC" and item.tag == "VV" and not text[item.start - 1].isspace()
+        if words and (item.tag in _JOINED or is_joined):
             words[-1].add(text[begins : item.start] + item.form)
         elif item.tag in _TELLING or (item.tag == "JKB" and item.form in _MEANS):
             if before == "XPN":
@@ -512,24 +531,26 @@ def _read_korean_forms(text: str, found: Sequence[Morpheme]) -> WordReadings:
 # What the light model adds
 
 
-def _needs_model(ruled: QuestionAnalysis, conversation: Conversation) -> bool:
+def _needs_model(analysis: QuestionAnalysis, conversation: Conversation) -> bool:
     """Whether the rules leave something open that a model could know better."""
-    small = ruled.question_type in {QuestionType.RESET, QuestionType.SMALLTALK}
-    settled = small or ruled.forgets or ruled.is_complete or ruled.certainty >= SURE_CERTAINTY
-    return bool(conversation.total) and not settled
+    is_small = analysis.question_type in {QuestionType.RESET, QuestionType.SMALLTALK}
+    is_settled = (
+        is_small or analysis.forgets or analysis.is_complete or analysis.certainty >= SURE_CERTAINTY
+    )
+    return bool(conversation.total) and not is_settled
 
 
-def _add_reading(judged: QuestionAnalysis, reading: Reading) -> QuestionAnalysis:
+def _add_reading(analysis: QuestionAnalysis, reading: Reading) -> QuestionAnalysis:
     """The analysis with what a model says; the kind that the rules saw by a word of it stays."""
-    kind, asked = judged.question_type, tokenize.weigh_query_terms(judged.text)
+    kind, question_terms = analysis.question_type, tokenize.weigh_query_terms(analysis.text)
     if kind in {QuestionType.SINGLE, QuestionType.FOLLOWUP}:
         kind = reading.question_type
     terms = [
         term for said in reading.search_terms for term in sorted(tokenize.find_subject_terms(said))
     ]
-    new = [term for term in terms if term not in asked][:MAX_CARRIED_TERMS]
+    new = [term for term in terms if term not in question_terms][:MAX_CARRIED_TERMS]
     read = replace(
-        judged,
+        analysis,
         question_type=kind,
         follows=False,
         certainty=READ_CERTAINTY,
@@ -543,15 +564,15 @@ def _add_standalone(
     completed: QuestionAnalysis, standalone: str, conversation: Conversation
 ) -> QuestionAnalysis:
     """A model's question, searched beside the question's own words and never instead of them."""
-    asked = tokenize.weigh_query_terms(completed.text)
-    said = followup.read_words(standalone, conversation)
-    added = [term for word in said.words if not word.document for term in word.terms]
-    new = [term for term in dict.fromkeys(added) if term not in asked][:MAX_CARRIED_TERMS]
+    question_terms = tokenize.weigh_query_terms(completed.text)
+    words = followup.read_words(standalone, conversation)
+    added = [term for word in words.words if not word.document for term in word.terms]
+    new = [term for term in dict.fromkeys(added) if term not in question_terms][:MAX_CARRIED_TERMS]
     return replace(
         completed,
         standalone=standalone,
         completed_by="light_llm",
-        context={**completed.context, **dict.fromkeys(new, READ_WEIGHT), **asked},
+        context={**completed.context, **dict.fromkeys(new, READ_WEIGHT), **question_terms},
         own_words=completed.text,
         background=standalone,
         background_weight=max(MIN_READ_LIKENESS, completed.background_weight),

@@ -22,7 +22,7 @@ from rag.types import NamedDocument
 FIELDS = ("issuer", "project_name", "title")
 """Metadata that names a document, in the order in which a filter is told."""
 BETWEEN_NAMES = " | "
-"""Between several names of one field in `Filter.values`."""
+"""Between several names of one field in `NameFilter.values`."""
 MAX_NAME_CHARACTERS = 200
 """Characters of a name; longer ones name nothing that a question could hold."""
 MAX_PIECES = 80
@@ -56,30 +56,30 @@ def list_names(field: str, value: str) -> dict[str, str]:
     by their short name.
     """
     parts = _IS["between_issuers"].split(value) if field == "issuer" else [value]
-    shown = [part.strip() for part in parts]
-    found = {to_name_key(name): name for name in shown}
+    names = [part.strip() for part in parts]
+    names_by_key = {to_name_key(name): name for name in names}
     if field == "title" and (law := _IS["long_law"].match(to_name_key(value))):
-        found.setdefault(f"{law[1]}{law[2] or ''}법{law[3]}", shown[0])
+        names_by_key.setdefault(f"{law[1]}{law[2] or ''}법{law[3]}", names[0])
         first = value.split(maxsplit=1)[0].removesuffix("의")
         if len(first) >= MIN_FIRST_WORD_LETTERS:
-            found.setdefault(f"{to_name_key(first)}법{law[3]}", shown[0])
+            names_by_key.setdefault(f"{to_name_key(first)}법{law[3]}", names[0])
     if field == "issuer":
-        for name in shown:
+        for name in names:
             bare = to_name_key(_IS["legal_form"].sub(" ", tokenize.normalise(name)))
-            found.setdefault(bare, name)
-            found.setdefault(_IS["country"].sub("", bare), name)
+            names_by_key.setdefault(bare, name)
+            names_by_key.setdefault(_IS["country"].sub("", bare), name)
     return {
         name: text
-        for name, text in found.items()
+        for name, text in names_by_key.items()
         if 0 < len(name) <= MAX_NAME_CHARACTERS and len(text) <= MAX_NAME_CHARACTERS
     }
 
 
 def find_names(text: str) -> set[str]:
     """The names in a text, without spaces: "공탁법", "소음ㆍ진동관리법시행령"."""
-    found = [match[0] for match in _IS["law"].finditer(text)]
-    found += [match[1] for match in _IS["quoted"].finditer(text)]
-    bare = {re.sub(r"[\sㆍ·]+", "", name) for name in found}
+    matches = [match[0] for match in _IS["law"].finditer(text)]
+    matches += [match[1] for match in _IS["quoted"].finditer(text)]
+    bare = {re.sub(r"[\sㆍ·]+", "", name) for name in matches}
     return {name for name in bare - _NO_LAWS if not name.endswith("방법")}
 
 
@@ -87,7 +87,7 @@ def find_names(text: str) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class NameFilter:
     """The documents named. `values`: field -> names; `rest`: the question without the names.
 
     `several`: the names belong to different documents, each of which should be heard. `certain`:
@@ -110,30 +110,30 @@ class _Span:
     cut: int
 
 
-def find_filter(question: str, store: PassageStore) -> Filter | None:
+def find_filter(question: str, store: PassageStore) -> NameFilter | None:
     """The filter that a question asks for; None where it names nothing that the store knows."""
     text = tokenize.normalise(question)
     spans = _find_spans(text)
-    found: dict[str, list[NamedDocument]] = defaultdict(list)
+    names_by_key: dict[str, list[NamedDocument]] = defaultdict(list)
     for named in store.find_named(list(spans)) if spans else ():
         if is_distinct(named.field, named.value):
-            found[named.name].append(named)
-    kept = _select_longest(
+            names_by_key[named.name].append(named)
+    chosen = _select_longest(
         (name, span)
-        for name, group in found.items()
+        for name, group in names_by_key.items()
         for span in spans[name]
         # "법무부 장관" is a person, and not the issuer of a document
         if not (_is_issued(group) and _IS["person"].match(text, span.end))
     )
-    groups = [found[name] for name in dict.fromkeys(name for name, _ in kept)]
+    groups = [names_by_key[name] for name in dict.fromkeys(name for name, _ in chosen)]
     rest = text
-    for _, span in reversed(kept):
+    for _, span in reversed(chosen):
         rest = f"{rest[: span.start]} {rest[span.cut :]}"
     if not groups or not (_PIECE.search(rest) or any(map(_is_own_name, groups))):
         return None
     documents = _combine_documents(groups)
     own = {frozenset(named.document_id for named in group) & documents for group in groups}
-    return Filter(
+    return NameFilter(
         values=_group_values(groups),
         document_ids=documents,
         rest=" ".join(rest.split()),
@@ -174,7 +174,7 @@ def _find_spans(text: str) -> dict[str, list[_Span]]:
     """Every name that could stand in the text, normalised, and where."""
     pieces = list(_PIECE.finditer(text))[:MAX_PIECES]
     ends = [list(_list_name_ends(*pair)) for pair in zip_longest(pieces, pieces[1:])]
-    found: dict[str, list[_Span]] = defaultdict(list)
+    spans: dict[str, list[_Span]] = defaultdict(list)
     for first, piece in enumerate(pieces):
         if first and pieces[first - 1].end() == piece.start():
             continue  # a name begins with a word
@@ -182,9 +182,9 @@ def _find_spans(text: str) -> dict[str, list[_Span]]:
         for last in range(first, min(first + MAX_NAME_PIECES, len(pieces))):
             for name, end, cut in ends[last]:
                 if len(before) + len(name) > 1:
-                    found[before + name].append(_Span(piece.start(), end, cut))
+                    spans[before + name].append(_Span(piece.start(), end, cut))
             before += pieces[last].group().casefold()
-    return found
+    return spans
 
 
 def _list_name_ends(
@@ -206,11 +206,11 @@ def _list_name_ends(
 
 def _select_longest(places: Iterable[tuple[str, _Span]]) -> list[tuple[str, _Span]]:
     """The names that stand in no longer one, in the order of the text."""
-    kept: list[tuple[str, _Span]] = []
+    chosen: list[tuple[str, _Span]] = []
     for name, span in sorted(places, key=lambda place: (-len(place[0]), place[1].start)):
-        if all(span.start >= other.end or span.end <= other.start for _, other in kept):
-            kept.append((name, span))
-    return sorted(kept, key=lambda place: place[1].start)
+        if all(span.start >= other.end or span.end <= other.start for _, other in chosen):
+            chosen.append((name, span))
+    return sorted(chosen, key=lambda place: place[1].start)
 
 
 def _is_issued(group: Sequence[NamedDocument]) -> bool:
@@ -263,5 +263,5 @@ def find_siblings(text: str, titles: Iterable[str], store: PassageStore) -> tupl
         for kind in sorted(kinds)
         if base
     ]
-    found = store.find_named(names) if names else []
-    return tuple(dict.fromkeys(one.document_id for one in found if one.field == "title"))
+    documents = store.find_named(names) if names else []
+    return tuple(dict.fromkeys(one.document_id for one in documents if one.field == "title"))

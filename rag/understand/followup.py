@@ -20,7 +20,7 @@ from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType
 from rag.understand import filters, kinds
 from rag.understand.filters import find_names, to_name_key
-from rag.understand.kinds import Spoken, read_message
+from rag.understand.kinds import ParsedMessage, read_message
 
 MAX_TURNS = 4
 """Number of last turns that count."""
@@ -56,14 +56,14 @@ def list_titles(conversation: Conversation) -> tuple[str, ...]:
 def find_nouns(text: str) -> frozenset[str]:
     """The nouns of a text, Latin words by their stems; words that only ask are left out."""
     clean = tokenize.normalise(text)
-    found = {
+    nouns = {
         item.form.lower()
         for item in tokenize.analyse_morphemes(clean) or ()
         if item.tag in _NAMING and not item.form.isascii()
     }
     for word in clean.split():
-        found.update(term for term in tokenize.read_surface(word).others if not term[0].isdigit())
-    return frozenset(found - tokenize.ASKING)
+        nouns.update(term for term in tokenize.read_surface(word).others if not term[0].isdigit())
+    return frozenset(nouns - tokenize.ASKING)
 
 
 def find_naming_nouns(text: str) -> frozenset[str]:
@@ -74,7 +74,9 @@ def find_naming_nouns(text: str) -> frozenset[str]:
 # What the words of a question show of its bond
 
 
-def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -> dict[str, float]:
+def find_signals(
+    message: ParsedMessage, conversation: Conversation, rules: MemoryRules
+) -> dict[str, float]:
     """Signals in the words of a question within its conversation; 0 if absent."""
     turns = conversation.current[-MAX_TURNS:]
     texts = [
@@ -82,19 +84,19 @@ def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -
         for turn in turns
         for text in (turn.user_text, turn.assistant_text)
     ]
-    known = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
+    known_nouns = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
     return {
         "bias": 1.0,
-        "reference": float(is_pointing_back(said)),
-        "connective": float(is_continuation(said, rules)),
-        **(_find_korean_signals if said.korean else _find_english_signals)(said, known),
+        "reference": float(is_pointing_back(message)),
+        "connective": float(is_continuation(message, rules)),
+        **(_find_korean_signals if message.korean else _find_english_signals)(message, known_nouns),
     }
 
 
-def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
+def estimate_bond(message: ParsedMessage, signals: Mapping[str, float]) -> float:
     """How likely a question with these signals follows, 0..1."""
-    weights = _WEIGHTS["ko" if said.korean else "en"]
-    logit = sum(weights[name] * value for name, value in found.items())
+    weights = _WEIGHTS["ko" if message.korean else "en"]
+    logit = sum(weights[name] * value for name, value in signals.items())
     return 1 / (1 + math.exp(-logit))
 
 
@@ -103,23 +105,25 @@ def list_cues(rules: MemoryRules) -> Sequence[str]:
     return rules.followup_words or load_phrases("followup_words")
 
 
-def is_continuation(said: Spoken, rules: MemoryRules) -> bool:
+def is_continuation(message: ParsedMessage, rules: MemoryRules) -> bool:
     """Whether it begins as a continuation."""
-    if _IS["connective"].match(said.text):
+    if _IS["connective"].match(message.text):
         return True
-    start = len(said.text) - len(said.text.lstrip(" \"'([“‘"))
-    return any(place[0] == start for word in list_cues(rules) for place in said.find_places(word))
+    start = len(message.text) - len(message.text.lstrip(" \"'([“‘"))
+    return any(
+        place[0] == start for word in list_cues(rules) for place in message.find_places(word)
+    )
 
 
 _PRONOUNS = load_words("pronouns.ko")
 _POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
 
 
-def is_pointing_back(said: Spoken) -> bool:
+def is_pointing_back(message: ParsedMessage) -> bool:
     """Whether words refer back: "그거", "위에서 말한", "the former"."""
-    if not said.korean:
-        return bool(_IS["points_english"].search(said.text))
-    return bool(_IS["points_korean"].search(said.text)) or any(
+    if not message.korean:
+        return bool(_IS["points_english"].search(message.text))
+    return bool(_IS["points_korean"].search(message.text)) or any(
         (item.tag == "NP" and item.form in _PRONOUNS)
         or (
             item.tag in ("MM", "NNG")
@@ -127,57 +131,63 @@ def is_pointing_back(said: Spoken) -> bool:
             and after.tag.startswith("N")
             and after.start > item.end  # 이 법, 해당 기관; no part of a word
         )
-        for item, after in itertools.pairwise(said.morphemes or ())
+        for item, after in itertools.pairwise(message.morphemes or ())
     )
 
 
-def is_sentence(said: Spoken) -> bool:
+def is_sentence(message: ParsedMessage) -> bool:
     """Whether it says something of its subject: "연차 며칠이야?", and not "연차는?"."""
-    if not said.korean:
-        return not _is_english_fragment(said)
-    return any(item.tag[:1] == "V" or item.tag in ("XSV", "XSA") for item in said.morphemes or ())
+    if not message.korean:
+        return not _is_english_fragment(message)
+    return any(
+        item.tag[:1] == "V" or item.tag in ("XSV", "XSA") for item in message.morphemes or ()
+    )
 
 
-def _is_english_fragment(said: Spoken) -> bool:
-    return len(said.text.split()) <= 4 or not _IS["verb"].search(said.text)
+def _is_english_fragment(message: ParsedMessage) -> bool:
+    return len(message.text.split()) <= 4 or not _IS["verb"].search(message.text)
 
 
-def _find_korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
-    found = said.morphemes or ()
-    nouns = find_nouns(kinds.strip_table_wish(said.text))
-    count = _count_words(said.text, found, nouns - _RELATIONAL - known)
-    fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in found)
-    proper = {item.form.lower() for item in found if item.tag == "NNP"}
-    topic = len(found) > 1 and found[0].tag == "NNG" and found[1].tag in ("JX", "JKS")
+def _find_korean_signals(message: ParsedMessage, known_nouns: frozenset[str]) -> dict[str, float]:
+    morphemes = message.morphemes or ()
+    nouns = find_nouns(kinds.strip_table_wish(message.text))
+    count = _count_words(message.text, morphemes, nouns - _RELATIONAL - known_nouns)
+    fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in morphemes)
+    proper = {item.form.lower() for item in morphemes if item.tag == "NNP"}
+    topic = len(morphemes) > 1 and morphemes[0].tag == "NNG" and morphemes[1].tag in ("JX", "JKS")
     return {
         "nouns": math.log1p(len(nouns)),
         "new_none": float(count == 0),
         "new_one": float(count == 1),
         "new_two": float(count == 2),
         "new_more": float(max(0, min(count, MAX_NEW_NOUNS) - 2)),
-        "shared": float(min(len(nouns & known), MAX_SHARED_NOUNS)),
-        "run": float(max(0, min(_measure_longest_run(found), MAX_RUN_NOUNS) - 1)),
-        "condition": float(any(item.tag == "EC" and item.form.endswith("면") for item in found)),
-        "proper": float(bool(proper - known)),
-        "also": float(any(item.tag == "JX" and item.form in ("도", "까지도") for item in found)),
+        "shared": float(min(len(nouns & known_nouns), MAX_SHARED_NOUNS)),
+        "run": float(max(0, min(_measure_longest_run(morphemes), MAX_RUN_NOUNS) - 1)),
+        "condition": float(
+            any(item.tag == "EC" and item.form.endswith("면") for item in morphemes)
+        ),
+        "proper": float(bool(proper - known_nouns)),
+        "also": float(
+            any(item.tag == "JX" and item.form in ("도", "까지도") for item in morphemes)
+        ),
         "topic": float(topic),
         "fragment": float(fragment),
-        "statement": float(not kinds.is_asking(said)),
+        "statement": float(not kinds.is_asking(message)),
     }
 
 
-def _count_words(text: str, found: Sequence[Morpheme], nouns: Collection[str]) -> int:
+def _count_words(text: str, morphemes: Sequence[Morpheme], nouns: Collection[str]) -> int:
     """How many words between white space hold one of these nouns, a compound being one."""
-    starts = [item.start for item in found if item.form.lower() in nouns]
+    starts = [item.start for item in morphemes if item.form.lower() in nouns]
     latin = sum(not tokenize.HANGUL.search(noun) for noun in nouns)
     spaces = [space.start() for space in _SPACE.finditer(text)]
     return len({bisect(spaces, start) for start in starts}) + latin
 
 
-def _measure_longest_run(found: Sequence[Morpheme]) -> int:
+def _measure_longest_run(morphemes: Sequence[Morpheme]) -> int:
     """Nouns in a row, as in "체육 지도자 자격": the longest, without those that name a property."""
     longest = run = 0
-    for item in found:
+    for item in morphemes:
         if (item.tag in _NAMING or item.tag == "SL") and item.form not in _RELATIONAL:
             run += 1
             longest = max(longest, run)
@@ -186,18 +196,18 @@ def _measure_longest_run(found: Sequence[Morpheme]) -> int:
     return longest
 
 
-def _find_english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
-    terms = find_nouns(said.text) - _PLAIN
+def _find_english_signals(message: ParsedMessage, known_nouns: frozenset[str]) -> dict[str, float]:
+    terms = find_nouns(message.text) - _PLAIN
     own = terms - _RELATIONAL
-    names = {tokenize.stem_word(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
+    names = {tokenize.stem_word(name.lower()) for name in _IS["name"].findall(message.raw)} - {"i"}
     return {
-        "length": math.log1p(len(said.text)),
+        "length": math.log1p(len(message.text)),
         "nouns": math.log1p(len(terms)),
-        "new": math.log1p(len(own - known)),
-        "shared": float(min(len(own & known), MAX_SHARED_NOUNS)),
-        "proper": float(bool(names - known)),
-        "self": float(bool(_IS["speaks_of_self"].search(said.text))),
-        "fragment": float(_is_english_fragment(said)),
+        "new": math.log1p(len(own - known_nouns)),
+        "shared": float(min(len(own & known_nouns), MAX_SHARED_NOUNS)),
+        "proper": float(bool(names - known_nouns)),
+        "self": float(bool(_IS["speaks_of_self"].search(message.text))),
+        "fragment": float(_is_english_fragment(message)),
     }
 
 
@@ -226,7 +236,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QuestionWords:
     """A question of the conversation, in words; `rest` is its text without names of documents."""
 
     text: str
@@ -240,88 +250,94 @@ class Said:
         return sum(word.weight for word in self.words)
 
 
-def read_words(text: str, conversation: Conversation) -> Said:
+def read_words(text: str, conversation: Conversation) -> QuestionWords:
     """A question in words; names of documents of its conversation may stand in it."""
     names = (name for name in list_titles(conversation) if filters.is_distinct("title", name))
     return _read_words(text, tuple(names))
 
 
-def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Said], ...]:
+def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, QuestionWords], ...]:
     """The last turns that matter, oldest first: back to one that stands alone.
 
     Small talk and what people merely tell ("담당자는 김지훈이야") are no topics.
     """
-    found: list[tuple[PastTurn, Said]] = []
+    turns: list[tuple[PastTurn, QuestionWords]] = []
     for turn in reversed(conversation.current[-MAX_TURNS:]):
         if turn.question_type == QuestionType.RESET:
             break
         text = turn.user_text[:MAX_TEXT_CHARACTERS].strip()
         if not text or kinds.is_smalltalk(text) or kinds.is_statement(text):
             continue
-        said = read_words(text, conversation)
-        found.insert(0, (turn, said))
-        if _is_self_contained(turn, said):
+        words = read_words(text, conversation)
+        turns.insert(0, (turn, words))
+        if _is_self_contained(turn, words):
             break
-    return tuple(found)
+    return tuple(turns)
 
 
-def carry_words(own: Said, turns: Sequence[Said]) -> list[Word]:
+def carry_words(question_words: QuestionWords, turns: Sequence[QuestionWords]) -> list[Word]:
     """The words of earlier questions that a question lacks, in the order of the conversation.
 
     Of a question that was a follow-up itself only the things count, and not the side of them that
     it asked for. Another law takes the place of the one before, and of its articles.
     """
-    known = {term for word in own.words for term in word.terms}
-    document = any(word.document for word in own.words)
-    article = any(word.article for word in own.words)
-    found: list[Word] = []
-    for age, said in enumerate(reversed(turns)):
+    known = {term for word in question_words.words for term in word.terms}
+    document = any(word.document for word in question_words.words)
+    article = any(word.article for word in question_words.words)
+    carried: list[Word] = []
+    for age, turn in enumerate(reversed(turns)):
         opening = age == len(turns) - 1
-        new: list[Word] = []
-        for word in said.words:
+        new_words: list[Word] = []
+        for word in turn.words:
             clash = (word.document and document) or (word.article and (document or article))
             aside = word.weight < 1 and not opening
             if not clash and not aside and not word.terms <= known:
-                new.append(word)
+                new_words.append(word)
                 known |= word.terms
-        document |= any(word.document for word in new)
-        article |= any(word.article for word in new)
-        found = new + found
-    best = sorted(range(len(found)), key=lambda at: (not found[at].name, at))[:MAX_CARRIED_WORDS]
-    return [found[at] for at in sorted(best)]
+        document |= any(word.document for word in new_words)
+        article |= any(word.article for word in new_words)
+        carried = new_words + carried
+    best = sorted(range(len(carried)), key=lambda at: (not carried[at].name, at))[
+        :MAX_CARRIED_WORDS
+    ]
+    return [carried[at] for at in sorted(best)]
 
 
 def complete_text(text: str, carried: Sequence[Word]) -> str:
     """The words carried over, and the question behind them without the words that point back."""
     if not carried:
         return text
-    asked = _IS["beginning"].sub("", text).strip()
-    asked = _IS["pointing_word"].sub("", asked) or asked
-    before = " ".join(word.shown for word in carried)
-    korean = tokenize.HANGUL.search(asked or before)
-    return f"{before} {asked}" if korean else f"{before}: {asked}"
+    question = _IS["beginning"].sub("", text).strip()
+    question = _IS["pointing_word"].sub("", question) or question
+    prefix = " ".join(word.shown for word in carried)
+    korean = tokenize.HANGUL.search(question or prefix)
+    return f"{prefix} {question}" if korean else f"{prefix}: {question}"
 
 
 @functools.lru_cache(maxsize=64)
-def _read_words(text: str, names: tuple[str, ...]) -> Said:
+def _read_words(text: str, names: tuple[str, ...]) -> QuestionWords:
     clean = tokenize.normalise(text)
-    found = tokenize.analyse_morphemes(clean)
+    morphemes = tokenize.analyse_morphemes(clean)
     laws = find_names(clean)
     written = {to_name_key(name): name for name in names}
     words: dict[str, Word] = {}
     rest: list[str] = []
     for match in _split_words(clean, names):
-        named = match[1] is not None
-        shown = written[to_name_key(match[1])] if named else _strip_to_noun(clean, match, found)
+        is_title = match[1] is not None
+        shown = (
+            written[to_name_key(match[1])] if is_title else _strip_to_noun(clean, match, morphemes)
+        )
         terms = frozenset(tokenize.find_subject_terms(shown)) if shown else frozenset()
-        document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
+        document = bool(terms) and (is_title or re.sub("[ㆍ·]+", "", shown) in laws)
         if terms:
-            weight = SIDE_WEIGHT if terms <= _RELATIONAL and not named else 1.0
+            weight = SIDE_WEIGHT if terms <= _RELATIONAL and not is_title else 1.0
             article = bool(_IS["article"].match(shown))
             words.setdefault(shown, Word(shown, terms, weight, document, article))
         if not document:
             rest.append(match[0])
-    return Said(text, " ".join(rest), tuple(words.values()), is_pointing_back(read_message(text)))
+    return QuestionWords(
+        text, " ".join(rest), tuple(words.values()), is_pointing_back(read_message(text))
+    )
 
 
 def _split_words(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
@@ -331,13 +347,13 @@ def _split_words(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
     return re.finditer(rf"({'|'.join(shapes) or '(?!)'})\S*|\S+", text, re.IGNORECASE)
 
 
-def _strip_to_noun(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> str:
+def _strip_to_noun(text: str, match: re.Match[str], morphemes: Sequence[Morpheme] | None) -> str:
     """The word between white space without its particle; empty where it names nothing."""
     edges = r"^[^\w]+|[^\w+#%]+$"
     whole = match[0]
-    if found is None or not tokenize.HANGUL.search(whole):
-        return re.sub(edges, "", strip_particle(whole) if found is None else whole)
-    inside = [item for item in found if match.start() <= item.start and item.end <= match.end()]
+    if morphemes is None or not tokenize.HANGUL.search(whole):
+        return re.sub(edges, "", strip_particle(whole) if morphemes is None else whole)
+    inside = [item for item in morphemes if match.start() <= item.start and item.end <= match.end()]
     nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING for item in inside)
     if not nouns and not _IS["article"].match(whole):
         return ""
@@ -345,10 +361,10 @@ def _strip_to_noun(text: str, match: re.Match[str], found: Sequence[Morpheme] | 
     return re.sub(edges, "", text[match.start() : end])
 
 
-def _is_self_contained(turn: PastTurn, said: Said) -> bool:
+def _is_self_contained(turn: PastTurn, words: QuestionWords) -> bool:
     """Whether a turn's question said all by itself: as it was taken then, else by its words."""
     if turn.question_type:
         return turn.question_type == QuestionType.SINGLE
-    if any(word.document for word in said.words):
+    if any(word.document for word in words.words):
         return True
-    return not said.refers and said.weight >= 2
+    return not words.refers and words.weight >= 2

@@ -24,7 +24,7 @@ MAX_THANKS_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ParsedMessage:
     """A message as written (`raw`), in small letters, and with its morphemes.
 
     `morphemes` None: the analyser is not there.
@@ -62,10 +62,10 @@ class Spoken:
         )
 
 
-def read_message(text: str) -> Spoken:
+def read_message(text: str) -> ParsedMessage:
     """The message as it is read: folded, composed, its beginning only."""
     clean = tokenize.normalise(text[:MAX_MESSAGE_CHARACTERS])
-    return Spoken(clean, clean.lower(), tokenize.analyse_morphemes(clean))
+    return ParsedMessage(clean, clean.lower(), tokenize.analyse_morphemes(clean))
 
 
 @functools.lru_cache(maxsize=256)
@@ -77,45 +77,45 @@ def _compile_word(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W가-힣]){re.escape(clean)}(?![^\W가-힣])")
 
 
-def decide_question_type(said: Spoken, rules: MemoryRules) -> QuestionType:
+def decide_question_type(message: ParsedMessage, rules: MemoryRules) -> QuestionType:
     """The kind of the message, regardless of the conversation."""
-    if is_smalltalk(said.text):
+    if is_smalltalk(message.text):
         return QuestionType.SMALLTALK
-    if is_comparison(said, rules.compare_words):
+    if is_comparison(message, rules.compare_words):
         return QuestionType.COMPARE
-    if is_about_several(said, rules.multi_words):
+    if is_about_several(message, rules.multi_words):
         return QuestionType.MULTI
     return QuestionType.SINGLE
 
 
 def is_smalltalk(text: str) -> bool:
     """True for a greeting, thanks, or a question about the assistant itself, and nothing else."""
-    said = text.strip()
-    if _IS["greeting"].fullmatch(said):
+    stripped = text.strip()
+    if _IS["greeting"].fullmatch(stripped):
         return True
-    short = len(said) <= MAX_THANKS_CHARACTERS and not said.endswith("?")
-    return short and bool(_IS["thanks"].fullmatch(said))
+    short = len(stripped) <= MAX_THANKS_CHARACTERS and not stripped.endswith("?")
+    return short and bool(_IS["thanks"].fullmatch(stripped))
 
 
-def is_comparison(said: Spoken, words: Sequence[str] = ()) -> bool:
+def is_comparison(message: ParsedMessage, words: Sequence[str] = ()) -> bool:
     """True when a word of comparison is meant as one. No `words`: those of the list."""
-    return _is_meant(said, words or load_phrases("compare"))
+    return _is_meant(message, words or load_phrases("compare"))
 
 
-def is_about_several(said: Spoken, words: Sequence[str] = ()) -> bool:
+def is_about_several(message: ParsedMessage, words: Sequence[str] = ()) -> bool:
     """True when several documents or bodies are asked about. No `words`: those of the list."""
-    if not words and _IS["each"].search(_IS["not_meant"].sub(" ", said.text)):
+    if not words and _IS["each"].search(_IS["not_meant"].sub(" ", message.text)):
         return True
-    return _is_meant(said, words or load_phrases("multi"))
+    return _is_meant(message, words or load_phrases("multi"))
 
 
-def _is_meant(said: Spoken, words: Sequence[str]) -> bool:
+def _is_meant(message: ParsedMessage, words: Sequence[str]) -> bool:
     """Whether one of the words stands there and means what it is listed for: 대비, not 재난대비."""
-    other = [match.span() for match in _IS["not_meant"].finditer(said.text)]
+    other_meanings = [match.span() for match in _IS["not_meant"].finditer(message.text)]
     return any(
-        not any(begins < end and start < ends for begins, ends in other)
+        not any(begins < end and start < ends for begins, ends in other_meanings)
         for word in words
-        for start, end in said.find_places(word)
+        for start, end in message.find_places(word)
     )
 
 
@@ -139,28 +139,34 @@ def is_lookup(text: str) -> bool:
     return last is not None and last.tag in _NOUNS_AT_END | {"JX", "JKS"}
 
 
-def is_asking(said: Spoken) -> bool:
+def is_asking(message: ParsedMessage) -> bool:
     """True for what asks or wishes, and does not merely tell."""
-    if said.text.rstrip().endswith("?") or is_lookup(said.text) or _IS["wish"].search(said.text):
+    if (
+        message.text.rstrip().endswith("?")
+        or is_lookup(message.text)
+        or _IS["wish"].search(message.text)
+    ):
         return True
-    ends = [item.form for item in said.morphemes or () if item.tag in ("EF", "EC")]
+    ends = [item.form for item in message.morphemes or () if item.tag in ("EF", "EC")]
     return bool(ends and _IS["asking_end"].search(ends[-1]))
 
 
 def is_statement(text: str) -> bool:
     """True for what tells and asks nothing: "담당자는 김지훈이야", "My manager is Kim."."""
-    said = read_message(text.strip())
-    if said.text.endswith("?") or _IS["question"].search(said.text):
+    message = read_message(text.strip())
+    if message.text.endswith("?") or _IS["question"].search(message.text):
         return False
-    if not said.korean:
-        return bool(_IS["told"].match(said.raw)) and not _IS["request"].search(said.text)
-    last = _find_last_morpheme(said.morphemes)
-    if last is None or not is_asking(said):
+    if not message.korean:
+        return bool(_IS["told"].match(message.raw)) and not _IS["request"].search(message.text)
+    last = _find_last_morpheme(message.morphemes)
+    if last is None or not is_asking(message):
         return last is not None and last.tag == "EF"
-    topic = _IS["named_topic"].match(said.text)
-    if topic is None or last.tag not in _NOUNS_AT_END or _IS["request"].search(said.text):
+    topic = _IS["named_topic"].match(message.text)
+    if topic is None or last.tag not in _NOUNS_AT_END or _IS["request"].search(message.text):
         return False
-    return not any(item.tag in _VERBS and item.end <= topic.end() for item in said.morphemes or ())
+    return not any(
+        item.tag in _VERBS and item.end <= topic.end() for item in message.morphemes or ()
+    )
 
 
 def is_about_speakers(text: str) -> bool:
@@ -168,10 +174,10 @@ def is_about_speakers(text: str) -> bool:
     return bool(_IS["self"].search(text))
 
 
-def _find_last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
+def _find_last_morpheme(morphemes: Sequence[Morpheme] | None) -> Morpheme | None:
     """The last one that is no mark."""
-    said = (item for item in found or () if item.tag[0] != "S" or item.tag in ("SN", "SL"))
-    return next(reversed(list(said)), None)
+    words = (item for item in morphemes or () if item.tag[0] != "S" or item.tag in ("SN", "SL"))
+    return next(reversed(list(words)), None)
 
 
 # The wish to forget what the conversation was about; a question about resetting is none
@@ -187,21 +193,21 @@ def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
 
     No `words`: those of the list.
     """
-    said = tokenize.normalise(text).strip()
+    clean = tokenize.normalise(text).strip()
     wish = _compile_wish(tuple(words) or load_phrases("reset"))
     at = 0
-    while not (found := wish.match(said, at)):
-        before = _IS["before_reset"].match(said, at)
+    while not (match := wish.match(clean, at)):
+        before = _IS["before_reset"].match(clean, at)
         if before is None or before.end() > MAX_RESET_CHARACTERS:
             return None
         at = before.end()
-    at = found.end()
-    while after := _IS["after_reset"].match(said, at):
+    at = match.end()
+    while after := _IS["after_reset"].match(clean, at):
         at = after.end()
-    if not said[at:].strip(" .!~…ㅋㅎ^)\n"):
+    if not clean[at:].strip(" .!~…ㅋㅎ^)\n"):
         return ""
-    pause = _IS["reset_pause"].match(said, at)
-    return said[pause.end() :].strip() if pause else None
+    pause = _IS["reset_pause"].match(clean, at)
+    return clean[pause.end() :].strip() if pause else None
 
 
 @functools.lru_cache(maxsize=8)
@@ -297,12 +303,12 @@ INTENT_TEMPLATES: Mapping[Intent, IntentTemplate] = {
 }
 
 
-def find_intent(said: Spoken, usual: Intent | None = None) -> tuple[Intent, str]:
+def find_intent(message: ParsedMessage, usual: Intent | None = None) -> tuple[Intent, str]:
     """The intent of a message, and what decided it; `usual` is that of its assistant."""
     for intent in (Intent.TABLE, Intent.SUMMARY, Intent.PROCEDURE):
-        if _ASKS_FOR[intent.value].search(said.text):
+        if _ASKS_FOR[intent.value].search(message.text):
             return intent, BY_WORDS
-    if is_comparison(said):
+    if is_comparison(message):
         return Intent.COMPARE, BY_WORDS
     return (Intent.LOOKUP, USUAL) if usual is None else (usual, BY_ASSISTANT)
 

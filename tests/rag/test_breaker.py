@@ -100,7 +100,7 @@ async def failing(place, **settings):
 def lets_in(breaker):
     """Whether a call may go."""
     try:
-        breaker.enter()
+        breaker.raise_if_open()
     except errors.LLMUnavailable:
         return False
     return True
@@ -122,7 +122,7 @@ def test_a_breaker_shuts_after_its_failures_in_a_row(clock):
         assert lets_in(breaker)
     breaker.note_failure(errors.LLMTimeout())
     with pytest.raises(errors.LLMUnavailable) as caught:
-        breaker.enter()
+        breaker.raise_if_open()
     assert caught.value.params["retry_after"] == REST_SECONDS
 
 
