@@ -1,6 +1,6 @@
-"""What comes in and what goes out, as JSON: the same for REST, sockets and the log of a run.
+"""Requests and responses as JSON, shared by REST, sockets and run logs.
 
-Requests are validated here and handed on as plain values.
+Requests are validated here and passed on as plain values.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ MAX_LIBRARIES = 200
 MAX_CHATS = 1_000
 MAX_SUMMARY_CHARACTERS = 4_000
 MAX_FIND_CHARACTERS = 100
-"""Nobody types a longer search, and it costs."""
+"""Nobody types longer searches, and they are expensive."""
 
 
 class DocumentIdsField(serializers.ListField):
@@ -52,28 +52,28 @@ class LibraryIdsField(serializers.ListField):
 
 
 class TopicField(serializers.ChoiceField):
-    """What the user says of a question's bond to the conversation."""
+    """How a question relates to the conversation, as chosen by the user."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(choices=[topic.value for topic in Topic], default=Topic.AUTO, **kwargs)
 
 
 class ModelField(serializers.CharField):
-    """The id of a language model, as `GET /models` lists them; empty: the usual one."""
+    """The id of a language model, as in `GET /models`; empty: the default."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=SLUG_CHARACTERS, allow_blank=True, default="", **kwargs)
 
 
 class ToolIdsField(serializers.ListField):
-    """Ids of tool servers, as `GET /tools` lists them."""
+    """Ids of tool servers, as in `GET /tools`."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.UUIDField(), max_length=MAX_SERVERS, **kwargs)
 
 
 class ToolUseSerializer(serializers.Serializer[Any]):
-    """A call of a tool of another server. One whose `state` is `asks` waits to be confirmed."""
+    """A tool call. One whose `state` is `asks` waits to be confirmed."""
 
     server = serializers.CharField()
     server_id = serializers.CharField()
@@ -123,7 +123,7 @@ class SendRequest(serializers.Serializer[Any]):
 
 
 class RegenerateRequest(serializers.Serializer[Any]):
-    """Another answer to the same question; `confirm_call`: after this call of a tool."""
+    """Another answer to the same question; `confirm_call`: with this tool call confirmed."""
 
     topic = TopicField(required=False)
     model = ModelField(required=False)
@@ -133,7 +133,7 @@ class RegenerateRequest(serializers.Serializer[Any]):
 
 
 class EditRequest(serializers.Serializer[Any]):
-    """Other words for a question; `save_only` keeps them in its place and asks nothing."""
+    """A reworded question; `save_only` stores it in place without asking again."""
 
     content = serializers.CharField(max_length=MAX_CONTENT_CHARACTERS, allow_blank=True)
     save_only = serializers.BooleanField(required=False, default=False)
@@ -186,7 +186,7 @@ class ChatsRequest(serializers.Serializer[Any]):
 
 
 class ChatListQuery(serializers.Serializer[Any]):
-    """What narrows the list of chats."""
+    """Filters of the list of chats."""
 
     q = serializers.CharField(required=False, allow_blank=True, default="", max_length=1000)
     archived = serializers.BooleanField(required=False, allow_null=True, default=None)
@@ -194,13 +194,13 @@ class ChatListQuery(serializers.Serializer[Any]):
 
 
 class FindQuery(serializers.Serializer[Any]):
-    """What is looked for in all that a user has."""
+    """A search in everything of the user."""
 
     q = serializers.CharField(default="", allow_blank=True, max_length=MAX_FIND_CHARACTERS)
 
 
 class FoundExcerpt(serializers.Serializer[Any]):
-    """A stretch of text; `marks` are the start and end of each hit in it, in code points."""
+    """An excerpt; `marks` are the start and end of each hit in it, in code points."""
 
     excerpt = serializers.CharField()
     marks = serializers.ListField(
@@ -209,13 +209,13 @@ class FoundExcerpt(serializers.Serializer[Any]):
 
 
 class FoundChat(FoundExcerpt):
-    """A chat by its title."""
+    """A chat found by its title."""
 
     chat_id = serializers.UUIDField()
 
 
 class FoundMessage(FoundExcerpt):
-    """A message by what it says."""
+    """A message found by its text."""
 
     chat_id = serializers.UUIDField()
     message_id = serializers.UUIDField()
@@ -225,13 +225,13 @@ class FoundMessage(FoundExcerpt):
 
 
 class FoundDocument(FoundExcerpt):
-    """A document by its name."""
+    """A document found by its name."""
 
     document_id = serializers.UUIDField()
 
 
 class FoundPassage(FoundExcerpt):
-    """A passage of a document by its text."""
+    """A passage found by its text."""
 
     document_id = serializers.UUIDField()
     document_name = serializers.CharField()
@@ -263,7 +263,7 @@ class FeedbackRequest(serializers.Serializer[Any]):
 
 
 class HistoryItem(serializers.Serializer[Any]):
-    """One earlier message that a caller brings along."""
+    """One earlier message sent along by the client."""
 
     role = serializers.ChoiceField(choices=("user", "assistant"))
     content = serializers.CharField(max_length=MAX_CONTENT_CHARACTERS, allow_blank=True)
@@ -296,7 +296,7 @@ class BranchRequest(serializers.Serializer[Any]):
 
 
 class SpeechRequest(serializers.Serializer[Any]):
-    """How to say it. No voice: the configured one. Long answers come as WAV only."""
+    """Voice and format. No voice: the configured one. Long answers come as WAV only."""
 
     voice = serializers.CharField(max_length=100, required=False, allow_blank=True, default="")
     format = serializers.ChoiceField(choices=list(speech.SOUND_TYPES), default=speech.WAV)
@@ -313,12 +313,12 @@ class CategorySerializer(serializers.ModelSerializer[Category]):
 
 
 def to_time_json(moment: datetime) -> str:
-    """A moment as the contract writes it, in the installation's time zone."""
+    """A time as the API shows it, in the installation's time zone."""
     return localtime(moment).isoformat().replace("+00:00", "Z")
 
 
 def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> dict[str, Any]:
-    """A chat as the contract shows it. Its links are given, or should be at hand."""
+    """A chat as the API shows it. Its links are passed, or should be prefetched."""
     links = chat.document_links.all() if links is None else links
     links = sorted(links, key=lambda link: link.pk)
     pairs = settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
@@ -393,7 +393,7 @@ class LanguageModelSerializer(serializers.Serializer[Any]):
 
 
 def to_models_json(models: Sequence[MainModel]) -> list[dict[str, Any]]:
-    """Models that somebody may choose, as the contract shows them; the usual one comes first."""
+    """Models that may be chosen, as the API shows them; the default comes first."""
     return [
         {
             "id": model.id,
@@ -467,11 +467,11 @@ class WholeSourceSerializer(SourceSerializer):
 
 
 SOURCE_FIELDS = [field.name for field in fields(AnswerSource) if field.name != "text"]
-"""What a message keeps of a source; its whole passage stands in the turn store."""
+"""What a message stores of a source; its full passage is in the turn store."""
 
 
 def to_sources_json(sources: Iterable[AnswerSource]) -> list[dict[str, Any]]:
-    """Sources as a message keeps and shows them."""
+    """Sources as a message stores and shows them."""
     return [_to_source_json(source) for source in sources]
 
 
@@ -629,9 +629,9 @@ def to_message_json(
 ) -> dict[str, Any]:
     """A message as the contract shows it, in the language in force.
 
-    A question's links and the feedback to an answer should be at hand, of one that is being written
-    its run. Of a message that has just been stored nothing is looked up: `document_ids` are those
-    that it names. Each answer is told by this a few times, so it goes without a serializer.
+    A question's links, an answer's feedback, and the run of an answer being written should be
+    loaded. For a message just stored, `document_ids` are those it names and nothing is looked up.
+    Every answer passes through here several times, so it does without a serializer.
     """
     message = hide_closed(message)
     is_question = message.role == Message.Role.USER
@@ -678,12 +678,12 @@ def to_message_json(
 
 
 def _to_json_rows(serializer_class: type[serializers.Serializer[Any]], rows: Any) -> Any:
-    """Rows as they are stored, which may be of another version; most messages have none."""
+    """Stored rows, possibly of another version, in the current shape; most messages have none."""
     return serializer_class(rows, many=True).data if rows else rows
 
 
 def to_started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict[str, Any]:
-    """Data of `run.started`; `document_ids` are named by a question that was stored just now."""
+    """Data of `run.started`; `document_ids` are those named by a question just stored."""
     question = run.message.parent
     with override(run.language):
         return {
@@ -693,7 +693,7 @@ def to_started_data(run: Run, document_ids: Collection[UUID] | None = None) -> d
 
 
 def to_terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
-    """Type and data of the last event of a run that has ended."""
+    """Type and data of the last event of an ended run."""
     with override(run.language):
         message = to_message_json(run.message)
     if run.message.status == Message.Status.COMPLETED:
@@ -766,7 +766,7 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         read_only_fields = fields
 
     def to_representation(self, instance: Turn) -> dict[str, Any]:
-        """Without what its reader may not read any more."""
+        """The turn without what its reader may no longer read."""
         (turn,) = hide_closed_in_turns([instance], user_id=instance.chat.owner_id)
         data: dict[str, Any] = super().to_representation(turn)
         return data
@@ -857,7 +857,7 @@ class GateSerializer(serializers.Serializer[Any]):
 
 
 class SearchResultSerializer(serializers.Serializer[Any]):
-    """The fields describe what `chats.services.search` makes."""
+    """The result of `chats.services.search`."""
 
     plan = serializers.DictField()
     relevant = serializers.BooleanField()

@@ -1,6 +1,6 @@
-"""The pages of what people make for one another: shared chats, assistants, prompts.
+"""Pages of what people share: chats, assistants, prompts.
 
-They are drawn by the server and work without scripts.
+They are rendered by the server and work without scripts.
 """
 
 from datetime import timedelta
@@ -44,7 +44,7 @@ from rag.types import Intent
 
 SHARES_A_PAGE = 50
 SHARED_LIST_DATA = {"lists_shared": True}
-"""Tells the script of a page that it lists what others share."""
+"""Tells the page's script that the page lists what others share."""
 MAX_NAMES_CHARACTERS = 4_000
 LIFETIMES = (
     ("", gettext_lazy("Until I stop sharing")),
@@ -56,7 +56,7 @@ LIFETIMES = (
 
 
 class AudienceForm(forms.Form):
-    """To whom something is shown."""
+    """With whom something is shared."""
 
     everybody = forms.BooleanField(
         label=gettext_lazy("Everyone who can sign in here"), required=False
@@ -72,7 +72,7 @@ class AudienceForm(forms.Form):
         label=gettext_lazy("Groups"), required=False, widget=forms.CheckboxSelectMultiple
     )
     needs_audience = False
-    """Whether it makes no sense without anybody."""
+    """Whether an empty audience is an error."""
 
     def __init__(
         self, *arguments: Any, user: User, row: Shareable | None = None, **kwargs: Any
@@ -90,7 +90,7 @@ class AudienceForm(forms.Form):
             del self.fields["groups"]
 
     def clean(self) -> dict[str, Any]:
-        """With the people and groups that are named."""
+        """Validate, and look up the named people and groups."""
         cleaned = super().clean() or {}
         try:
             self.audience = audience.find_audience(
@@ -258,7 +258,7 @@ class AssistantForm(AudienceForm):
         }
 
     def clean_starters(self) -> list[str]:
-        """The lines that are not empty."""
+        """The non-empty lines."""
         lines = [line.strip() for line in self.cleaned_data["starters"].splitlines()]
         starters = [line for line in lines if line]
         if len(starters) > MAX_STARTERS or any(
@@ -268,7 +268,7 @@ class AssistantForm(AudienceForm):
         return starters
 
     def clean_picture(self) -> bytes | None:
-        """A small square of what was chosen; None: nothing was."""
+        """The uploaded picture as a small square; None without one."""
         file = self.cleaned_data["picture"]
         if file is None:
             return None
@@ -276,7 +276,7 @@ class AssistantForm(AudienceForm):
 
     @property
     def values(self) -> dict[str, Any]:
-        """Fields of the row; libraries that its owner cannot see any more stay."""
+        """Fields of the row; libraries and tools that its owner can no longer see stay."""
         names = ("name", "symbol", "description", "instructions", "intent", "starters")
         changes = {name: self.cleaned_data[name] for name in names}
         changes["temperature"] = self.cleaned_data["temperature"]
@@ -302,7 +302,7 @@ class FolderForm(AudienceForm):
 
 
 class ShareForm(AudienceForm):
-    """To whom a chat is shown, and how long."""
+    """With whom a chat is shared, and for how long."""
 
     needs_audience = True
     days = forms.ChoiceField(label=gettext_lazy("Shared for"), choices=LIFETIMES, required=False)
@@ -323,7 +323,7 @@ class ShareForm(AudienceForm):
 @login_required
 @require_safe
 def list_shared_chats(request: HttpRequest) -> HttpResponse:
-    """What others show, and what one shows to others."""
+    """Chats that others share, and those the user shares."""
     user = cast("User", request.user)
     with_me = ChatShare.objects.shown_to(user).select_related("chat__owner")
     own = ChatShare.objects.owned_by(user).select_related("chat")
@@ -341,7 +341,7 @@ def list_shared_chats(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def show_shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
-    """A shared chat to read; its sources as far as the reader may read them."""
+    """A shared chat, with the sources that the reader may read."""
     user = cast("User", request.user)
     share = _find_shared(user, share_id)
     context = {
@@ -358,7 +358,7 @@ def show_shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def copy_shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
-    """Go on in a chat of one's own."""
+    """Continue in a chat of one's own."""
     user = cast("User", request.user)
     chat = sharing.copy_shared_chat(reader=user, share=_find_shared(user, share_id))
     return redirect("chats:chat", chat_id=chat.pk)
@@ -373,7 +373,7 @@ def _find_shared(user: User, share_id: UUID) -> ChatShare:
 @login_required
 @require_POST
 def end_share(request: HttpRequest, share_id: UUID) -> HttpResponse:
-    """Show a chat to nobody any more."""
+    """Stop sharing a chat."""
     user = cast("User", request.user)
     share = get_object_or_404(ChatShare.objects.owned_by(user), pk=share_id)
     sharing.end_shares(user=user, shares=[share])
@@ -385,7 +385,7 @@ def end_share(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_share(request: HttpRequest, chat_id: UUID) -> HttpResponse:
-    """The dialog that shows a chat to others; POST does it."""
+    """The dialog for sharing a chat; POST shares it."""
     user = cast("User", request.user)
     chat = get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
     share = ChatShare.objects.owned_by(user).filter(chat=chat).first()
@@ -437,7 +437,7 @@ def _save_share(user: User, chat: Chat, share: ChatShare | None, form: ShareForm
 @login_required
 @require_safe
 def list_assistants(request: HttpRequest) -> HttpResponse:
-    """The assistants that one may ask."""
+    """The assistants that the user may ask."""
     user = cast("User", request.user)
     rows = Assistant.objects.visible_to(user).select_related("owner")
     context = {
@@ -453,7 +453,7 @@ def list_assistants(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_assistant(request: HttpRequest, assistant_id: UUID | None = None) -> HttpResponse:
-    """The form of an own assistant; POST keeps it, or deletes it."""
+    """The form of an own assistant; POST saves or deletes it."""
     user = cast("User", request.user)
     rows = Assistant.objects.owned_by(user)
     row = get_object_or_404(rows, pk=assistant_id) if assistant_id else None
@@ -478,7 +478,7 @@ def edit_assistant(request: HttpRequest, assistant_id: UUID | None = None) -> Ht
 @login_required
 @require_safe
 def serve_assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
-    """The picture of an assistant that one may ask."""
+    """The picture of an assistant that the user may ask."""
     visible = Assistant.objects.visible_to(cast("User", request.user))
     row = get_object_or_404(visible.exclude(picture=None), pk=assistant_id)
     response = HttpResponse(bytes(row.picture or b""), content_type="image/png")
@@ -490,7 +490,7 @@ def serve_assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpRes
 @login_required
 @require_safe
 def list_prompts(request: HttpRequest) -> HttpResponse:
-    """The prompts that one may use."""
+    """The prompts that the user may use."""
     folders = assistants.group_prompts(cast("User", request.user))
     context = {"area": "assistants", "tab": "prompts", "folders": folders, "page": SHARED_LIST_DATA}
     return render(request, "team/prompt_list.html", context)
@@ -500,7 +500,7 @@ def list_prompts(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_prompt(request: HttpRequest, prompt_id: UUID | None = None) -> HttpResponse:
-    """The form of an own prompt; POST keeps it, or deletes it."""
+    """The form of an own prompt; POST saves or deletes it."""
     user = cast("User", request.user)
     row = get_object_or_404(Prompt.objects.owned_by(user), pk=prompt_id) if prompt_id else None
     if row is not None and "delete" in request.POST:
@@ -527,7 +527,7 @@ def edit_prompt(request: HttpRequest, prompt_id: UUID | None = None) -> HttpResp
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_folder(request: HttpRequest) -> HttpResponse:
-    """The form that shares a folder of one's own, by its `name`; POST does it, or ends it."""
+    """The form for sharing an own folder, by its `name`; POST shares it or stops sharing."""
     user, name = cast("User", request.user), request.GET.get("name", "")
     if name not in assistants.list_folders(user):
         raise Http404

@@ -1,6 +1,6 @@
 """The pages of conversations, with the list of chats and the first questions beside them.
 
-Messages themselves are fetched and drawn by the page's scripts.
+Messages themselves are fetched and rendered by the page's scripts.
 """
 
 import re
@@ -41,14 +41,14 @@ from jobs.replica import ReplicaPaginator
 
 PAGE_SIZE = 40
 PINNED, RECENT, ARCHIVED = "pinned", "recent", "archived"
-"""Places of the sidebar; folders are the others, by their ids."""
+"""Parts of the sidebar; the others are folders, by their ids."""
 SHORT_ID_CHARACTERS = 8
-"""What a folder is called in the cookie that says which are open."""
+"""Characters of a folder's id in the cookie of open folders."""
 
 
 @dataclass(frozen=True)
 class SidebarGroup:
-    """Chats of one period under its heading; without one where periods do not matter."""
+    """Chats of one period under its heading, which may be empty."""
 
     heading: str | Promise
     chats: list[Chat] = field(default_factory=list)
@@ -56,7 +56,7 @@ class SidebarGroup:
 
 @dataclass(frozen=True)
 class SidebarPart:
-    """A page of the chats at one place of the sidebar, and which page comes next.
+    """A page of the chats in one part of the sidebar, and the number of the next page.
 
     `name` is "pinned", "recent", "archived" or the id of a folder.
     """
@@ -67,7 +67,7 @@ class SidebarPart:
 
     @classmethod
     def load_page(cls, user: "User", name: str, page: str | int = 1) -> Self:
-        """The newest first. Raises `NotFound` for a place that is not there for the user."""
+        """Load a page, newest first. Raises `NotFound` for a folder that is not the user's."""
         chats = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
         next_page = chats.next_page_number() if chats.has_next() else None
         groups = (
@@ -78,7 +78,7 @@ class SidebarPart:
 
 @dataclass(frozen=True)
 class SidebarFolder:
-    """A category with the number of its chats; `part` has the first of them where it is open."""
+    """A category with the number of its chats; `part` has the first of them if it is open."""
 
     category: Category
     count: int
@@ -87,7 +87,7 @@ class SidebarFolder:
 
 @dataclass(frozen=True)
 class Sidebar:
-    """What the panel shows: pinned chats, folders, and the rest by day; or the archive alone."""
+    """The sidebar: pinned chats, folders, and the rest by day; or only the archive."""
 
     parts: list[SidebarPart]
     folders: list[SidebarFolder] = field(default_factory=list)
@@ -96,9 +96,9 @@ class Sidebar:
 
     @classmethod
     def load(cls, user: "User", *, open_folders: str = "", current: Chat | None = None) -> Self:
-        """The user's chats. `open_folders` are the short ids of folders, with dots in between.
+        """The user's chats. `open_folders` are short ids of folders, separated by dots.
 
-        The folder of the `current` chat is open, too.
+        The folder of the `current` chat is opened as well.
         """
         names = {*open_folders.split("."), _to_short_id(current.category_id if current else None)}
         listed = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
@@ -177,7 +177,7 @@ MAX_CHATS_USING = 20
 
 
 def list_chats_using(user: "User", document: Document) -> list[Chat]:
-    """The user's chats that are about the document or cite it, with `used_at`, the last first."""
+    """The user's chats that are about the document or cite it, by `used_at`, latest first."""
     turns = Turn.objects.filter(chat=OuterRef("pk"), document_ids__contains=[document.pk])
     cited_at = Subquery(turns.order_by("-ts").values("ts")[:1])
     is_linked = Exists(ChatDocument.objects.filter(chat=OuterRef("pk"), document=document))
@@ -189,7 +189,7 @@ def list_chats_using(user: "User", document: Document) -> list[Chat]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentUse:
-    """How many of the user's chats have answers from a document, and when the last of them was."""
+    """How many of the user's chats have answers from a document, and the latest time."""
 
     document_id: UUID
     chats: int
@@ -197,7 +197,7 @@ class DocumentUse:
 
 
 def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[DocumentUse]:
-    """The uses of these documents; those that no answer has used are left out."""
+    """The uses of these documents; unused ones are left out."""
     turns = Turn.objects.filter(
         chat__in=Chat.objects.visible_to(user), document_ids__overlap=list(document_ids)
     )
@@ -212,9 +212,9 @@ def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[Doc
 
 MAX_EXAMPLES = 4
 MAX_EXAMPLE_DOCUMENTS = 8
-"""The newest documents, of which those with telling headings are asked about."""
+"""Number of newest documents considered for example questions."""
 MAX_HEADING_CHUNKS = 60
-"""Chunks of a document that are looked through for headings."""
+"""Chunks of a document searched for headings."""
 MAX_NAME_CHARACTERS = 40
 MAX_HEADING_CHARACTERS = 30
 _NUMBER = re.compile(
@@ -226,15 +226,15 @@ _FORMAL_HEADING = re.compile(
     r"(?:table of )?contents|preface|revision.*|references|appendix.*|version.*",
     re.IGNORECASE,
 )
-"""Headings of parts that nobody asks about."""
+"""Headings that nobody asks about."""
 _DATE_OR_AMOUNT = r"\d{4}(년|[.-] ?\d{1,2}[.-])|\d[\d,]* ?[만억조]? ?(원|달러)|[$₩€] ?\d"
-"""In PostgreSQL's words."""
+"""In PostgreSQL's regular expression syntax."""
 
 
 def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list[str]:
     """At most `MAX_EXAMPLES` questions about these documents.
 
-    Without a language model only such as finding a passage answers: what stands under a heading.
+    Without a language model only those that a passage answers: about headings, dates and amounts.
     """
     newest = list(documents)[:MAX_EXAMPLE_DOCUMENTS]
     questions = [*(_suggest_writing(newest) if has_model else ()), *_suggest_lookups(newest)]
@@ -242,7 +242,7 @@ def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list
 
 
 def _suggest_writing(documents: list[Document]) -> list[str]:
-    """What takes a model: it writes a text of its own."""
+    """Questions that need a language model to write the answer."""
     names = [_to_spoken_name(document) for document in documents]
     questions = [_("Summarise the key points of “{name}”").format(name=name) for name in names[:1]]
     if len(names) > 1:
@@ -251,7 +251,7 @@ def _suggest_writing(documents: list[Document]) -> list[str]:
 
 
 def _suggest_lookups(documents: list[Document]) -> list[str]:
-    """A heading of each document, then the next of each; where it has none, dates and amounts."""
+    """Questions about headings, one per document by turns; without headings, dates and amounts."""
     headings = _list_headings(documents)
     others = [document.pk for document in documents if document.pk not in headings]
     chunks = Chunk.objects.filter(document__in=others, index__lt=MAX_HEADING_CHUNKS)
@@ -303,7 +303,7 @@ def _to_spoken_name(document: Document) -> str:
 TURNS_A_PAGE = 20
 SELECTED_DOCUMENTS = 50
 FOLDERS_COOKIE = "folders"
-"""Short ids of the folders that are open in the sidebar; front/js/sidebar.js writes it."""
+"""Cookie with the short ids of open folders, written by front/js/sidebar.js."""
 
 
 @require_GET
@@ -352,7 +352,7 @@ def show_chat(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
 @never_cache
 @login_required
 def show_turns(request: HttpRequest, chat_id: UUID) -> HttpResponse:
-    """The turns of a chat's newest branch, the latest first; those that hold what is looked for."""
+    """The turns of a chat's newest branch, latest first, filtered by a search."""
     user = cast("User", request.user)
     chat = get_object_or_404(Chat.objects.visible_to(user).select_related("owner"), pk=chat_id)
     query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_FIND_CHARACTERS]
@@ -370,7 +370,7 @@ def show_turns(request: HttpRequest, chat_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def show_sidebar(request: HttpRequest) -> HttpResponse:
-    """The chats of the sidebar, or a page of those at one of its places."""
+    """The sidebar, or a page of one of its parts."""
     user = cast("User", request.user)
     part = request.GET.get("part", "")
     context: dict[str, Any] = {"current": request.GET.get("current", "")}
@@ -395,7 +395,7 @@ def show_sidebar(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def show_document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
-    """The chats that have used a document, the last first: on the document's page."""
+    """The chats that have used a document, latest first, for the document's page."""
     user = cast("User", request.user)
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
     context = {"chats": list_chats_using(user, document)}
@@ -406,7 +406,7 @@ def show_document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse
 @never_cache
 @login_required
 def show_document_uses(request: HttpRequest) -> HttpResponse:
-    """When answers last used documents of the list, for its rows: `?documents=id,id`."""
+    """When answers last used the listed documents: `?documents=id,id`."""
     user = cast("User", request.user)
     visible = Document.objects.visible_to(user).filter(pk__in=_parse_ids(request))
     uses = list_document_uses(user, set(visible.values_list("pk", flat=True)))
@@ -418,7 +418,7 @@ def _read_open_folders(request: HttpRequest) -> str:
 
 
 def _find_chat(user: User, request: HttpRequest) -> Chat | None:
-    """The chat that the page shows, if it shows one."""
+    """The chat shown on the page, if any."""
     try:
         chat_id = UUID(request.GET.get("current", ""))
     except ValueError:
@@ -427,13 +427,13 @@ def _find_chat(user: User, request: HttpRequest) -> Chat | None:
 
 
 def _find_administration_url(user: User) -> str:
-    """Where an administrator reads what became of an answer; empty for everybody else."""
+    """The administration's list of messages; empty for users who may not open it."""
     is_allowed = user.is_staff and user.has_perm("chats.view_message")
     return reverse("admin:chats_message_changelist") if is_allowed else ""
 
 
 def _find_assistant(user: User, request: HttpRequest, chat: Chat | None) -> Assistant | None:
-    """The assistant of the chat, or of a new one (`/?assistant=ID`), as far as the user has it."""
+    """The assistant of the chat, or of a new one (`/?assistant=ID`), if the user may use it."""
     try:
         key = chat.assistant_id if chat else UUID(request.GET.get("assistant", ""))
     except ValueError:
@@ -446,7 +446,7 @@ def _to_assistant_data(assistant: Assistant) -> dict[str, Any]:
 
 
 def _to_chat_data(chat: Chat, user: User) -> dict[str, Any]:
-    """The chat with what it is about: of that, what is closed to its owner is gone."""
+    """The chat with what it is about; what its owner may no longer read counts as gone."""
     documents = Document.objects.visible_to(user).filter(chat_links__chat=chat)
     libraries = Library.objects.visible_to(user).filter(pk__in=chat.library_ids or ())
     items = [
@@ -480,7 +480,7 @@ def _to_document_data(document: Document) -> dict[str, Any]:
 
 
 def _list_selected(user: User, request: HttpRequest, searchable: Any) -> list[dict[str, Any]]:
-    """What the address names (`/?documents=ID,ID&libraries=ID`), as far as it can be searched."""
+    """The searchable items named in the address (`/?documents=ID,ID&libraries=ID`)."""
     documents = searchable.filter(pk__in=_parse_ids(request))
     libraries = Library.objects.visible_to(user).filter(pk__in=_parse_ids(request, "libraries"))
     return [*map(_to_library_data, libraries), *map(_to_document_data, documents)]

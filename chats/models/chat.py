@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 TITLE_CHARACTERS = 50
-"""A chat made by its first message is named by that many characters of it."""
+"""Characters of the first message that become a chat's title."""
 
 
 def make_title(text: str) -> str:
@@ -27,9 +27,9 @@ def make_title(text: str) -> str:
 
 
 def to_text_filter(field: str, text: str) -> Q:
-    """Rows whose `field` holds `text`, whatever the case of its letters.
+    """Rows whose `field` contains `text`, ignoring case.
 
-    Korean has no case, and `strpos` reads ten thousand messages in a third of the time of ILIKE.
+    Korean has no case, and `strpos` takes a third of the time of ILIKE on ten thousand messages.
     """
     if text.lower() != text.upper():
         return Q(**{f"{field}__icontains": text})
@@ -81,11 +81,11 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         return self.visible_to(user)
 
     def listed(self) -> Self:
-        """Those that stand in lists: not temporary ones, which only their address finds."""
+        """Chats that appear in lists: not temporary ones, which are reached only by address."""
         return self.filter(temporary=False)
 
     def with_answering(self) -> Self:
-        """Rows with `answering`: whether an answer is being written."""
+        """Annotate `answering`: whether an answer is being written."""
         return self.annotate(answering=Exists(self._open_messages()))
 
     @staticmethod
@@ -97,7 +97,7 @@ class ChatQuerySet(models.QuerySet["Chat"]):
     def narrowed(
         self, *, q: str = "", archived: bool | None = None, category_id: uuid.UUID | None = None
     ) -> Self:
-        """With `q` in the title or a message, archived or not, of one category."""
+        """Listed chats filtered by text in title or messages, by archived, and by category."""
         rows = self.listed()
         rows = rows.matching(q.strip()) if q.strip() else rows
         if archived is not None:
@@ -105,7 +105,7 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         return rows if category_id is None else rows.filter(category_id=category_id)
 
     def matching(self, text: str) -> Self:
-        """Chats whose title or messages hold `text`."""
+        """Chats whose title or messages contain `text`."""
         from chats.models.message import Message
 
         messages = Message.objects.filter(chat=OuterRef("pk")).matching(text)
@@ -115,31 +115,29 @@ class ChatQuerySet(models.QuerySet["Chat"]):
 class Chat(models.Model):
     """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin.
 
-    `external_id` is what a program that speaks to the gateway calls it.
+    `external_id` is the name that a client of the gateway gave it.
 
-    Turns asked up to `memory_cleared_at` stay in the store; no document of theirs is remembered.
+    Turns asked up to `memory_cleared_at` stay in the store, but their documents are not remembered.
 
-    `library_ids` are libraries that it is about, beside its documents; None: none. The ids outlive
+    `library_ids` are libraries that it is about, besides its documents; None: none. The ids outlive
     their libraries: a chat about libraries that are gone, or closed to its owner, finds nothing.
 
-    `assistant` is who answers in it; None: Nura itself, as also where the chat's owner may not have
-    it any more.
+    `assistant` answers in it; None, or one no longer shared with the owner: Nura itself.
 
-    `unread`: an answer ended since its owner last had the chat before him. Archived chats are kept
-    out of the sidebar until something is asked in them again.
+    `unread`: an answer ended since the owner last viewed the chat. Archived chats are not in the
+    sidebar until something is asked in them again.
 
-    `model` is the id of the language model that its owner chose for it; empty: the usual one.
+    `model` is the id of the language model chosen for it; empty: the default. `tool_ids` are the
+    tool servers switched on for it.
 
-    `tool_ids` are the tool servers that its owner switched on for it.
-
-    `use_memory`: what is known of its owner is told to the engine, and added to. A `temporary` chat
-    does neither, stands in no list, and goes for good soon after its last question.
+    `use_memory`: its questions use the owner's memory and add to it. A `temporary` chat does not,
+    is in no list, and is purged soon after its last question.
     """
 
     has_documents: bool
-    """Of a chat that is asked a question (see `touch_chat`): whether it is about some."""
+    """Whether it is about documents; set by `touch_chat`."""
     answering: bool
-    """Of rows `with_answering`: whether an answer is being written."""
+    """Whether an answer is being written; set by `with_answering`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -213,8 +211,8 @@ class Chat(models.Model):
 class ChatDocument(models.Model):
     """A document that a chat is about.
 
-    The link outlives its document: a chat about documents that are gone finds nothing, it does not
-    turn into a chat about all others.
+    The link outlives its document, so that a chat about deleted documents finds nothing instead of
+    becoming a chat about all others.
     """
 
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="document_links")

@@ -1,4 +1,4 @@
-"""What an API key may do and what it was last used for; the key itself is knox's row."""
+"""Scopes and last use of API keys; the keys themselves are knox's rows."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -15,7 +15,7 @@ KEY_NAME_CHARACTERS = 100
 
 
 class KeyScope(models.TextChoices):
-    """What somebody may do with a key. None holds another."""
+    """What a key may be used for. No scope includes another."""
 
     READ = "read", _("Read chats and documents, search")
     ASK = "ask", _("Ask questions, change chats")
@@ -29,8 +29,8 @@ ALL_SCOPES = frozenset(KeyScope.values)
 class KeyDetails(models.Model):
     """Name, scopes and last use of a key.
 
-    A key without a row, made by a version that knew none, may do everything. Versions before this
-    one delete keys without looking here: the row that stays behind belongs to nothing.
+    A key without a row, made by an older version, has all scopes. Older versions delete keys
+    without their row, which then belongs to nothing.
     """
 
     key = models.OneToOneField(
@@ -49,16 +49,16 @@ class KeyDetails(models.Model):
 
 
 def list_scopes(key: AuthToken) -> frozenset[str]:
-    """What the key may do."""
+    """The key's scopes."""
     details: KeyDetails | None = getattr(key, "details", None)
     return ALL_SCOPES if details is None else frozenset(details.scopes) & ALL_SCOPES
 
 
 def make_key_id(key: AuthToken) -> UUID:
-    """What the API calls a key: the beginning of its digest, which tells nothing about it."""
+    """The public id of a key: the beginning of its digest, which does not reveal it."""
     return UUID(key.digest[:32])
 
 
 def sort_scopes(scopes: "Collection[str]") -> list[str]:
-    """In the order in which they are shown."""
+    """The scopes in display order."""
     return [scope for scope in KeyScope.values if scope in scopes]

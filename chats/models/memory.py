@@ -1,4 +1,4 @@
-"""What is remembered: turns within a conversation, and across chats what is known of a user."""
+"""Memory: the turns of a conversation, and across chats the slots known about a user."""
 
 import uuid
 from datetime import timedelta
@@ -34,7 +34,7 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         return self.visible_to(user)
 
     def matching(self, text: str) -> Self:
-        """Turns whose question, answer or summary holds `text`."""
+        """Turns whose question, answer or summary contains `text`."""
         in_texts = Q(user_text__icontains=text) | Q(assistant_text__icontains=text)
         return self.filter(in_texts | Q(summary__icontains=text))
 
@@ -44,16 +44,16 @@ class TurnQuerySet(models.QuerySet["Turn"]):
 
 
 class Turn(Job):
-    """A question whose answer has ended, however that was. Written with the answer's end.
+    """A question whose answer has ended, in whatever way. Written when the answer ends.
 
     `parent` is the turn before it in its branch, `number` counts from 1 there. `doc_refs` and
     `candidates` hold `rag.conversation.DocRef` of `schema_version`, `document_ids` the documents of
     `doc_refs` by slot. `remembered` is the memory after this turn, best first; `shown` the latest
-    turn with documents up to this one, None when the memory was cleared since. `forgets`: nothing
-    is taken over from before. `summary` to `embedding` and `running_*` (the turns up to
-    `running_through`, folded) are the summary, which a worker writes later: that is the job, see
-    `chats.runs.summaries`; the vector may come with that of a later turn. `profile_read_at`: what
-    it tells of its user has been kept.
+    turn with documents up to this one, None if the memory was cleared since. `forgets`: nothing is
+    inherited from earlier turns. `summary` to `embedding` and `running_*` (a summary of all turns
+    up to `running_through`) are written later by a worker: that is this row's job, see
+    `chats.runs.summaries`; the vector may be written with that of a later turn. `profile_read_at`:
+    when statements about the user were extracted from it.
     """
 
     OPEN = Q(summarised_at=None)
@@ -98,7 +98,7 @@ class Turn(Job):
     objects = TurnQuerySet.as_manager()
 
     class Meta:
-        """Lists are by number; the reaper looks for what has no summary."""
+        """Lists are by number; an index for turns without a summary."""
 
         verbose_name = _("turn")
         verbose_name_plural = _("turns")
@@ -121,15 +121,16 @@ class ProfileSlotQuerySet(models.QuerySet["ProfileSlot"]):
     """Filters as words that chain."""
 
     def owned_by(self, user: "User") -> Self:
-        """What is known of this user; nobody else sees it."""
+        """The user's slots; nobody else sees them."""
         return self.filter(owner_id=user.pk)
 
 
 class ProfileSlot(models.Model):
-    """One thing that is known of its owner, `rag.memory.profile.Slot` as a row.
+    """One thing remembered about its owner, `rag.memory.profile.Slot` as a row.
 
-    `message` is the user's message that told it; `sentence` stands in it. A slot that is PROPOSED
-    waits for its owner's word; `replaces` is the one that it would change, or end (`effect`).
+    `message` is the user's message it comes from, `sentence` the sentence in it. A PROPOSED slot
+    waits for its owner's confirmation; `replaces` is the slot that it would change or end
+    (`effect`).
     """
 
     class Status(models.TextChoices):
@@ -165,7 +166,7 @@ class ProfileSlot(models.Model):
     objects = ProfileSlotQuerySet.as_manager()
 
     class Meta:
-        """Lists are by kind, in the order in which things became known."""
+        """Lists are by kind, then by when slots were created."""
 
         verbose_name = _("memory")
         verbose_name_plural = _("memories")
@@ -176,7 +177,7 @@ class ProfileSlot(models.Model):
         return str(self.id)  # what it says is its owner's
 
     def to_slot(self) -> Slot:
-        """As the engine knows it."""
+        """The slot as the engine's type."""
         return Slot(
             kind=self.kind,
             key=self.key,
@@ -195,9 +196,9 @@ class ProfileSlot(models.Model):
 
 
 class ProfileChoice(models.Model):
-    """Whether things are remembered of a user; no row: they are.
+    """Whether a user's memory is on; without a row it is.
 
-    Its row is held while slots of its user change: turns of several chats end at the same time.
+    The row is locked while slots of its user change: turns of several chats may end at once.
     """
 
     owner = models.OneToOneField(

@@ -1,4 +1,4 @@
-"""Messages, the runs that make answers, what hangs on them, and how many each user sends a day."""
+"""Messages, the runs that make answers, data attached to both, and daily counts per user."""
 
 import uuid
 from datetime import timedelta
@@ -33,27 +33,26 @@ class MessageQuerySet(models.QuerySet["Message"]):
         return self.visible_to(user)
 
     def matching(self, text: str) -> Self:
-        """Messages that hold `text`."""
+        """Messages that contain `text`."""
         return self.filter(to_text_filter("content", text))
 
 
 class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
-    `label` is empty for a user's message, a clarifying question, an answer that did not end, and
-    one made before there were labels. `sources` is the snapshot of the evidence as shown (null
-    unless the mode is documents or document), so it outlives the documents; the passages as a whole
-    are kept by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
-    widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
-    a clarifying question offers, `view` the stretch of a whole document that is shown.
-    `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.CheckedSentence`,
-    `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
-    `model` is the id of the language model that an answer is asked of, empty without one; `usage`
-    holds the tokens and, as `model`, what its server calls it.
-    `tool_calls` are calls of tools of other servers: see `chats.services.tools.ToolUse`.
-    `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
+    `label` is empty for a user's message, a clarifying question, an unfinished answer, and answers
+    older than labels. `sources` is the snapshot of the evidence as shown (null unless the mode is
+    documents or document), so it outlives the documents; the full passages are in the answer's
+    turn. `scope` is `{document_ids, reason, topic?, follows?, widened?, standalone_query?,
+    filters?, dropped_filters?}`. `candidates` are the documents that a clarifying question offers,
+    `view` the part of a whole document that is shown. `reasoning` is the model's visible reasoning,
+    `grounding` a list of `rag.types.CheckedSentence`, `citations` one of `rag.types.CitedPassage`,
+    None in older answers. `notices` are codes. `model` is the id of the language model that is
+    asked, empty without one; `usage` holds the tokens and, as `model`, the server's name for it.
+    `tool_calls` are calls of other servers' tools: see `chats.services.tools.ToolUse`.
+    `made_at` is when an answer from the cache was made: see `CachedAnswer`.
     `library_ids` are libraries that a question names, None without.
-    `follow_ups` are questions that the light model sees coming, None where it was not asked.
+    `follow_ups` are next questions suggested by the light model, None if it was not asked.
     """
 
     class Role(models.TextChoices):
@@ -141,7 +140,7 @@ class Message(models.Model):
     created_at = models.DateTimeField(verbose_name=_("created at"))
 
     closed_documents: set[uuid.UUID] | None = None
-    """Of a message that is shown: its documents that its reader may not read any more."""
+    """Its documents that its reader may no longer read; loaded before it is shown."""
 
     objects = MessageQuerySet.as_manager()
 
@@ -194,12 +193,12 @@ class Trace(models.Model):
 
 
 class CachedAnswer(models.Model):
-    """An answer that the same question is given again; its text stays where it is, in its message.
+    """An answer that is given again to the same question; the text itself stays in its message.
 
-    `scope_key` says what it was made from (documents and their state, settings), `question_key`
-    for which words. `document_ids` are the documents that it shows: a trigger of the database
-    deletes the row in the transaction that changes or deletes one of them. `vector` of the model
-    `embedding` finds questions that are nearly the same.
+    `scope_key` identifies what it was made from (documents and their state, settings),
+    `question_key` its wording. `document_ids` are the documents it shows: a database trigger
+    deletes the row in the transaction that changes or deletes one of them. `vector`, by the model
+    `embedding`, finds nearly identical questions.
     """
 
     message = models.OneToOneField(Message, models.CASCADE, related_name="cached")
@@ -212,7 +211,7 @@ class CachedAnswer(models.Model):
     made_at = models.DateTimeField(db_index=True)
 
     class Meta:
-        """One row a question and scope; an index for the trigger."""
+        """One row per question and scope; an index for the trigger."""
 
         constraints = (
             models.UniqueConstraint(
@@ -239,7 +238,7 @@ class Feedback(models.Model):
     updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
 
     class Meta:
-        """One verdict a user and message; an index of the latest."""
+        """One verdict per user and message; an index for the latest."""
 
         verbose_name = _("feedback")
         verbose_name_plural = _("feedback")
@@ -254,10 +253,10 @@ class Feedback(models.Model):
 
 
 class EvaluationCase(models.Model):
-    """An answer that people found unhelpful, made a question of a set for `manage.py evaluate`.
+    """An unhelpful answer that was added as a case for `manage.py evaluate`.
 
     `facts` are what a right answer says, each a list of alternatives; `answerable` is whether the
-    documents answer it. It goes with its message: its line is made from that when it is exported.
+    documents contain the answer. It is deleted with its message, from which its line is exported.
     """
 
     message = models.OneToOneField(Message, models.CASCADE, related_name="case")
@@ -278,10 +277,10 @@ class EvaluationCase(models.Model):
 
 
 class DailyMessages(models.Model):
-    """Questions of one user on one day, those that are stored nowhere and further answers included.
+    """Number of a user's questions on a day, including unstored ones and regenerated answers.
 
-    `tokens` are those of the answers that ended on this day. It outlives what it counts, so that
-    deleting a chat gives nothing back.
+    `tokens` are those of answers that ended that day. It outlives the messages, so that deleting a
+    chat does not restore any quota.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
@@ -290,7 +289,7 @@ class DailyMessages(models.Model):
     tokens = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
-        """One row a user and day."""
+        """One row per user and day."""
 
         constraints = (models.UniqueConstraint(fields=("owner", "day"), name="one_count_a_day"),)
 
@@ -313,13 +312,12 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(OwnedJob):
     """The work of answering one assistant message; its state is the message's `status`.
 
-    `ended_at` is when the message got its end state. `client_id` is the sender's own id of the
-    message: the same one twice is the same run. `sampling` is a `rag.conversation.Sampling` as far
-    as the sender wished for something. `asked_with` is the digest of the key that asked,
-    empty for a session: an answer ends with its key. `first_word_ms` is how long its reader waited
-    for the first word, None where none came. `anew`: no answer that is there already will
-    do. `library_ids` are the libraries that it may read, None without: it ends with the right to
-    any of them.
+    `ended_at` is when the message got its final status. `client_id` is the client's own id of the
+    message: sending it twice gives the same run. `sampling` is a `rag.conversation.Sampling` with
+    what the client requested. `asked_with` is the digest of the key used, empty for a session: an
+    answer ends when its key does. `first_word_ms` is the wait for the first word, None if none
+    came. `anew`: no cached answer may be used. `library_ids` are the libraries that it reads, None
+    without: it ends when the right to read any of them does.
     """
 
     OPEN = Q(ended_at=None)
@@ -327,7 +325,7 @@ class Run(OwnedJob):
     MAX_ATTEMPTS = 2
 
     is_owner_known: bool
-    """Of a run that was claimed: whether anything is remembered of its owner."""
+    """Whether its owner has any memory; set when it is claimed."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -353,7 +351,7 @@ class Run(OwnedJob):
     objects = RunQuerySet.as_manager()
 
     class Meta:
-        """One run a client id; indexes of the queue."""
+        """One run per client id; indexes for the queue."""
 
         verbose_name = _("run")
         verbose_name_plural = _("runs")

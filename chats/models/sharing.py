@@ -1,4 +1,4 @@
-"""What people show one another: to whom, a chat as others read it, assistants and prompts."""
+"""Sharing among users: audiences, shared chats, assistants and prompts."""
 
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Shareable(models.Model):
-    """Something that its owner shows to people, groups, or everybody who is signed in."""
+    """Something its owner can share with people, groups, or everybody who is signed in."""
 
     for_everybody = models.BooleanField(_("everybody"), default=False)
     users = models.ManyToManyField(
@@ -30,18 +30,18 @@ class Shareable(models.Model):
     groups = models.ManyToManyField(Group, related_name="+", blank=True, verbose_name=_("groups"))
 
     class Meta:
-        """Only for those that are shown."""
+        """Abstract."""
 
         abstract = True
 
     @property
     def is_shared(self) -> bool:
-        """Whether anybody but its owner has it. Its people and groups should be at hand."""
+        """Whether it is shared with anybody. Its people and groups should be prefetched."""
         return self.for_everybody or bool(self.users.all()) or bool(self.groups.all())
 
 
 def to_audience_filter(user: "User", model: type[models.Model]) -> Q:
-    """Rows of a `Shareable` shown to this user by name, through a group, or to everybody."""
+    """Rows of a `Shareable` shared with this user by name, through a group, or with everybody."""
     rows: models.QuerySet[Any] = model._default_manager.all()  # noqa: SLF001 - the documented one
     shared = rows.filter(Q(users=user) | Q(groups__in=user.groups.all()))
     return Q(for_everybody=True) | Q(pk__in=shared.values("pk"))
@@ -51,19 +51,19 @@ class ChatShareQuerySet(models.QuerySet["ChatShare"]):
     """Filters as words that chain."""
 
     def visible_to(self, user: "User") -> Self:
-        """Those that this user may read now: shown to him, or his own."""
+        """Those that this user may read now: shared with the user, or the user's own."""
         return self.live().filter(Q(chat__owner_id=user.pk) | to_audience_filter(user, ChatShare))
 
     def shown_to(self, user: "User") -> Self:
-        """Those of others that this user may read now."""
+        """Other people's that this user may read now."""
         return self.visible_to(user).exclude(chat__owner_id=user.pk)
 
     def owned_by(self, user: "User") -> Self:
-        """The user's own, also those whose time is over."""
+        """The user's own, expired ones included."""
         return self.filter(chat__owner_id=user.pk, chat__deleted_at=None)
 
     def live(self) -> Self:
-        """Neither over, nor of a chat that is gone, nor of somebody whose account is closed."""
+        """Those not expired, whose chat exists and whose owner is active."""
         unexpired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
         return self.filter(unexpired, chat__deleted_at=None, chat__owner__is_active=True)
 
@@ -71,9 +71,8 @@ class ChatShareQuerySet(models.QuerySet["ChatShare"]):
 class ChatShare(Shareable):
     """A chat that others may read, as it was when it was shared.
 
-    They read the branch up to `last_message`; what is said later is not shown until its owner
-    brings the share up to date. It is read from the messages themselves: what is deleted or erased
-    of them is gone here, too.
+    They read the branch up to `last_message`; later messages are not shown until the owner updates
+    the share. The messages themselves are read, so what is deleted or erased is gone here, too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -104,7 +103,7 @@ MAX_STARTERS = 6
 MAX_STARTER_CHARACTERS = 200
 NAME_CHARACTERS = 60
 SYMBOL_CHARACTERS = 8
-"""One emoji may be made of so many characters."""
+"""Characters that one emoji may consist of."""
 
 
 Prepared = TypeVar("Prepared", bound=models.Model)
@@ -114,7 +113,7 @@ class PreparedQuerySet(models.QuerySet[Prepared]):
     """Filters as words that chain."""
 
     def visible_to(self, user: "User") -> Self:
-        """The user's own, and those that others share with him."""
+        """The user's own, and those shared with the user."""
         shared = Q(owner__is_active=True) & to_audience_filter(user, self.model)
         return self.filter(Q(owner_id=user.pk) | shared)
 
@@ -128,7 +127,7 @@ class FolderShareQuerySet(PreparedQuerySet["FolderShare"]):
 
 
 class FolderShare(Shareable):
-    """A folder of prompts that its owner shows: those in it now, and what is put there later."""
+    """A shared folder of prompts: the audience has all prompts in it, now and later."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -155,16 +154,16 @@ class FolderShare(Shareable):
 
 
 class PromptQuerySet(PreparedQuerySet["Prompt"]):
-    """The same of prompts, of which a whole folder may be shown."""
+    """The same for prompts, whose whole folder may be shared."""
 
     def visible_to(self, user: "User") -> Self:
-        """The user's own, and those that others share with him, or whose folder they share."""
+        """The user's own, and those shared with the user directly or by their folder."""
         folders = FolderShare.objects.filter(to_audience_filter(user, FolderShare))
         shared = to_audience_filter(user, Prompt) | Exists(folders.filter(**Prompt.IN_FOLDER))
         return self.filter(Q(owner_id=user.pk) | Q(owner__is_active=True) & shared)
 
     def with_folder_shares(self) -> Self:
-        """With `is_in_shared_folder`: whether anybody else has the folder."""
+        """Annotate `is_in_shared_folder`: whether the folder is shared with anybody."""
         is_shared = Q(for_everybody=True) | Q(users__isnull=False) | Q(groups__isnull=False)
         folders = FolderShare.objects.filter(is_shared, **Prompt.IN_FOLDER)
         return self.annotate(is_in_shared_folder=Exists(folders))
@@ -173,8 +172,8 @@ class PromptQuerySet(PreparedQuerySet["Prompt"]):
 class Prompt(Shareable):
     """A text for the composer, with places to fill in: `{{name}}`.
 
-    Its `folder` is a name that its owner gave, "" for none: prompts of the same one are together,
-    and whoever has the folder (`FolderShare`) has all of them.
+    `folder` is a name given by its owner, "" for none; whoever a folder is shared with
+    (`FolderShare`) has all prompts in it.
     """
 
     is_in_shared_folder: bool
@@ -212,14 +211,14 @@ class AssistantQuerySet(PreparedQuerySet["Assistant"]):
 
 
 class Assistant(Shareable):
-    """Somebody to ask: instructions, where to look, which model, how to answer.
+    """An assistant to ask: instructions, where to search, which model, how to answer.
 
-    `instructions` are wishes of a user and nothing more: what may be read, and what is safe, is not
-    theirs to say. `library_ids` narrow what is searched; empty: whatever the asker may read. They
-    never widen it: the asker's own rights hold. They outlive their libraries, so an assistant for
-    libraries that are gone, or closed to the asker, finds nothing. `tool_ids` are tool servers that
-    it uses where the asker may. `model`, `temperature` and `intent` are as usual where they are
-    empty. `symbol` stands for a picture.
+    `instructions` are a user's wishes and nothing more: they cannot affect access or safety.
+    `library_ids` narrow what is searched; empty: whatever the asker may read. They never widen the
+    asker's own rights. They outlive their libraries, so an assistant for libraries that are gone,
+    or closed to the asker, finds nothing. `tool_ids` are tool servers that it uses if the asker
+    may. Empty `model`, `temperature` and `intent` mean the defaults. `symbol` is used without a
+    picture.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -266,5 +265,5 @@ class Assistant(Shareable):
 
     @property
     def letter(self) -> str:
-        """What stands for a picture."""
+        """The symbol or letter shown without a picture."""
         return self.symbol or self.name[:1].upper()

@@ -1,4 +1,4 @@
-"""Servers with tools that administrators allow: the Model Context Protocol, the other way round."""
+"""Tool servers that administrators allow, used over the Model Context Protocol."""
 
 import uuid
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ToolState(models.TextChoices):
-    """How a call of a tool stands. One that asks waits for the user's word."""
+    """The state of a tool call. One that asks waits for the user's confirmation."""
 
     DONE = "done", _("Done")
     FAILED = "failed", _("Failed")
@@ -28,17 +28,17 @@ class ToolServerQuerySet(models.QuerySet["ToolServer"]):
     """Filters as words that chain."""
 
     def allowed_to(self, user: "User") -> Self:
-        """Those that the user's chats may use."""
+        """The servers that the user's chats may use."""
         groups = user.groups.values("pk")
         return self.filter(Q(groups=None) | Q(groups__in=groups), offered=True).distinct()
 
 
 class ToolServer(models.Model):
-    """A server of tools. Its key is stored sealed and never shown again.
+    """A tool server. Its key is stored encrypted and never shown again.
 
-    `tools` are those that it told when it was last asked, each `{name, description, schema, reads,
-    allowed}`: `reads` as the server annotates it, `allowed` as the administrator says. Whatever the
-    server does not call read-only writes.
+    `tools` are those it last listed, each `{name, description, schema, reads, allowed}`: `reads` is
+    the server's annotation, `allowed` the administrator's decision. A tool not declared read-only
+    is treated as writing.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -74,7 +74,7 @@ class ToolServer(models.Model):
         return self.name
 
     def set_key(self, key: str) -> None:
-        """Keep another key; "" for none."""
+        """Store another key; "" for none."""
         self.sealed_key = seal_secret(key)
 
     def read_key(self) -> str:
@@ -83,5 +83,5 @@ class ToolServer(models.Model):
 
     @property
     def allowed_tools(self) -> list[dict[str, Any]]:
-        """Those that may be called."""
+        """The tools that may be called."""
         return [tool for tool in self.tools if tool.get("allowed")]

@@ -1,1 +1,1 @@
-"""The adapter of Typst: a child process that sets a chat on pages, its template and fonts."""
+"""The adapter of Typst: a child process that typesets a chat, with its template and fonts."""

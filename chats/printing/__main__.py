@@ -1,7 +1,7 @@
-"""The child process that sets one chat on pages: data of `chat.typ` in, PDF out.
+"""The child process that typesets one chat: data for `chat.typ` in, PDF out.
 
-Started as `python -m chats.printing`. Typst keeps what it has set in memory; a process of its
-own gives that back, and one that takes too much ends alone.
+Started as `python -m chats.printing`. Typst keeps its work in memory; a process of its own frees
+it, and if it takes too much, only that process dies.
 """
 
 import resource
@@ -14,11 +14,11 @@ from documents.parsers.sandbox.jail import die_with_parent
 
 HERE = Path(__file__).parent
 MEMORY = 4 << 30
-"""Bytes of address space, of which Typst's threads reserve more than they use."""
+"""Bytes of address space; Typst's threads reserve more than they use."""
 
 
 def main() -> None:
-    """Set what comes on standard input."""
+    """Typeset the data on standard input."""
     die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     pdf = typst.compile(

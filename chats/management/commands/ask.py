@@ -1,7 +1,7 @@
 """`manage.py ask [--user NAME] [--chat ID] [--json] [--tts] ["question"]`.
 
-A question at a terminal is asked like any other, and answered here when no worker takes it up.
-Spoken (`--tts`) it is by the speech endpoint, else by espeak-ng where that is there.
+A question at a terminal is asked like any other, and answered in this process if no worker takes
+it. `--tts` speaks with the speech endpoint, else with espeak-ng if installed.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ PLAYERS = (
 
 
 class SpeechUnavailable(Exception):
-    """Nothing could be spoken; the message says why, and what would help."""
+    """The answer could not be spoken; the message says why, and what would help."""
 
 
 def speak_answer(text: str) -> str:
-    """Speak an answer; where it was written to when nothing here can play it, else empty.
+    """Speak an answer; returns the sound's file if no player is installed, else "".
 
     Raises `SpeechUnavailable`.
     """
@@ -95,11 +95,11 @@ def _run_player(command: list[str], data: bytes = b"") -> None:
 
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 PATIENCE_SECONDS = 1.0
-"""A worker takes up a run within milliseconds; after that nobody is there."""
+"""Workers take a run within milliseconds; after this time there is none."""
 
 
 class RunFollower:
@@ -109,9 +109,9 @@ class RunFollower:
         self._patience = PATIENCE_SECONDS
 
     async def follow_run(self, run_id: UUID) -> AsyncIterator[RunEvent]:
-        """The events of a run to its end; who goes away before stops it.
+        """The events of a run to its end; leaving earlier stops the run.
 
-        Raises what kept us from answering it.
+        Raises what prevented this process from answering it.
         """
         is_over = asyncio.Event()
         own_answer = asyncio.create_task(self._answer_here(run_id, is_over))
@@ -143,7 +143,7 @@ def _is_waiting(run_id: UUID) -> bool:
 
 
 class Command(BaseCommand):
-    """Asks one question, or keeps one session until its input ends."""
+    """Asks one question, or runs a session until its input ends."""
 
     help = "Ask a question, or without one keep a session at a prompt."
 
@@ -191,7 +191,7 @@ class Command(BaseCommand):
         question: str,
         options: dict[str, Any],
     ) -> dict[str, Any] | None:
-        """The answer's message; None where the question could not be asked."""
+        """The answer's message; None if the question could not be asked."""
         try:
             turn = _open_turn(user, chat_id, question, options["model"])
         except NuraError as error:
@@ -255,7 +255,7 @@ class Command(BaseCommand):
         self.stderr.write(f"--chat {message['chat_id']}")
 
     def _speak_answer(self, text: str) -> None:
-        """An answer that cannot be spoken has been answered all the same."""
+        """Speak an answer; a failure is only reported."""
         try:
             if file := speak_answer(text):
                 self.stderr.write(f"--tts: no player here; the sound is in {file}")
@@ -270,7 +270,7 @@ def _to_plain(message: dict[str, Any], question: str) -> dict[str, Any]:
 
 
 def _open_turn(user: User, chat_id: UUID | None, question: str, model: str) -> turns.OpenedTurn:
-    """Raises `NuraError`, also for what no other door lets in."""
+    """Open a turn with validated input. Raises `NuraError`."""
     content = question.encode(errors="replace").decode()
     serializer = SendRequest(data={"content": content, "chat_id": chat_id, "model": model})
     if not serializer.is_valid():
@@ -292,7 +292,7 @@ def _find_chat(key: str | None) -> Chat | None:
 
 
 def find_user(name: str | None, chat: Chat | None = None) -> User:
-    """As named, else the owner of the chat, else the only one or the first administrator."""
+    """The named user, else the chat's owner, else the only user or the first administrator."""
     active = User.objects.filter(is_active=True).order_by("pk")
     if name is not None:
         user = active.filter(username=name).first()

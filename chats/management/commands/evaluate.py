@@ -1,6 +1,6 @@
 """`manage.py evaluate FILE [--user NAME] [--compare NAME=VALUE ...] [--judge] [--json OUT] ...`.
 
-Asks, measures, and shows the figures: lines for a terminal, and a page that stands alone.
+Asks, measures, and shows the figures: lines for a terminal, and a self-contained page.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ from rag.factory import get_light_model, get_main_model
 
 JUDGE_SECONDS = 60.0
 PATIENT_FAILURES = 1_000_000
-"""A judge that failed is asked again for the next answer: nobody waits for it."""
+"""A judge that fails is still asked about the next answer: nobody waits for it."""
 
 
 @dataclass(slots=True)
 class MeasuredConfiguration:
-    """A configuration's answers: measures and records of turns, by line."""
+    """A configuration with the measures and records of its turns, by line."""
 
     configuration: Configuration
     measures: list[list[dict[str, float]]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class MeasuredConfiguration:
     judge_failures: int = 0
 
     def summarise(self, kind: str | None = None) -> dict[str, float]:
-        """The mean measures of all turns, or of those of a kind."""
+        """Mean measures of all turns, or of those of one kind."""
         turns = [turn for line in self.measures for turn in line]
         pairs = zip(turns, self.records, strict=True)
         return measures.summarise_turns([t for t, r in pairs if kind is None or r["kind"] == kind])
@@ -63,7 +63,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """What is asked, as whom, with which settings, and where the figures go."""
+        """The questions, user, settings, and output of the figures."""
         parser.add_argument("file", nargs="?", type=Path, help="the questions")
         parser.add_argument(
             "--user", help="whose documents; without it the only user, or an administrator"
@@ -85,7 +85,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Exit status 1 only where nothing could be measured: the figures are for people."""
+        """Exit status 1 only if nothing could be measured: people judge the figures."""
         user = find_user(options["user"])
         if options["from_feedback"]:
             self._write_feedback(evaluation.list_feedback_lines(user), options["file"])
@@ -115,7 +115,7 @@ class Command(BaseCommand):
         configurations: Sequence[Configuration],
         judge: Light | None,
     ) -> list[MeasuredConfiguration]:
-        """Line by line, every configuration in turn, so that the machine is the same for all."""
+        """Line by line, configurations by turns, so that the machine's load is the same for all."""
         results = [MeasuredConfiguration(configuration) for configuration in configurations]
         for number, line in enumerate(lines, 1):
             for result in results if number % 2 else reversed(results):
@@ -179,7 +179,7 @@ def _make_configurations(changes: Sequence[str]) -> list[Configuration]:
 
 
 def _choose_judge(configuration: Configuration) -> Light:
-    """The main model of the present configuration, else its light one."""
+    """The main model of the current configuration, else its light one."""
     light = get_light_model(configuration.rag.light_llm)
     model = get_main_model(configuration.rag.llm) or (light.llm if light else None)
     if model is None:
@@ -218,7 +218,7 @@ def _describe_turn(
     turn: AnsweredTurn,
     row: Mapping[str, float],
 ) -> dict[str, Any]:
-    """What the file of figures keeps of a turn."""
+    """A turn's record in the file of figures."""
     text = turn.evidence_text
     return {
         "id": line.id,
@@ -272,7 +272,7 @@ OF_A_KIND = ("evidence_all", "facts", "citations", "label", "false_abstention", 
 """Measures shown for each kind of question."""
 
 LABEL_X, BAR_X, BAR_WIDTH, ROW_HEIGHT, PAD = 230, 240, 340, 34, 8
-"""Of the charts, in units of their view box."""
+"""Sizes in the charts, in units of their view box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """A line of a chart under its name."""
+    """A labelled row of a chart."""
 
     y: int
     name: str
@@ -304,7 +304,7 @@ class MeasureChart:
 
 
 def get_measure_names() -> dict[str, str]:
-    """What people call the measures."""
+    """Display names of the measures."""
     return {
         "evidence_all": _("All facts in the prompt"),
         "evidence": _("Facts in the prompt"),
@@ -331,7 +331,7 @@ def get_measure_names() -> dict[str, str]:
 
 
 def render_page(figures: Mapping[str, Any], records: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    """One HTML file without anything from elsewhere. `records` are turns, by configuration."""
+    """One self-contained HTML file. `records` are turns, by configuration."""
     configurations = figures["configurations"]
     differences = _list_differences(figures)
     context = {
@@ -400,7 +400,7 @@ def _align_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _count_columns(text: str) -> int:
-    """The columns of a terminal that it takes: a Hangul syllable takes two."""
+    """The width of a text in a terminal: a Hangul syllable takes two columns."""
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
@@ -411,7 +411,7 @@ def _format_value(value: float | None, *, is_share: bool) -> str:
 
 
 def _format_interval(difference: Mapping[str, float] | None, measure: Measure) -> str:
-    """With a star where it is certain that there is a difference."""
+    """The interval as text, with a star if the difference is certain."""
     if difference is None:
         return "-"
     pattern = "+.3f" if measure.is_share else "+,.0f"
@@ -453,7 +453,7 @@ def _draw_chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) 
 
 
 def _list_differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lines of the chart of differences between shares: -1 is left, 1 right."""
+    """Rows of the chart of differences between shares, from -1 (left) to 1 (right)."""
     names = get_measure_names()
     lines: list[dict[str, Any]] = []
     for measure in MEASURES:

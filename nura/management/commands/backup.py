@@ -12,7 +12,7 @@ from nura.backup.vault import BackupError, Vault
 
 
 def add_vault_arguments(parser: CommandParser) -> None:
-    """The folder of backups, and what opens it."""
+    """Add the arguments for the folder of backups and its passphrase."""
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--passphrase-file", type=Path, help="file whose first line encrypts the backups"
@@ -20,7 +20,7 @@ def add_vault_arguments(parser: CommandParser) -> None:
 
 
 def open_vault(options: dict[str, Any], *, create: bool = False) -> Vault:
-    """The folder of backups. Raises CommandError."""
+    """Open the folder of backups. Raises CommandError."""
     file = options["passphrase_file"]
     try:
         passphrase = file.read_text(encoding="utf-8").partition("\n")[0].strip() if file else ""
@@ -40,12 +40,12 @@ class Command(BaseCommand):
     help = "Back up the database, all files and the secret key to a folder."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Where, and how many are kept."""
+        """The folder, and how many backups to keep."""
         add_vault_arguments(parser)
         parser.add_argument("--keep", type=int, default=0, help="delete all but the newest N")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Tell what was kept; status 1 where a file was damaged before."""
+        """Report the backup; status 1 if a file was already damaged."""
         if options["keep"] < 0:
             raise CommandError("--keep: a number from 0")
         vault = open_vault(options, create=True)

@@ -1,4 +1,4 @@
-"""`manage.py doctor`: what is configured, reachable and missing. It prints no secret."""
+"""`manage.py doctor`: what is configured, reachable and missing. It never prints secrets."""
 
 import hashlib
 import importlib.util
@@ -46,7 +46,7 @@ from rag.errors import EngineUnavailable, NuraError
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the official all-MiniLM-L6-v2 `model.safetensors`."""
+"""Digest of the official `model.safetensors` of all-MiniLM-L6-v2."""
 
 LLM_SECONDS = 3.0
 WITHOUT_EMBEDDER = "words alone are searched, and uploads wait"
@@ -55,7 +55,7 @@ MAX_NAMED_MODELS = 5
 LOW_DISK_BYTES = 1024**3
 MIN_DISK_BYTES = 100 * 1024**2
 MAX_REPLICA_LAG_BYTES = 64 * 1024**2
-"""Bytes of log that a replica has not replayed."""
+"""Log not yet replayed from which a replica counts as lagging."""
 
 
 class State(StrEnum):
@@ -76,7 +76,7 @@ class Finding:
 
 
 class Command(BaseCommand):
-    """Prints the findings; exit status 1 when the product cannot serve."""
+    """Prints the findings; exit status 1 if the product cannot serve."""
 
     help = "Say what is configured, reachable and missing."
     requires_system_checks: list[str] = []
@@ -121,7 +121,7 @@ def examine_all() -> Iterator[Finding]:
 
 
 def check_sources() -> Iterator[Finding]:
-    """Sources that failed or wait for a yes, and allowed folders that are not there."""
+    """Sources that failed or wait for approval, and allowed folders that are missing."""
     try:
         counts = count_sources()
     except DatabaseError:
@@ -138,7 +138,7 @@ def check_sources() -> Iterator[Finding]:
 
 
 def check_bucket() -> Iterator[Finding]:
-    """Whether the bucket of `NURA_FILES_URL` takes a file, and lets it be deleted."""
+    """Whether files can be stored in the bucket of `NURA_FILES_URL`, and deleted."""
     if not settings.FILES_URL:
         return
     try:
@@ -151,7 +151,7 @@ def check_bucket() -> Iterator[Finding]:
 
 
 def check_storage() -> Iterator[Finding]:
-    """What the database, Redis, files, caches and logs take; what is bloated, nearly full, late."""
+    """Storage in use, and what is bloated, nearly full or overdue."""
     try:
         storage = housekeeping.measure_storage()
     except (DatabaseError, RedisError):
@@ -206,7 +206,7 @@ def check_user() -> Finding:
 
 
 def check_data_folder() -> Finding:
-    """Private, writable, and with room."""
+    """Whether the data folder is private, writable and has room."""
     folder = settings.DATA_DIR
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -214,7 +214,7 @@ def check_data_folder() -> Finding:
     except OSError as error:
         return Finding("data folder", State.FAIL, f"{folder} is not writable: {error.strerror}")
     mode = folder.stat().st_mode & 0o777
-    if mode & 0o067:  # the group may step through, where the database has another user
+    if mode & 0o067:  # the group may pass through if the database has another user
         detail = f"{folder} is open to others (mode {mode:o}): chmod 700"
         return Finding("data folder", State.WARN, detail)
     state = (
@@ -224,7 +224,7 @@ def check_data_folder() -> Finding:
 
 
 def check_database() -> Iterator[Finding]:
-    """Reachable, with pgvector, migrated."""
+    """Whether the database is reachable, has pgvector and is migrated."""
     kind = "embedded" if settings.EMBEDDED_POSTGRES else "DATABASE_URL"
     try:
         with connection.cursor() as cursor:
@@ -254,7 +254,7 @@ def check_database() -> Iterator[Finding]:
 
 
 def check_replica() -> Iterator[Finding]:
-    """Following the primary, where there is one. Without it the primary is read."""
+    """Whether the replica, if any, follows. If not, the primary is read."""
     if not replica.has_replica():
         return
     try:
@@ -276,7 +276,7 @@ def check_replica() -> Iterator[Finding]:
 
 
 def check_redis() -> Iterator[Finding]:
-    """Reachable, never forgetting, written to disk."""
+    """Whether Redis is reachable, evicts nothing and persists."""
     kind = "embedded" if settings.EMBEDDED_REDIS else "REDIS_URL"
     try:
         version = cast("dict[str, Any]", get_client().info("server"))["redis_version"]
@@ -303,7 +303,7 @@ def _check_redis_setting(name: str, expected: str) -> Finding:
 
 
 def check_workers() -> Iterator[Finding]:
-    """Their signs of life. A product that is not running is no fault."""
+    """Whether the workers are alive. It is no fault if the product is not running."""
     alive = check_redis_and_workers()
     stopped = settings.EMBEDDED_REDIS and session.read_holder(settings.DATA_DIR) in {
         "",
@@ -319,7 +319,7 @@ def check_workers() -> Iterator[Finding]:
 
 
 def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
-    """Whether the endpoint has the model; none configured: found passages."""
+    """Whether the endpoint has the model. Having none is fine: answers are then passages."""
     if endpoint is None:
         detail = (
             "none configured: answers are extracts of the documents; connect one in the "
@@ -339,9 +339,9 @@ def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
 
 
 def check_helper(name: str, model: str, endpoint: Endpoint, fallback: str) -> Finding:
-    """Whether a model that helps can be asked; `without`: what happens where it cannot.
+    """Whether an auxiliary model responds; `fallback`: what happens if it does not.
 
-    Many servers of such models list none, so that they answer at all is enough.
+    Many servers of such models list none, so any response is enough.
     """
     address = f"{model} at {_hide_secrets(endpoint.base_url)}"
     listing = _list_models(endpoint)
@@ -353,7 +353,7 @@ def check_helper(name: str, model: str, endpoint: Endpoint, fallback: str) -> Fi
 
 
 def _describe_refusal(endpoint: Endpoint, listing: "_ListedModels") -> str:
-    """Why nothing can be asked there; empty where something can."""
+    """Why the endpoint cannot be used; empty if it can."""
     if listing.status in {401, 403}:
         reason = "the key is refused" if endpoint.api_key else "it wants a key"
         return f"{reason} (HTTP {listing.status})"
@@ -367,7 +367,7 @@ def _describe_lack(model: str, listing: "_ListedModels") -> str:
 
 
 def find_config() -> RagConfig:
-    """What is in use; where the database cannot be asked, what the environment says."""
+    """The configuration in use; without the database, that of the environment."""
     try:
         return read_config()
     except DatabaseError:  # told already, or not migrated yet
@@ -375,7 +375,7 @@ def find_config() -> RagConfig:
 
 
 def check_connected_models() -> Iterator[Finding]:
-    """The models that write answers, each with where it is named; those for other work; keys."""
+    """The models that write answers, with where each is configured; other models; lost keys."""
     config = find_config()
     try:
         main_models = list_main_models()
@@ -407,13 +407,13 @@ def check_connected_models() -> Iterator[Finding]:
 
 
 def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
-    """As `llm`, for a model without which the product serves: it only warns."""
+    """Like `check_llm`, but only warns: the product serves without this model."""
     finding = check_llm(name, endpoint)
     return replace(finding, state=State.WARN) if finding.state is State.FAIL else finding
 
 
 def check_embedder() -> Finding:
-    """Which one, and whether the embedded model's file is the official one."""
+    """Which embedder is used, and whether the bundled model's file is the official one."""
     config = find_config()
     if endpoint := config.embedding_endpoint:
         return check_helper("embedder", endpoint.model, endpoint, WITHOUT_EMBEDDER)
@@ -455,7 +455,7 @@ def check_models_process() -> Iterator[Finding]:
 
 
 def check_embedding_space() -> Iterator[Finding]:
-    """Whose vectors are searched, and whether the settings want others."""
+    """Which embedding space is searched, and whether the settings name another."""
     try:
         space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
         current, graph = spaces.get_space_in_use(), spaces.describe_pending_graph()
@@ -477,7 +477,7 @@ def check_embedding_space() -> Iterator[Finding]:
 
 
 def check_terms() -> Iterator[Finding]:
-    """Whether documents have terms that an earlier version made."""
+    """Whether documents still have terms made by an earlier version."""
     try:
         count = renewal.list_outdated_documents().count()
     except DatabaseError:  # told already, or not migrated yet
@@ -492,7 +492,7 @@ def check_terms() -> Iterator[Finding]:
 
 
 def check_morphemes() -> Finding:
-    """The analyser of Korean, its model and the user dictionary."""
+    """Whether the Korean analyser, its model and the user dictionary are usable."""
     missing = [
         name for name in ("kiwipiepy", "kiwipiepy_model") if not importlib.util.find_spec(name)
     ]
@@ -533,7 +533,7 @@ def check_text_recognition() -> Finding:
 
 
 def check_pdf_reader() -> Iterator[Finding]:
-    """Whether the reader that was chosen instead of PDFium is installed."""
+    """Whether the PDF reader chosen instead of PDFium is installed."""
     if settings.PDF_READER == PYMUPDF:
         is_installed = importlib.util.find_spec("pymupdf")
         detail = (
@@ -546,7 +546,7 @@ def check_pdf_reader() -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _ListedModels:
-    """What a server says of its models. `status` 0: nobody answers, and `failure` says why."""
+    """A server's list of models. `status` 0: no response, and `failure` says why."""
 
     status: int = 0
     models: tuple[str, ...] = ()
@@ -554,7 +554,7 @@ class _ListedModels:
 
 
 def _list_models(endpoint: Endpoint) -> _ListedModels:
-    """Ask it for its list, all of it within `LLM_SECONDS`. No redirect is followed."""
+    """Request the list of models, within `LLM_SECONDS`. Redirects are not followed."""
     key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     address = f"{endpoint.base_url.rstrip('/')}/models"
     client = OutgoingClient(max_bytes=MAX_LIST_BYTES, seconds=LLM_SECONDS, is_entered=True)
@@ -572,7 +572,7 @@ def _list_models(endpoint: Endpoint) -> _ListedModels:
 
 def _describe_failure(error: BaseException) -> str:
     cause = error
-    while inner := cause.__cause__ or cause.__context__:  # pools of connections drop the former
+    while inner := cause.__cause__ or cause.__context__:  # connection pools drop the cause
         cause = inner
     match cause:
         case TimeoutError() | httpcore2.TimeoutException():

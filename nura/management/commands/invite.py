@@ -20,12 +20,12 @@ from nura.management.commands.up import make_url
 
 
 class Command(BaseCommand):
-    """Makes an invitation and prints its link."""
+    """Creates an invitation and prints its link."""
 
     help = "Make a link by which people create accounts, and print it, alone, on stdout."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """For whom, how long, and how people reach this installation."""
+        """Address, lifetime, and the address of this installation."""
         parser.add_argument("--email", default="", help="the address that the account gets")
         parser.add_argument("--uses", type=int, default=1, help="how many accounts it makes")
         parser.add_argument(

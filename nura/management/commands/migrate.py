@@ -8,7 +8,7 @@ from nura.preparation import hold_migration_lock
 
 
 class Command(migrate.Command):
-    """Of nodes that start together one migrates, the others wait and then find nothing to do."""
+    """Migrates under a lock: nodes that start together wait for one, then have nothing to do."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrate under the advisory lock."""

@@ -20,17 +20,17 @@ WORDS = {
 
 
 class Command(BaseCommand):
-    """Takes away what is kept no longer."""
+    """Removes expired data."""
 
     help = "Remove what retention says is kept no longer (see NURA_RETENTION_...)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Whether to do it, and for whom to tell it."""
+        """Dry run, and the format of the output."""
         parser.add_argument("--dry-run", action="store_true", help="only count")
         parser.add_argument("--json", action="store_true", help="counts by name, as JSON")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """One line a kind."""
+        """One line per kind."""
         counts = retention.purge(dry_run=options["dry_run"])
         if options["json"]:
             self.stdout.write(json.dumps(counts))

@@ -13,12 +13,12 @@ from nura.management.commands.backup import add_vault_arguments, open_vault
 
 
 class Command(BaseCommand):
-    """Brings a backup back onto an empty installation of the same version or a newer one."""
+    """Restores a backup onto an empty installation of the same or a newer version."""
 
     help = "Restore a backup onto an empty installation."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which of the backups."""
+        """Which backup, and the list of deletions."""
         add_vault_arguments(parser)
         parser.add_argument("--backup", default="", help="name of the backup; else the newest")
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Tell what came back."""
+        """Restore, and report what was restored."""
         vault = open_vault(options)
         try:
             name, manifest, deleted_count = service.restore(
@@ -38,6 +38,6 @@ class Command(BaseCommand):
         self.stdout.write(f"Restored {name} of {manifest.created}: {len(manifest.files)} files")
         if deleted_count:
             self.stdout.write(f"Deleted again, as it was deleted since: {deleted_count}")
-        if "SECRET_KEY" in os.environ or not manifest.secret:  # else it came back with the rest
+        if "SECRET_KEY" in os.environ or not manifest.secret:  # otherwise it was restored too
             for lost in list_lost_keys():
                 self.stderr.write(f"Enter the key again, SECRET_KEY is another one: {lost}")

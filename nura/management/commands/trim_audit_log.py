@@ -13,7 +13,7 @@ from documents.audit import trim_log
 
 
 class Command(BaseCommand):
-    """Moves old entries of the audit log into a file."""
+    """Moves old entries of the audit log to a file."""
 
     help = (
         "Write the entries of the audit log before a day to a file (JSON Lines), then remove them "

@@ -1,7 +1,7 @@
-"""`manage.py up`: the whole product on one machine, and how each of its processes is started.
+"""`manage.py up`: runs the whole product on one machine, and defines how each process starts.
 
-Those that run our own code are forked where there is a fork server (see `nura.forkserver`); the
-command of each does the same.
+Processes that run our own code are forked if there is a fork server (see `nura.forkserver`),
+otherwise started by their command.
 """
 
 import argparse
@@ -46,22 +46,22 @@ CELERY_ENTRY = "celery.__main__:main"
 CELERY = (*PYTHON, "celery", "--quiet", "-A", "nura")
 WORKER = (*CELERY, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 TASKS_PER_CHILD = 200
-"""A documents process is replaced now and then: libraries that parse files leak."""
+"""A documents process is replaced after this many tasks: libraries that parse files leak."""
 
 WORKER_PATIENCE = 8.0
-"""Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
+"""Seconds for running tasks at a stop. Interrupted ones are recovered by their leases."""
 MODELS_PATIENCE = 8.0
 FORK_SERVER_PATIENCE = 2.0
 SETTLING_SECONDS = 6.0
-"""So long a worker has besides to settle what becomes of what it cuts off, and web to tell it."""
+"""Extra seconds for workers to record what they cut off, and for web to relay it."""
 
 IMPATIENT_AFTER = 0.7
-"""Seconds. One Ctrl-C may arrive twice, from the terminal and from `make`; a later one is meant."""
+"""A second Ctrl-C after this many seconds kills; one may arrive twice, from terminal and `make`."""
 
 
 PORT_TRIES = 10
 PATIENCE = 15.0
-"""Seconds between two lines about what a slow start waits for."""
+"""Seconds between reports of what a slow start waits for."""
 
 MAX_OUTCOME_BYTES = 4096
 
@@ -75,14 +75,14 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """`manage.py` has put the first three into the environment: the settings read them."""
+        """The first three are for the help: `manage.py` has put them into the environment."""
         parser.add_argument("--host", help="address to listen on (NURA_HOST)")
         parser.add_argument("--port", help="port to listen on (NURA_PORT)")
         parser.add_argument("--data-dir", help="folder of all data (NURA_DATA_DIR)")
         parser.add_argument("--no-seed", action="store_true", help="make no admin, no samples")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run; exit status 1 when it may not start."""
+        """Run; exit status 1 if it cannot start."""
         with contextlib.ExitStack() as stack:
             self._acquire_folder_lock(stack)
             listener = stack.enter_context(self._open_listener(settings.HOST, settings.PORT))
@@ -100,7 +100,7 @@ class Command(BaseCommand):
             raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {holder}")
 
     def _step_down(self) -> None:
-        """Only the port had to be opened by root, and only one below 1024."""
+        """Drop root's privileges, which only a port below 1024 needed."""
         try:
             choice = spawn.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
         except RuntimeError as error:
@@ -112,7 +112,7 @@ class Command(BaseCommand):
             logger.warning("runs_as_root", reason=choice.reason)
 
     def _open_listener(self, host: str, port: int) -> socket.socket:
-        """A killed product's web process may hold the port for one more moment."""
+        """Open the port, retrying: a killed web process may hold it for a moment."""
         problem = ""
         for _ in range(PORT_TRIES):
             try:
@@ -127,7 +127,7 @@ class Command(BaseCommand):
 
 
 class Product:
-    """All parts of one machine, from the first to the last moment."""
+    """All processes of the product on one machine."""
 
     def __init__(self, listener: socket.socket, *, seed: bool) -> None:
         self._listener = listener
@@ -144,7 +144,7 @@ class Product:
         self._beat = self._make_children([describe_beat()])
 
     async def run(self) -> int:
-        """Start, wait for the end, stop; the exit status."""
+        """Start, wait until told to stop, stop; the exit status."""
         started = time.monotonic()
         ending = self._watch_for_end()
         work = asyncio.create_task(self._start_all(started))
@@ -154,7 +154,7 @@ class Product:
         if failed:
             logger.error("start_failed", exc_info=failed)
         self._output.write_line("up", f"Cannot start: {failed}" if failed else "Stopping")
-        self._listener.close()  # else connections would wait here that nobody takes any more
+        self._listener.close()  # otherwise new connections would wait in vain
         groups = [
             [*self._webs, *self._workers],
             self._beat,
@@ -185,7 +185,7 @@ class Product:
         self._print_address(time.monotonic() - started, is_first_run=outcome["seeded"])
 
     async def _run_preparation(self) -> dict[str, bool]:
-        """What came of the preparation. Raises `RuntimeError`; its lines say more."""
+        """The outcome of the preparation. Raises `RuntimeError`; its output says more."""
         read_end, write_end = os.pipe()
         try:
             [child] = self._make_children([describe_preparation(write_end, seed=self._seed)])
@@ -235,7 +235,7 @@ class Product:
 
     @staticmethod
     async def _wait_for_failure(work: "asyncio.Task[None]") -> None:
-        """Return only when the work has failed: a product that started runs on."""
+        """Return only if the start fails; a started product keeps running."""
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([work])
             if work.exception() is None:
@@ -243,7 +243,7 @@ class Product:
 
 
 def list_services() -> list[ProcessSpec]:
-    """Postgres and Redis, as far as they are ours; first to start, last to stop."""
+    """The embedded Postgres and Redis, if used; first to start, last to stop."""
     data_dir = settings.DATA_DIR
     parts = []
     if settings.EMBEDDED_POSTGRES:
@@ -258,21 +258,21 @@ def list_services() -> list[ProcessSpec]:
 
 
 def describe_fork_server(descriptor: int) -> ProcessSpec:
-    """The fork server, which reads requests from this descriptor."""
+    """The fork server, reading requests from this descriptor."""
     descriptors = {forkserver.SOCKET_FD: descriptor}
     launch = _describe_launch("forkserver", (*PYTHON, "nura.forkserver"), descriptors=descriptors)
     return ProcessSpec("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
 
 
 def describe_preparation(outcome: int, *, seed: bool) -> ProcessSpec:
-    """What is done before the first request; it writes what came of it to this descriptor."""
+    """The preparation, which writes its outcome to this descriptor."""
     command = (*PYTHON, "nura.preparation", *(() if seed else ("--no-seed",)))
     launch = _describe_launch("prepare", command, "nura.preparation:main", {OUTCOME_FD: outcome})
     return ProcessSpec("prepare", lambda: launch)
 
 
 def describe_models_process() -> ProcessSpec:
-    """The local models, for all others."""
+    """The process with the local models."""
     path = settings.RAG.models_socket
     return ProcessSpec(
         "models",
@@ -283,7 +283,7 @@ def describe_models_process() -> ProcessSpec:
 
 
 def list_webs(listener: int) -> list[ProcessSpec]:
-    """The web processes; they share one listening socket, which outlives each of them."""
+    """The web processes, which share one listening socket."""
     command = (*PYTHON, "nura.web")
     launches = [
         _describe_launch(name, command, "nura.web:main", {SOCKET_FD: listener})
@@ -317,7 +317,7 @@ def list_workers() -> list[ProcessSpec]:
 
 
 def describe_beat() -> ProcessSpec:
-    """The clock of the sweepers."""
+    """Beat, which schedules the sweepers."""
     schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
     command = (*CELERY, "beat", "--pidfile=", "--schedule", schedule)
     launch = _describe_launch("beat", command, CELERY_ENTRY)
@@ -342,7 +342,7 @@ def _describe_launch(
     entry: str = "",
     descriptors: Mapping[str, int] = MappingProxyType({}),
 ) -> spawn.Launch:
-    """A process of our own code; `given` are descriptors, by the variable that tells each."""
+    """How to start a process of our own code; `descriptors` by their environment variables."""
     return spawn.Launch(
         name=name,
         command=command,
@@ -359,10 +359,10 @@ def _build_environment(name: str) -> dict[str, str]:
         "NURA_PROCESS": name,
         schema.KNOWN_VARIABLE: "no"
         if name == "prepare"
-        else "yes",  # nothing else starts where it is not
+        else "yes",  # nothing else is started on an unknown schema
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         **models.ENVIRONMENT,
-        "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which a fork does not take along
+        "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which do not survive a fork
     }
     colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
     return {**os.environ, **variables, **colour, **_prepare_metrics(settings.DATA_DIR)}
@@ -381,7 +381,7 @@ def make_url(host: str, port: int) -> str:
 
 
 def find_missing_parts() -> list[str]:
-    """Ask `/readyz` as a load balancer does; the parts that are not ready yet."""
+    """The parts that are not ready yet, from `/readyz`."""
     host = urlsplit(make_url(settings.HOST, settings.PORT)).netloc
     own_host = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)

@@ -19,13 +19,13 @@ class Command(BaseCommand):
     help = "Check this installation, or a backup, for what is missing or damaged."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Nothing: the installation. A folder: a backup in it."""
+        """Without a folder, checks the installation; with one, a backup in it."""
         parser.add_argument("folder", type=Path, nargs="?")
         parser.add_argument("--backup", default="", help="name of the backup; else the newest")
         parser.add_argument("--passphrase-file", type=Path)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """One line a finding; status 1 where there is any."""
+        """One line per finding; status 1 if there are any."""
         if options["folder"]:
             vault = open_vault(options)
             try:
