@@ -306,7 +306,8 @@ def test_without_redis_requests_go_on(web, limit, settings, monkeypatch):
 
 
 class _Gone:
-    def pipeline(self, **_):
+    @property
+    def connection_pool(self):
         raise ConnectionError
 
 
