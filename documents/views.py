@@ -366,7 +366,7 @@ CHUNKS_SHOWN = 10
 @never_cache
 @login_required
 def document_list(request: HttpRequest) -> HttpResponse:
-    """The table of documents; only the table when htmx asks."""
+    """The table of documents; only the table and the counts of libraries when htmx asks."""
     user = cast("User", request.user)
     readable = Document.objects.visible_to(user)
     parameters = request.GET.dict()
@@ -397,7 +397,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
         },
     }
     if request.headers.get("HX-Request") == "true":
-        return render(request, "panels/document_table.html", context)
+        return render(request, "panels/document_table.html", context | {"is_part": True})
     return render(request, "documents.html", context | list_controls(readable, parameters))
 
 

@@ -40,14 +40,21 @@ export function describeScope(message, hooks) {
   if (label === "tools") return t("label.tools.more");
   if (!scope?.reason || !scope.document_ids?.length || UNSEARCHED.has(mode) || message.question_type === "smalltalk") return "";
   if (scope.widened && sources) return t("scope.widened");
-  const libraries = isBoundScope(scope) ? [] : (scope.library_ids ?? []).map((id) => hooks.titleOf(id)).filter(Boolean);
+  const libraries = isBoundScope(scope) ? [] : (scope.library_ids ?? []);
   const names = sources && !isBoundScope(scope) ? describeFilters(scope.filters) : "";
   if (names) return t("filter.kept", { names });
   if (IN_VAIN.has(label) && !sources) return tn("scope.in_vain", scope.document_ids.length);
   if (scope.reason === "slot") return describeSlots(message, hooks);
-  if (libraries.length) return t("scope.libraries", { names: joinNames(libraries.slice(0, 1), libraries.length) });
+  if (libraries.length) return describeLibraries(libraries, hooks);
   const key = `scope.${scope.reason}`;
   return hasString(key) ? tn(key, scope.document_ids.length) : "";
+}
+
+/** One library by its name and how many more; how many they are, where none of them is open to the reader any more. */
+function describeLibraries(ids, hooks) {
+  const names = ids.map((id) => hooks.titleOf(id)).filter(Boolean);
+  if (!names.length) return tn("scope.libraries_unnamed", ids.length);
+  return t("scope.libraries", { names: joinNames(names.slice(0, 1), ids.length) });
 }
 
 /** Names that the question gave, as they are read: field -> "one | another". */

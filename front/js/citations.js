@@ -14,14 +14,19 @@ function listCitations(message) {
   return message.citations ?? [];
 }
 
+/** Whether an answer cites a passage. Only of a complete one is that told; of others the markers in the text show the document. */
+export function isCited(source, { status, content }) {
+  return source.cited !== false || (status !== "COMPLETED" && content.includes(`[${source.slot}]`));
+}
+
 /** The passages that an answer cites, in the order in which it does; the others. */
 export function splitSources(message) {
-  const all = (message.sources ?? []).map((one, index) => ({ ...one, index, message_id: message.id }));
+  const all = (message.sources ?? []).map((one, index) => ({ ...one, cited: isCited(one, message), index, message_id: message.id }));
   const order = new Map();
   for (const { chunk_id: id } of listCitations(message)) if (!order.has(id)) order.set(id, order.size);
   const place = (one) => order.get(one.chunk_id) ?? order.size;
-  const cited = all.filter((one) => one.cited !== false).sort((one, other) => one.slot - other.slot || place(one) - place(other));
-  return { cited, reviewed: all.filter((one) => one.cited === false) };
+  const cited = all.filter((one) => one.cited).sort((one, other) => one.slot - other.slot || place(one) - place(other));
+  return { cited, reviewed: all.filter((one) => !one.cited) };
 }
 
 /** What each passage that is cited is called: its document's number, with a letter where several of that are cited. */

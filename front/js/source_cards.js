@@ -1,5 +1,6 @@
 // The sources under an answer: one card a document.
 
+import { isCited } from "./citations.js";
 import { createIcon, el } from "./dom.js";
 import { t, tn } from "./strings.js";
 
@@ -16,16 +17,13 @@ function listPages(group) {
   return [...new Set(pages.filter(Boolean))].sort((one, other) => one - other);
 }
 
-/**
- * Cited documents as cards; those only looked at behind a button. Null when the answer has none. Which are cited is told
- * once an answer is complete.
- */
+/** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
 export function createSourceCards(message, hooks) {
   const all = groupBySlot(message.sources ?? []);
   if (!all.length) return null;
-  const isCited = (group) => group.some((source) => source.cited !== false);
-  const cited = all.filter(isCited);
-  const reviewed = all.filter((group) => !isCited(group));
+  const hasCited = (group) => group.some((source) => isCited(source, message));
+  const cited = all.filter(hasCited);
+  const reviewed = all.filter((group) => !hasCited(group));
   const shown = cited.length ? cited : reviewed;
   const section = el(
     "section",

@@ -170,6 +170,8 @@ THREAD = {
     "library.documents": _("{count} documents"),
     "library.documents.one": _("{count} document"),
     "scope.libraries": _("Searched in the library {names}"),
+    "scope.libraries_unnamed": _("Searched in {count} libraries"),
+    "scope.libraries_unnamed.one": _("Searched in a library"),
     "your_question": _("Your question"),
     "answer": _("Answer"),
     "attached": _("Attached documents"),

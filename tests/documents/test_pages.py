@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from documents import errors, spaces
+from documents.libraries import create_library
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
 from documents.views import draw_bars, list_facts, to_ranges_text
 from rag import tokenize
@@ -325,3 +326,15 @@ def test_the_chats_of_a_document_are_nobody_elses(stranger, owner):
     document = make_document(owner)
     assert stranger.get(f"/panels/documents/{document.pk}/chats").status_code == 404
     assert stranger.get(f"/panels/documents/{uuid.uuid4()}/chats").status_code == 404
+
+
+def test_the_redrawn_table_brings_the_counts_of_the_libraries(visitor, owner):
+    library = create_library(creator=owner, name="규정집")
+    page = f"/documents?library={library.pk}"
+    assert "규정집 (0)" in visitor.get(page).content.decode()
+    make_document(owner, library=library)
+    redrawn = visitor.get(page, headers=HTMX).content.decode()
+    [options] = re.findall(
+        r'<select id="library" hx-swap-oob="innerHTML">(.*?)</select>', redrawn, re.DOTALL
+    )
+    assert "selected>규정집 (1)" in options

@@ -29,7 +29,7 @@ def test_without_a_connection_the_offline_page_stands_in_and_the_way_back_works(
     wait_until(lambda: page.evaluate("caches.keys().then((names) => names.length)"))
     page.context.set_offline(True)
     page.goto("/documents")
-    expect(page.locator("h1")).to_have_text("연결되어 있지 않습니다")
+    expect(page.locator("h1")).to_have_text("Nura에 연결할 수 없습니다")
     page.context.set_offline(False)
     page.get_by_role("link", name="다시 시도").click()
     expect(page.locator("h1")).to_have_text("문서")

@@ -37,7 +37,7 @@ def test_the_offline_page_holds_nothing_of_a_person(client, django_user_model):
     open_to_all = client.get("/offline").content
     client.force_login(django_user_model.objects.create_user("남몰래"))
     signed_in = client.get("/offline").content
-    assert "연결되어 있지 않습니다" in open_to_all.decode()
+    assert "Nura에 연결할 수 없습니다" in open_to_all.decode()
     assert b"csrfmiddlewaretoken" not in open_to_all
     assert signed_in == open_to_all
 
