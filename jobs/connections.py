@@ -210,9 +210,10 @@ class _LeanConnection:
         return packed
 
     async def can_read_destructive(self) -> bool:
-        """Whether something came that nobody asked for, the end included: it is opened anew."""
+        """Whether it ended or broke, or something came that nobody asked for: it is opened anew."""
         reader = self._reader
-        return bool(reader._buffer) or reader._eof  # noqa: SLF001 - asyncio tells nobody else
+        unread = reader._buffer or reader._eof  # noqa: SLF001 - asyncio tells nobody else
+        return bool(unread) or reader.exception() is not None
 
 
 P = ParamSpec("P")

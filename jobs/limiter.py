@@ -50,19 +50,19 @@ for i, key in ipairs(KEYS) do
     local wait = full[i] + math.min(cost, amount) * window / amount - now - window
     if wait > 0 then refused = 1 end
 end
-local told = {refused}
+local reply = {refused}
 for i, key in ipairs(KEYS) do
     local amount, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
     local wait = full[i] + math.min(cost, amount) * window / amount - now - window
     if refused == 0 then
         full[i] = full[i] + cost * window / amount
-        local kept = math.ceil(full[i] - now) + 1000
-        redis.call('SET', key, string.format('%.3f', full[i]), 'PX', kept)
+        local ttl = math.ceil(full[i] - now) + 1000
+        redis.call('SET', key, string.format('%.3f', full[i]), 'PX', ttl)
     end
-    table.insert(told, string.format('%.0f', math.max(wait, 0)))
-    table.insert(told, string.format('%.0f', full[i] - now))
+    table.insert(reply, string.format('%.0f', math.max(wait, 0)))
+    table.insert(reply, string.format('%.0f', full[i] - now))
 end
-return told
+return reply
 """
 """Takes `ARGV[1]` tokens out of every bucket, or of none; amount and milliseconds of each follow.
 
@@ -258,7 +258,7 @@ class _RequestBatcher:
                 async with asyncio.timeout(REDIS_TIMEOUT_SECONDS):
                     commands = [("EVAL", SCRIPT, *arguments) for arguments, _answer in requests]
                     replies = await connections.execute_all(*commands)
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - raised where each request waits
                 for _arguments, answer in requests:
                     if not answer.done():
                         answer.set_exception(error)

@@ -55,6 +55,13 @@ async def test_a_connection_that_redis_has_closed_is_opened_anew():
     assert await connections.execute("CLIENT", "ID") > known
 
 
+async def test_a_connection_that_was_reset_is_opened_anew():
+    known = await connections.execute("CLIENT", "ID")
+    idle = connections.asynchronous().connection_pool._available_connections[-1]
+    idle._reader.set_exception(ConnectionResetError())
+    assert await connections.execute("CLIENT", "ID") > known
+
+
 @pytest.mark.parametrize("url", ["redis+sentinel://one", "redis+sentinel:///main"])
 def test_an_address_without_hosts_or_service_is_none(url):
     with pytest.raises(ValueError, match="SERVICE"):

@@ -1,4 +1,5 @@
 import asyncio
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -83,6 +84,18 @@ async def test_a_redis_that_is_away_limits_nobody_and_is_not_waited_for(settings
     assert asyncio.get_running_loop().time() - begun < 1
 
 
+async def test_a_request_that_cannot_be_sent_fails_and_holds_up_none_after_it(monkeypatch):
+    async def fail(*_commands):
+        raise TypeError
+
+    async with asyncio.timeout(5):
+        with monkeypatch.context() as patched:
+            patched.setattr(connections, "execute_all", fail)
+            with pytest.raises(TypeError):
+                await limiter.consume([bucket()])
+        assert (await limiter.consume([bucket()])).allowed
+
+
 async def test_a_key_has_a_part_of_its_account_and_leaves_the_rest(settings):
     settings.LIMITS = {"ask": 8}
     whose, key = f"user:{uuid4()}", uuid4().hex
@@ -98,6 +111,7 @@ async def test_what_a_rule_lets_in_comes_in_a_row_after_the_first_few(settings, 
         waits.append(seconds)
 
     monkeypatch.setattr(limiter.asyncio, "sleep", note)
+    monkeypatch.setattr(limiter, "time", SimpleNamespace(monotonic=lambda: 1_000_000.0))
     settings.LIMITS = {"ask": 160}
     whose = f"user:{uuid4()}"
     for _ in range(23):
