@@ -181,8 +181,8 @@ def run(asked: Sequence[Case], read: Sequence[tuple[Evidence, ...]]) -> list[Tol
         begun = time.perf_counter()
         answer = compose(case.question, found)
         spent = (time.perf_counter() - begun) * 1000
-        text = answer.text if answer.found else ""
-        told.append(Told(held(text, case.golds), answer.found, len(text), spent))
+        text = answer.text if answer.has_answer else ""
+        told.append(Told(held(text, case.golds), answer.has_answer, len(text), spent))
     return told
 
 
@@ -198,7 +198,7 @@ def compose(
         found,
         question_type=kind,
         whole=False,
-        named=named,
+        named_titles=named,
         language=choose_reply_language(question),
     )
 

@@ -439,7 +439,7 @@ def _embed_and_store(job: _IngestAttempt, findings: index.IngestFindings) -> boo
     title = metadata.to_title_lines(
         job.version.name, metadata.merge_metadata(findings.metadata, job.document.stated)
     )
-    embed_chunks = get_engine(config).complete_chunks
+    embed_chunks = get_engine(config).add_vectors
     job.draft.index(embed_chunks(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:

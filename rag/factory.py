@@ -115,18 +115,18 @@ class Engine:
         on_progress: Callable[[int, int], None],
         total: int,
     ) -> Iterator[IndexedChunk]:
-        """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
+        """Terms and vectors of a document's chunks; see `rag.indexing.index_chunks`."""
         return indexing.index_chunks(chunks, title, self.embedder, on_progress, total)
 
-    def complete_chunks(
+    def add_vectors(
         self,
         analysed: Iterable[IndexedChunk],
         title: str,
         on_progress: Callable[[int, int], None],
         total: int,
     ) -> Iterator[IndexedChunk]:
-        """What `rag.indexing.ChunkAnalyser` read of a document's chunks, with vectors."""
-        return indexing.complete_chunks(analysed, title, self.embedder, on_progress, total)
+        """Add vectors to analysed chunks; see `rag.indexing.add_vectors`."""
+        return indexing.add_vectors(analysed, title, self.embedder, on_progress, total)
 
     def search(  # noqa: PLR0913 - the whole search API, by name
         self,

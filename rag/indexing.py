@@ -78,20 +78,18 @@ def index_chunks(
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
-    """Index the chunks of a document, in order; see `ChunkAnalyser` and `complete_chunks`."""
-    return complete_chunks(
-        ChunkAnalyser().analyse_chunks(chunks), title, embedder, on_progress, total
-    )
+    """Index the chunks of a document, in order; see `ChunkAnalyser` and `add_vectors`."""
+    return add_vectors(ChunkAnalyser().analyse_chunks(chunks), title, embedder, on_progress, total)
 
 
-def complete_chunks(
+def add_vectors(
     analysed: Iterable[IndexedChunk],
     title: str,
     embedder: Embedder,
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
-    """Analysed chunks with vectors and the emphasis of their title; a window of them is held.
+    """Add vectors and the emphasis of the title to analysed chunks, a window at a time.
 
     `on_progress(done, total)` is called after every batch; what it raises ends it.
 

@@ -19,7 +19,7 @@ from rag.config import RagConfig
 from rag.context.budget import (
     Budget,
     fit_conversation,
-    fit_earlier,
+    fit_earlier_conversation,
     fit_profile,
     make_budget,
     resolve_context_tokens,
@@ -399,7 +399,7 @@ class Pipeline:
             findings=recalled.findings,
             summary=window.render_summary({turn.number for turn in recalled.turns}),
         )
-        context, budget = fit_earlier(context, budget)
+        context, budget = fit_earlier_conversation(context, budget)
         with analysed.trace.time_step("select"):
             selection = await self._select_evidence(analysed, budget)
         return context, budget, selection
@@ -637,7 +637,7 @@ class Pipeline:
                 evidence,
                 recalled.turns,
                 whole=analysed.retrieval is not None and analysed.retrieval.whole,
-                named=_list_named_titles(analysed, evidence),
+                named_titles=_list_named_titles(analysed, evidence),
                 notices=analysed.prompt_notices,
                 language=analysed.language,
             )

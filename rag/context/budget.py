@@ -190,8 +190,10 @@ def fit_profile(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     return replace(context, profile=tuple(kept)), budget.with_used(profile=used)
 
 
-def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
-    """The context with the older turns, findings and summary that fit, and its budget."""
+def fit_earlier_conversation(
+    context: AnswerContext, budget: Budget
+) -> tuple[AnswerContext, Budget]:
+    """The context with as much of older turns, findings and summary as fits, and its budget."""
     room = max(0, budget.long_term - budget.used.get("profile", 0))
     counter = budget.counter
     summary_size = _count_tokens(context.summary, counter)

@@ -372,14 +372,14 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     turns: Sequence[PastTurn],
     *,
     whole: bool,
-    named: Sequence[str],
+    named_titles: Sequence[str],
     notices: Sequence[str],
     language: str,
 ) -> OfflineAnswer:
     """The answer from passages and older turns.
 
-    `whole`: the evidence is whole documents, asked about as such. `named` are the documents asked
-    about, `notices` names of replies that say how the passages were found.
+    `whole`: the evidence is whole documents, asked about as such. `named_titles` are the documents
+    asked about; `notices` are names of replies that say how the passages were found.
     """
     question = analysis.text
     said = answer_from_turns(question, turns, language)
@@ -390,18 +390,18 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
         label = AnswerLabel.INSUFFICIENT if lacks else AnswerLabel.GENERAL
         return OfflineAnswer(get_reply(name, language), label)
     standalone = analysis.standalone or question
-    found = compose_passages(
+    passages = compose_passages(
         # the words of a follow-up say what is asked now; what it lacks was asked before
         [question, standalone] if analysis.follows else [standalone],
         evidence,
         question_type=analysis.question_type,
         whole=whole,
-        named=named,
+        named_titles=named_titles,
         language=language,
     )
-    if found.found:
+    if passages.has_answer:
         told = (get_reply(name, language) for name in notices)
-        answer = _renumber_shown(found, evidence)
+        answer = _renumber_shown(passages, evidence)
         text = "\n\n".join([*told, answer.text])
         before = len(text) - len(answer.text)
         citations = (replace(one, offset=one.offset + before) for one in answer.citations)
@@ -409,7 +409,7 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     if said:
         return OfflineAnswer(said, AnswerLabel.CONVERSATION)
     return OfflineAnswer(
-        found.text or get_reply("plain_no_model", language), AnswerLabel.INSUFFICIENT
+        passages.text or get_reply("plain_no_model", language), AnswerLabel.INSUFFICIENT
     )
 
 

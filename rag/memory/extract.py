@@ -1,8 +1,8 @@
-"""What a user says of himself, by rules: statements, and wishes to remember or to forget.
+"""Extracts what users say about themselves, by rules: statements, and wishes to remember or forget.
 
-Only his own words count: no quotations, no text that he brings to be worked on, no questions or
-suppositions, nothing of other people unless he asks for it. What people say is data,
-`rag/lexicon/profile.toml`; what is worth keeping of it is data too, `rag/memory/packs`.
+Only the user's own words count: no quotations, no pasted text, no questions or suppositions, and
+nothing about other people unless the user asks for it. How people put it is data
+(`rag/lexicon/profile.toml`), and so is what is worth keeping (`rag/memory/packs`).
 """
 
 import re
@@ -32,26 +32,26 @@ from rag.tokenize import korean
 from rag.tokenize.text import neutralise_text, split_sentences, to_letters
 
 FACT = "fact"
-"""The kind of what no other rule knows."""
+"""The kind of statements that no other rule covers."""
 MAX_SENTENCE_CHARACTERS = 300
 MAX_VALUE_CHARACTERS = 200
 MAX_WISH_CHARACTERS = 1000
 MAX_ITEMS = 8
 MAX_STATEMENTS = 20
 MIN_KNOWN_LETTERS = 12
-"""Of a sentence that is looked for in texts that are not the user's."""
+"""Shortest sentence that is looked for in texts that are not the user's."""
 MIN_FACT_LETTERS = 3
 MIN_AFTER_CHARACTERS = 8
-"""What stands behind "기억해" may be its own ending, or what is to be remembered."""
+"""Shorter text after "기억해" is its own ending; longer text is what to remember."""
 NEAR_CHARACTERS = 30
-"""Before what an English rule found, within which a word such as "not" denies it."""
+"""Distance before an English match within which a word such as "not" negates it."""
 MAX_METRES = 3
-"""A height below it is one in metres."""
+"""A height below this is in metres."""
 
 MAX_READ_CHARACTERS = 1500
 READ_TOKENS = 300
 MODEL_CERTAINTY = 0.6
-"""Of what a model noted: the rules are surer of what they hear."""
+"""Certainty of what a model noted; the rules are more reliable."""
 READ_SCHEMA = {
     "title": "profile",
     "type": "object",
@@ -75,11 +75,11 @@ _SELF_SAID = re.compile(
     r"(?<![가-힣])(?:나|저|내|제|우리|저희|전|난)(?:는|도|의|가|한테|에게|\s)|\b(?:i|my|our|we)\b|\bi['’]",
     re.IGNORECASE,
 )
-"""Nobody is asked about a message in which the user does not speak of himself."""
+"""The model is asked only about messages in which users speak of themselves."""
 
 _ENDING_POLICIES = frozenset((Policy.PROTECTED, Policy.ACCUMULATE, Policy.FADING, Policy.TIMELINE))
 _UNDENIED_KINDS = frozenset((FACT, "contraindication", "preference", "demographic"))
-"""Kinds whose rules say yes and no themselves."""
+"""Kinds whose rules handle negation themselves."""
 _NATIVE_WORDS = (
     "열 스물 스무 서른 마흔 쉰 예순 일흔 여든 아흔 "
     "하나 한 둘 두 셋 세 넷 네 다섯 여섯 일곱 여덟 아홉"
@@ -92,7 +92,7 @@ _REPORTED = re.compile(
 )
 _BARE_REMEMBER = re.compile(r"(?:기억|저장|메모|기록)해\s*$")
 _WRITING = re.compile(r"(?:적어|써)\s?(?:줘|주세요)$")
-"""As likely about how answers are written as about what is to be remembered."""
+"""May be about how answers are written as well as about something to remember."""
 _ASKED_EN = re.compile(
     r"(?:\b(?:please|can you|could you|would you|will you|and|so|but|also|just)\s*)+$",
     re.IGNORECASE,
@@ -118,7 +118,7 @@ _ASKED_POLITELY_EN = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b", 
 _LOOK_UP_KO = re.compile(
     r"(?:알려|찾아|보여|골라|설명|정리|요약|말|비교|뽑아|나열|확인|계산|추려)\S*\s?(?:줘|주세요|주십시오|줄래|주실|주시)"
 )
-"""May be wanted of documents as well: "앞으로 남은 일정을 알려줘" is no wish for all answers."""
+"""May ask about documents: "앞으로 남은 일정을 알려줘" is no wish for all future answers."""
 _LASTING_TAIL = re.compile(r"[\s,]+(?:쭉|계속|내내)\s*[.!~]*$")
 _TELLING_EN = re.compile(r"\s*(?:i|my|our|we|it|the|this|that|hi|hello)\b", re.IGNORECASE)
 _SAYING_EN = re.compile(
@@ -164,7 +164,7 @@ _WISH_STOP_EN = frozenset(
 
 
 class Wish(StrEnum):
-    """What a message asks for beside any answer."""
+    """What a message asks for apart from an answer."""
 
     REMEMBER = "remember"
     FORGET = "forget"
@@ -172,11 +172,11 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What a message holds for the profile.
+    """What a message contributes to the profile.
 
-    `forgets` are the words of wishes to forget (empty: what was told last), `everything`: all that
-    is known. `wish` is set where the message is nothing but a wish, so that no other answer is
-    waited for.
+    `forgets` are the words of wishes to forget (empty: whatever was said last); `everything`: the
+    user wants all of it forgotten. `wish` is set if the message is nothing but a wish and needs no
+    other answer.
     """
 
     statements: tuple[Statement, ...] = ()
@@ -186,29 +186,29 @@ class Extraction:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be kept or forgotten."""
+        """Whether there is nothing to keep or forget."""
         return not (self.statements or self.forgets or self.everything)
 
 
 def extract_statements(text: str, packs: Packs, *, foreign: Collection[str] = ()) -> Extraction:
-    """What the user's message says of himself.
+    """What a message says about its user.
 
-    `foreign` are texts that are not his: documents and answers that he was shown.
+    `foreign` are texts that are not the user's own: documents and answers shown before.
     """
     return _MessageReader(packs, [to_letters(one) for one in foreign]).read(text)
 
 
 def find_wish(text: str, packs: Packs) -> Extraction | None:
-    """What a message holds that is nothing but a wish; None where something else is wanted."""
-    known = load_patterns("profile")
+    """The content of a message that is nothing but a wish; None if it asks for anything else."""
+    patterns = load_patterns("profile")
     if len(text) > MAX_WISH_CHARACTERS or not any(
-        known[f"{name}_{language}"].search(text)
+        patterns[f"{name}_{language}"].search(text)
         for name in ("remember", "forget", "standing")
         for language in ("ko", "en")
     ):
         return None
-    read = extract_statements(text, packs)
-    return read if read.wish else None
+    extraction = extract_statements(text, packs)
+    return extraction if extraction.wish else None
 
 
 class _MessageReader:
@@ -217,93 +217,95 @@ class _MessageReader:
     def __init__(self, packs: Packs, foreign: Sequence[str]) -> None:
         self._packs = packs
         self._foreign = [one for one in foreign if one]
-        self._known = load_patterns("profile")
-        self._of_others = False
-        self._found: list[Statement] = []
+        self._patterns = load_patterns("profile")
+        self._is_about_others = False
+        self._statements: list[Statement] = []
         self._forgets: list[str] = []
         self._everything = False
         self._wishes: list[Wish] = []
-        self._told: list[str] = []
-        """Sentences so far that no wish was in."""
+        self._other_sentences: list[str] = []
+        """Sentences so far without a wish."""
         self._is_plain = True
-        """Nothing so far has to be answered."""
+        """Nothing so far needs an answer."""
         self._is_awaited = False
-        """A wish stood before what it is about."""
+        """There was a wish whose content has yet to follow."""
 
     def read(self, text: str) -> Extraction:
-        own = find_own_words(text)
-        if any(self._known[f"remember_not_{one}"].search(own) for one in ("ko", "en")):
-            named = [one for one in split_sentences(own) if self._is_naming_forgotten(one)]
-            return Extraction(forgets=tuple(_to_forgotten(one) for one in named))
-        for sentence in map(str.strip, split_sentences(own)):
+        own_text = find_own_words(text)
+        if any(self._patterns[f"remember_not_{one}"].search(own_text) for one in ("ko", "en")):
+            sentences = [one for one in split_sentences(own_text) if self._is_naming_forgotten(one)]
+            return Extraction(forgets=tuple(_to_forgotten(one) for one in sentences))
+        for sentence in map(str.strip, split_sentences(own_text)):
             if len(sentence) <= MAX_SENTENCE_CHARACTERS:
-                self._read_sentence(sentence, is_about_text=self._is_about_text(own))
+                self._collect_from_sentence(sentence, is_about_text=self._is_about_text(own_text))
             if self._is_about_text(sentence):
-                break  # what follows is the text
-        found = _merge_statements(self._found)
+                break  # the rest is the pasted text
+        merged = _merge_statements(self._statements)
         wish = self._wishes[0] if self._wishes and self._is_plain else None
-        if wish is Wish.REMEMBER and not found:
+        if wish is Wish.REMEMBER and not merged:
             wish = None
-        statements = tuple(found[:MAX_STATEMENTS])
+        statements = tuple(merged[:MAX_STATEMENTS])
         return Extraction(statements, tuple(self._forgets), self._everything, wish)
 
     # one sentence
 
-    def _read_sentence(self, sentence: str, *, is_about_text: bool) -> None:
+    def _collect_from_sentence(self, sentence: str, *, is_about_text: bool) -> None:
         language = detect_language(sentence)
-        if _is_shown(sentence, self._foreign):
+        if _is_foreign(sentence, self._foreign):
             self._is_plain = False
             return
-        if self._known["standing_alone"].match(sentence):
+        if self._patterns["standing_alone"].match(sentence):
             self._is_awaited = False
-            if self._told and self._read_standing_wish(f"{sentence} {self._told.pop()}", language):
+            if self._other_sentences and self._collect_standing_wish(
+                f"{sentence} {self._other_sentences.pop()}", language
+            ):
                 self._wishes.append(Wish.REMEMBER)
             return
-        if self._read_forgetting(sentence, language):
+        if self._collect_forget_wish(sentence, language):
             return
         body, explicit = self._find_remembered(sentence, language)
         if explicit and not body:
-            self._apply_wish()
+            self._collect_remember_wish()
         elif not explicit and (
-            is_about_text or self._known[f"remembers_{language}"].search(sentence)
+            is_about_text or self._patterns[f"remembers_{language}"].search(sentence)
         ):
             self._is_plain = False
-        elif not explicit and self._known["reports"].search(sentence):
+        elif not explicit and self._patterns["reports"].search(sentence):
             self._is_plain = False
-            if told := self._find_statement_before_report(sentence, language):
-                self._extract_statements(told, language, explicit=False)
+            if statement := self._find_statement_before_report(sentence, language):
+                self._collect_statements(statement, language, explicit=False)
         else:
             if self._is_awaited and not explicit:
                 explicit, self._is_awaited = True, False
-            self._extract_statements(body, language, explicit=explicit)
+            self._collect_statements(body, language, explicit=explicit)
 
-    def _extract_statements(self, body: str, language: str, *, explicit: bool) -> None:
-        """Keep what a sentence says, its wish to be remembered taken off."""
+    def _collect_statements(self, body: str, language: str, *, explicit: bool) -> None:
+        """Keep what a sentence says; its wish to be remembered is already removed."""
         if explicit:
             self._wishes.append(Wish.REMEMBER)
-        if self._read_standing_wish(body, language):
+        if self._collect_standing_wish(body, language):
             self._wishes.append(Wish.REMEMBER)
             return
-        before = len(self._found)
+        count_before = len(self._statements)
         clauses = list(split_clauses(body, language))
         for clause in clauses:
-            self._read_clause(clause, explicit=explicit)
-        if explicit and len(self._found) == before:
-            self._keep_fact(body, language)
+            self._collect_from_clause(clause, explicit=explicit)
+        if explicit and len(self._statements) == count_before:
+            self._collect_fact(body, language)
         elif not explicit:
-            if any(clause.asks for clause in clauses) or len(self._found) == before:
+            if any(clause.asks for clause in clauses) or len(self._statements) == count_before:
                 self._is_plain = self._is_plain and self._is_plain_statement(body, language)
-            self._told.append(body)
+            self._other_sentences.append(body)
 
     def _find_statement_before_report(self, sentence: str, language: str) -> str:
-        """What stands before the clause that names a text: only that may be the user's own."""
-        report = self._known["reports"].search(sentence)
+        """The words before the clause that refers to a text: only they may be the user's own."""
+        report = self._patterns["reports"].search(sentence)
         place = report.start() if report else 0
         clauses = split_clauses(sentence, language)
         return max((one.before for one in clauses if len(one.before) <= place), key=len, default="")
 
     def _is_plain_statement(self, sentence: str, language: str) -> bool:
-        """Whether a sentence only tells something: nothing has to be answered."""
+        """Whether a sentence only states something and needs no answer."""
         if is_asking(sentence, language):
             return False
         if language == "ko":
@@ -311,125 +313,125 @@ class _MessageReader:
         return bool(_TELLING_EN.match(sentence))
 
     def _is_about_text(self, text: str) -> bool:
-        """Whether something is wanted with a text; a wish for all answers is not that."""
-        handled = any(self._known[f"handles_{one}"].search(text) for one in ("ko", "en"))
+        """Whether something is to be done with a text; a wish for all answers does not count."""
+        handled = any(self._patterns[f"handles_{one}"].search(text) for one in ("ko", "en"))
         return handled and not self._is_standing_wish(text)
 
     # wishes
 
-    def _read_forgetting(self, sentence: str, language: str) -> bool:
-        known = self._known
-        found = known[f"forget_{language}"].search(sentence)
-        if not found and self._is_naming_forgotten(sentence):
+    def _collect_forget_wish(self, sentence: str, language: str) -> bool:
+        patterns = self._patterns
+        match = patterns[f"forget_{language}"].search(sentence)
+        if not match and self._is_naming_forgotten(sentence):
             self._forgets.append(_to_forgotten(sentence))
             self._is_plain = False
             return True
-        if not found:
+        if not match:
             return False
         if language == "ko":
             asks = is_asking(sentence, "ko") and not re.search(r"줄래|줄\s?수", sentence)
-            if asks or known["forget_not_ko"].search(sentence):
+            if asks or patterns["forget_not_ko"].search(sentence):
                 return False
-            wanted = _FORGETTING.sub(" ", sentence)
+            topic = _FORGETTING.sub(" ", sentence)
         else:
-            wanted = sentence[found.end() :].strip(" .!?,")
-            if not known["forget_en_object"].search(wanted):
+            topic = sentence[match.end() :].strip(" .!?,")
+            if not patterns["forget_en_object"].search(topic):
                 return False
         self._wishes.append(Wish.FORGET)
-        if known[f"everything_{language}"].search(sentence):
+        if patterns[f"everything_{language}"].search(sentence):
             self._everything = True
             return True
-        wanted = _to_forgotten(wanted)
-        if not wanted and self._found:  # "...야. 아니다, 잊어줘": what was just said
-            self._found.clear()
+        topic = _to_forgotten(topic)
+        if not topic and self._statements:  # "...야. 아니다, 잊어줘": what was just said
+            self._statements.clear()
         else:
-            self._forgets.append(wanted)
+            self._forgets.append(topic)
         return True
 
     def _is_naming_forgotten(self, sentence: str) -> bool:
-        """Whether a sentence may ask for something to be forgotten that is remembered."""
-        perhaps = self._known["forget_perhaps_ko"].search(sentence)
-        return bool(perhaps) and not self._known["forget_not_ko"].search(sentence)
+        """Whether a sentence may ask to forget something that is remembered."""
+        perhaps = self._patterns["forget_perhaps_ko"].search(sentence)
+        return bool(perhaps) and not self._patterns["forget_not_ko"].search(sentence)
 
     def _find_remembered(self, sentence: str, language: str) -> tuple[str, bool]:
         """The sentence without its wish to be remembered, and whether it had one."""
-        known = self._known
-        asks_back = known[f"remembers_{language}"].search(sentence)
+        patterns = self._patterns
+        asks_back = patterns[f"remembers_{language}"].search(sentence)
         if asks_back and not re.search(
             r"줄래|줄\s?수|줘|주세요|둬|고\s?(?:계세요|계셔|있으세요)|that (?:i|my)", sentence
         ):
             return sentence, False
-        places = list(known[f"remember_{language}"].finditer(sentence))
+        places = list(patterns[f"remember_{language}"].finditer(sentence))
         if not places or _NEEDED.match(sentence[places[-1].end() :]):
             return sentence, False
         if language == "ko" and self._is_of_other_memory(sentence, places[-1]):
             return sentence, False
         if _WRITING.search(places[-1][0]) and self._is_standing_wish(sentence):
             return sentence, False
-        before, after = sentence[: places[-1].start()], sentence[places[-1].end() :]
+        head, tail = sentence[: places[-1].start()], sentence[places[-1].end() :]
         if language == "en":
-            body = f"{_ASKED_EN.sub('', before)} {after}".strip(" .!?,:~")
+            body = f"{_ASKED_EN.sub('', head)} {tail}".strip(" .!?,:~")
             return ("" if _EMPTY_EN.fullmatch(body) else body), True
-        after = after if len(after) >= MIN_AFTER_CHARACTERS else ""
-        body = f"{before} {after}".strip(" .!?,:~…")
+        tail = tail if len(tail) >= MIN_AFTER_CHARACTERS else ""
+        body = f"{head} {tail}".strip(" .!?,:~…")
         body = _DOING.sub("함", _QUOTED_FACT.sub(_complete_reported_ending, body))
         body = _BECAUSE.sub("", body).strip()
         return ("" if _EMPTY_KO.fullmatch(body) else body), True
 
     def _is_of_other_memory(self, sentence: str, wish: re.Match[str]) -> bool:
-        """Whether it tells what somebody else remembers or is asked to: no wish of the user's."""
+        """Whether somebody else remembers or is to remember: not a wish of the user."""
         if _REPORTED.match(sentence[wish.end() :]):
             return True
-        by_others = self._known["person_anywhere_ko"].search(sentence[: wish.start()])
+        by_others = self._patterns["person_anywhere_ko"].search(sentence[: wish.start()])
         return bool(by_others) and _BARE_REMEMBER.search(wish[0]) is not None
 
-    def _apply_wish(self) -> None:
-        """What stands before "기억해줘" is what is to be remembered, or else what comes next."""
+    def _collect_remember_wish(self) -> None:
+        """Apply a bare "기억해줘" to what was said before it, or else to what comes next."""
         self._wishes.append(Wish.REMEMBER)
-        self._is_awaited = not (self._told or self._found)
-        self._found = [
-            replace(one, explicit=True, certainty=1.0, known_only=False) for one in self._found
+        self._is_awaited = not (self._other_sentences or self._statements)
+        self._statements = [
+            replace(one, explicit=True, certainty=1.0, known_only=False) for one in self._statements
         ]
-        if self._told and not self._found:
-            language = detect_language(self._told[-1])
-            if self._is_plain_statement(self._told[-1], language):
-                self._keep_fact(self._told[-1], language)
+        if self._other_sentences and not self._statements:
+            language = detect_language(self._other_sentences[-1])
+            if self._is_plain_statement(self._other_sentences[-1], language):
+                self._collect_fact(self._other_sentences[-1], language)
                 self._is_plain = True
 
     def _is_standing_wish(self, text: str) -> bool:
-        """Whether a text holds a wish for all answers to come."""
+        """Whether a text contains a wish for all future answers."""
         for language in ("ko", "en"):
-            when = self._known[f"standing_{language}"].search(text)
-            if not when or not self._known[f"tells_{language}"].search(text):
+            match = self._patterns[f"standing_{language}"].search(text)
+            if not match or not self._patterns[f"tells_{language}"].search(text):
                 continue
             if language == "en":
                 return not is_asking(text, "en") or bool(_ASKED_POLITELY_EN.search(text))
-            return not (_LOOK_UP_KO.search(text) and is_about_time(text[when.end() :]))
+            return not (_LOOK_UP_KO.search(text) and is_about_time(text[match.end() :]))
         return False
 
-    def _read_standing_wish(self, body: str, language: str) -> bool:
-        """Preferences of answers; False where the sentence wishes for none."""
+    def _collect_standing_wish(self, body: str, language: str) -> bool:
+        """Keep a wish for all future answers as a preference; False if there is none."""
         if not self._is_standing_wish(body) or "preference" not in self._packs.kinds:
             return False
-        before = len(self._found)
+        count_before = len(self._statements)
         clause = Clause(body, body, language)
         rules = [rule for rule in self._packs.rules if rule.language == language]
         for rule in rules:
             if rule.standing:
-                self._apply_rule(rule, clause, explicit=True)
-        if len(self._found) > before:
+                self._collect_by_rule(rule, clause, explicit=True)
+        if len(self._statements) > count_before:
             return True
         names = any(rule.key == "address" and rule.match.search(body) for rule in rules)
-        told = " ".join(self._known[f"standing_{language}"].sub(" ", body).split())
-        told = _LASTING_TAIL.sub("", told).strip(" .!,")
-        asks = _REQUEST_KO.search(told) if language == "ko" else not _SAYING_EN.match(body)
+        wish = " ".join(self._patterns[f"standing_{language}"].sub(" ", body).split())
+        wish = _LASTING_TAIL.sub("", wish).strip(" .!,")
+        asks = _REQUEST_KO.search(wish) if language == "ko" else not _SAYING_EN.match(body)
         if names or not asks:
             return False
-        self._found.append(
+        self._statements.append(
             Statement(
                 "preference",
-                _find_wish_topic(told, language),
-                told[:MAX_VALUE_CHARACTERS],
+                _find_wish_topic(wish, language),
+                wish[:MAX_VALUE_CHARACTERS],
                 sentence=body,
                 certainty=1.0,
                 explicit=True,
@@ -437,12 +439,12 @@ class _MessageReader:
         )
         return True
 
-    def _keep_fact(self, body: str, language: str) -> None:
-        """What is to be remembered and no rule knows: its topic and what is said of it."""
+    def _collect_fact(self, body: str, language: str) -> None:
+        """Keep what no rule covers: its topic and what is said about it."""
         if FACT not in self._packs.kinds or len(to_letters(body)) < MIN_FACT_LETTERS:
             return
         key, value = _split_fact(body, language)
-        self._found.append(
+        self._statements.append(
             Statement(
                 FACT,
                 key[:MAX_VALUE_CHARACTERS],
@@ -450,126 +452,132 @@ class _MessageReader:
                 sentence=body,
                 certainty=1.0,
                 explicit=True,
-                corrects=bool(self._known["corrects"].search(body)),
+                corrects=bool(self._patterns["corrects"].search(body)),
             )
         )
 
     # clauses
 
-    def _read_clause(self, clause: Clause, *, explicit: bool) -> None:
+    def _collect_from_clause(self, clause: Clause, *, explicit: bool) -> None:
         if clause.language == "ko":
             self._track_subject(clause)
         elif _PERSON_EN.search(clause.text):
-            self._of_others = True
+            self._is_about_others = True
         elif _SELF_EN.search(clause.text):
-            self._of_others = False
+            self._is_about_others = False
         if clause.asks and not explicit:
             return
-        before = len(self._found)
+        count_before = len(self._statements)
         rules = [one for one in self._packs.rules if one.language == clause.language]
         for rule in sorted(rules, key=lambda one: one.kind == FACT):
-            # a clause that says something known says no fact besides
-            if not rule.standing and not (rule.kind == FACT and len(self._found) > before):
-                self._apply_rule(rule, clause, explicit=explicit)
+            # a clause that matched another rule is not kept as a fact, too
+            if not rule.standing and not (
+                rule.kind == FACT and len(self._statements) > count_before
+            ):
+                self._collect_by_rule(rule, clause, explicit=explicit)
 
     def _track_subject(self, clause: Clause) -> None:
-        """Whom the clauses to come speak of, where they do not say."""
+        """Note whom the following clauses are about if they do not say so."""
         others = [topic for topic in clause.topics if self._is_person(topic)]
-        named = self._known["person_anywhere_ko"].search(clause.text)
+        named = self._patterns["person_anywhere_ko"].search(clause.text)
         if clause.is_about_self or any(
             topic.own and topic not in others for topic in clause.topics
         ):
-            self._of_others = False
+            self._is_about_others = False
         elif others or (named and not clause.topics and not _COMPANION.search(clause.text)):
-            self._of_others = True
+            self._is_about_others = True
 
     def _is_person(self, topic: NounPhrase) -> bool:
-        named = any(self._known["person_ko"].search(word) for word in topic.words)
-        return named or bool(self._known["animal_ko"].search(topic.head))
+        named = any(self._patterns["person_ko"].search(word) for word in topic.words)
+        return named or bool(self._patterns["animal_ko"].search(topic.head))
 
-    def _apply_rule(self, rule: ProfileRule, clause: Clause, *, explicit: bool) -> None:
-        """Keep what the first place in the clause that a rule fits says."""
+    def _collect_by_rule(self, rule: ProfileRule, clause: Clause, *, explicit: bool) -> None:
+        """Keep what the first valid match of a rule in the clause says."""
         if clause.supposes and not rule.supposes:
             return
-        for found in rule.match.finditer(clause.text):
-            items = self._find_items(rule, clause, found)
-            if not items or not self._is_of_user(rule, clause, found):
+        for match in rule.match.finditer(clause.text):
+            items = self._find_items(rule, clause, match)
+            if not items or not self._is_of_user(rule, clause, match):
                 continue
-            denied = self._is_denied(rule, clause, found)
-            if denied and not self._can_end(rule):
+            is_denied = self._is_denied(rule, clause, match)
+            if is_denied and not self._can_end(rule):
                 continue
-            said = [self._to_statement(rule, clause, found, item) for item in items]
-            self._found += [
+            statements = [self._to_statement(rule, clause, match, item) for item in items]
+            self._statements += [
                 replace(
                     one,
-                    effect=Effect.END if denied else one.effect,
+                    effect=Effect.END if is_denied else one.effect,
                     explicit=explicit,
                     known_only=rule.known_only and not explicit,
                 )
-                for one in said
+                for one in statements
                 if one is not None
             ]
             return
 
     def _can_end(self, rule: ProfileRule) -> bool:
-        """Whether its contrary says that something holds no more."""
+        """Whether the negation of a rule means that something no longer holds."""
         policy = self._packs.kinds[rule.kind].policy
         return rule.deniable or (policy in _ENDING_POLICIES and rule.kind not in _UNDENIED_KINDS)
 
-    def _is_denied(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> bool:
-        """Whether the clause says the contrary of its rule."""
+    def _is_denied(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> bool:
+        """Whether the clause negates what the rule matched."""
         if rule.effect is Effect.END or rule.standing:
             return False
         if rule.kind in _UNDENIED_KINDS and not rule.deniable:
             return False
         if clause.language == "en":
-            near = clause.text[max(0, found.start() - NEAR_CHARACTERS) : found.end() + 12]
-            return bool(self._known["denies_en"].search(near))
-        item = found.groupdict().get("item") or ""
-        return bool(self._known["denies_ko"].search(clause.text[found.start() + len(item) :]))
+            near = clause.text[max(0, match.start() - NEAR_CHARACTERS) : match.end() + 12]
+            return bool(self._patterns["denies_en"].search(near))
+        item = match.groupdict().get("item") or ""
+        return bool(self._patterns["denies_ko"].search(clause.text[match.start() + len(item) :]))
 
-    def _is_of_user(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> bool:
-        """Whether the user is whom the clause speaks of."""
+    def _is_of_user(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> bool:
+        """Whether the clause is about the user."""
         if clause.language == "en" or rule.standing:
-            return not (rule.kind in {"vital", "lab"} and self._of_others)
-        topics = [topic for topic in clause.topics if topic.start < found.end()]
-        if any(self._is_other(topic, rule, found) for topic in topics):
+            return not (rule.kind in {"vital", "lab"} and self._is_about_others)
+        topics = [topic for topic in clause.topics if topic.start < match.end()]
+        if any(self._is_other(topic, rule, match) for topic in topics):
             return False
         is_own = clause.is_about_self or any(topic.own for topic in topics)
-        named = self._known["person_anywhere_ko"].search(clause.text[: found.start()])
-        if not is_own and (self._of_others or named):
+        other_person = self._patterns["person_anywhere_ko"].search(clause.text[: match.start()])
+        if not is_own and (self._is_about_others or other_person):
             return False
-        if is_modifying_noun(clause, found.end()):
+        if is_modifying_noun(clause, match.end()):
             return False
         if rule.needs_self and not is_own:
-            told = rule.professional and _PROFESSIONAL.search(clause.sentence)
-            return bool(told or _SELF_BEFORE.search(clause.before))
+            by_professional = rule.professional and _PROFESSIONAL.search(clause.sentence)
+            return bool(by_professional or _SELF_BEFORE.search(clause.before))
         return True
 
-    def _is_other(self, topic: NounPhrase, rule: ProfileRule, found: re.Match[str]) -> bool:
-        """Whether a topic is somebody or something else than the user and what he tells."""
+    def _is_other(self, topic: NounPhrase, rule: ProfileRule, match: re.Match[str]) -> bool:
+        """Whether a topic is neither the user nor the thing that the rule matched."""
         if self._is_person(topic):
-            # "우리 팀장은 ...": that changes what the user had remembered, and tells nothing else
+            # "우리 팀장은 ..." may only change a fact that the user had remembered
             return not (rule.known_only and rule.kind == FACT)
-        if topic.own or topic.end > found.start() or self._known["neutral_ko"].search(topic.head):
+        if (
+            topic.own
+            or topic.end > match.start()
+            or self._patterns["neutral_ko"].search(topic.head)
+        ):
             return False
-        is_item = rule.item == "before" and topic.end >= found.start() - 1
+        is_item = rule.item == "before" and topic.end >= match.start() - 1
         return not (is_item or rule.known_only)
 
-    # what was found
+    # from match to statement
 
-    def _find_items(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> list[str]:
-        """The things that a rule is about; empty where it is about nothing that it may be."""
-        groups = {name: (text or "").strip() for name, text in found.groupdict().items()}
+    def _find_items(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> list[str]:
+        """The things that a match is about; empty if the rule accepts none of them."""
+        groups = {name: (text or "").strip() for name, text in match.groupdict().items()}
         refused = rule.item_refuses
         if not rule.item:
-            told = (groups.get("key", ""), groups.get("value", ""))
-            return [] if refused and any(map(refused.search, told)) else [""]
+            texts = (groups.get("key", ""), groups.get("value", ""))
+            return [] if refused and any(map(refused.search, texts)) else [""]
         if rule.item == "before":
-            items = find_items_before(clause, found.start())
+            items = find_items_before(clause, match.start())
         else:
             items = split_items(groups.get("item", ""), clause.language)
-        if any(self._known["person_ko"].search(item.split()[0]) for item in items):
+        if any(self._patterns["person_ko"].search(item.split()[0]) for item in items):
             return []
         return [
             item.split()[-1] if rule.last_word else item
@@ -580,9 +588,9 @@ class _MessageReader:
         ]
 
     def _to_statement(
-        self, rule: ProfileRule, clause: Clause, found: re.Match[str], item: str
+        self, rule: ProfileRule, clause: Clause, match: re.Match[str], item: str
     ) -> Statement | None:
-        groups = {name: text.strip(" .,;") for name, text in found.groupdict().items() if text}
+        groups = {name: text.strip(" .,;") for name, text in match.groupdict().items() if text}
         key = rule.key or _look_up_caseless(rule.keys, groups.get("key", "")) or item
         if key.startswith(("Our ", "My ", "The ")):
             key = key[0].lower() + key[1:]
@@ -590,8 +598,8 @@ class _MessageReader:
         if rule.kind == "medication" and rule.effect is Effect.SET:
             value = _render_dose(groups, clause.language)
         elif rule.value:
-            told = clause.text.strip(" .,!")
-            value = rule.value.replace("{item}", item).replace("{sentence}", told)
+            sentence = clause.text.strip(" .,!")
+            value = rule.value.replace("{item}", item).replace("{sentence}", sentence)
             value = value.replace("{value}", groups.get("value", ""))
         else:
             value = _look_up_caseless(rule.values, groups.get("value", "")) or item
@@ -607,27 +615,27 @@ class _MessageReader:
             unit=unit,
             sentence=clause.sentence,
             effect=rule.effect,
-            corrects=rule.corrects or bool(self._known["corrects"].search(clause.text)),
+            corrects=rule.corrects or bool(self._patterns["corrects"].search(clause.text)),
         )
 
 
 def _to_forgotten(sentence: str) -> str:
-    """The words of a wish to forget; empty where it means what was told last."""
-    named = load_patterns("profile")["just_said"].sub(" ", sentence)
-    wanted = _FORGET_FILLERS.sub(" ", _FORGETTING.sub(" ", named))
-    return " ".join(wanted.split()).strip(" .!?,~")
+    """The words of a wish to forget; empty if it means whatever was said last."""
+    text = load_patterns("profile")["just_said"].sub(" ", sentence)
+    topic = _FORGET_FILLERS.sub(" ", _FORGETTING.sub(" ", text))
+    return " ".join(topic.split()).strip(" .!?,~")
 
 
 # Values
 
 
 def _look_up_caseless(table: Mapping[str, str], text: str) -> str:
-    known = {key.casefold(): value for key, value in table.items()}
-    return known.get(text.casefold(), text)
+    casefolded = {key.casefold(): value for key, value in table.items()}
+    return casefolded.get(text.casefold(), text)
 
 
 def _to_measure(rule: ProfileRule, key: str, value: str, unit: str) -> tuple[str, str]:
-    """A figure in the unit that its kind is kept in; other values stay."""
+    """A figure converted to the unit of its kind; other values stay as they are."""
     if key == "age" and not value.isdigit():
         return str(_read_native_number(value)), rule.unit
     if key == "blood_pressure":
@@ -640,7 +648,7 @@ def _to_measure(rule: ProfileRule, key: str, value: str, unit: str) -> tuple[str
         return value, rule.unit
     for name, (target, factor) in rule.units.items():
         if name.casefold() == unit.casefold():
-            # a negative factor stands for degrees Fahrenheit, which have another zero
+            # a negative factor stands for degrees Fahrenheit, whose zero differs
             figure = (figure - 32) / 1.8 if factor < 0 else figure * factor
             return f"{figure:.1f}".removesuffix(".0"), target
     if key == "height" and figure < MAX_METRES:
@@ -653,8 +661,8 @@ def _is_within(rule: ProfileRule, value: str) -> bool:
         figure = float(value)
     except ValueError:
         return True
-    least, most = rule.least, rule.most
-    return (least is None or figure >= least) and (most is None or figure <= most)
+    minimum, maximum = rule.least, rule.most
+    return (minimum is None or figure >= minimum) and (maximum is None or figure <= maximum)
 
 
 def _render_dose(groups: Mapping[str, str], language: str) -> str:
@@ -663,8 +671,8 @@ def _render_dose(groups: Mapping[str, str], language: str) -> str:
     dose = re.sub(r"(\d)\s?(?:㎎|밀리그램|밀리|mg)", r"\1 mg", dose, flags=re.IGNORECASE)
     dose = re.sub(r"(\d)(?=[a-z])", r"\1 ", dose)
     often = groups.get("often") or groups.get("often2") or ""
-    told = " ".join(f"{dose} {often}".split())
-    return told or ("복용 중" if language == "ko" else "taking")
+    text = " ".join(f"{dose} {often}".split())
+    return text or ("복용 중" if language == "ko" else "taking")
 
 
 def _read_native_number(text: str) -> int:
@@ -679,32 +687,32 @@ def _read_native_number(text: str) -> int:
 # Facts and wishes in free words
 
 
-def _complete_reported_ending(found: re.Match[str]) -> str:
-    """The end of "...있다는 것" as that of the sentence that it reports: "...있다"."""
-    said = found[0]
-    if said.startswith(("이라", "인")):
+def _complete_reported_ending(match: re.Match[str]) -> str:
+    """The ending of a reported sentence as a plain one: "...있다는 것" becomes "...있다"."""
+    ending = match[0]
+    if ending.startswith(("이라", "인")):
         return "이다"
-    return "다" if said.startswith(("라", "다")) else "는 것"
+    return "다" if ending.startswith(("라", "다")) else "는 것"
 
 
-def _find_wish_topic(told: str, language: str) -> str:
-    """What a wish for all answers is about: its first noun."""
+def _find_wish_topic(wish: str, language: str) -> str:
+    """The topic of a wish for all answers: its first noun."""
     if language == "ko":
         nouns = [
-            one.form for one in korean.analyse_question(told) if one.tag in {"NNG", "NNP", "SL"}
+            one.form for one in korean.analyse_question(wish) if one.tag in {"NNG", "NNP", "SL"}
         ]
-        return next((one for one in nouns if one not in {"답변", "답", "대답", "때"}), told[:20])
-    words = re.findall(r"[a-z'-]+", told.lower())
-    return next((word for word in words if word not in _WISH_STOP_EN), told[:20])
+        return next((one for one in nouns if one not in {"답변", "답", "대답", "때"}), wish[:20])
+    words = re.findall(r"[a-z'-]+", wish.lower())
+    return next((word for word in words if word not in _WISH_STOP_EN), wish[:20])
 
 
 def _split_fact(body: str, language: str) -> tuple[str, str]:
-    """A sentence as its topic and what it says of it; the whole as both where it has none."""
+    """A sentence as topic and statement; the whole sentence as both if it has no topic."""
     whole = body.strip(" .!,~")
     if language == "en":
-        found = _FACT_EN.match(whole)
-        if found and found[1].casefold() not in {"i", "it", "this", "that", "there"}:
-            return found[1].strip(), found[2].strip()
+        match = _FACT_EN.match(whole)
+        if match and match[1].casefold() not in {"i", "it", "this", "that", "there"}:
+            return match[1].strip(), match[2].strip()
         return whole, whole
     for clause in split_clauses(whole, "ko"):
         for topic in clause.topics:
@@ -722,56 +730,62 @@ def _split_fact(body: str, language: str) -> tuple[str, str]:
     return (bare[1], bare[2]) if bare else (whole, whole)
 
 
-def _merge_statements(found: Sequence[Statement]) -> list[Statement]:
-    """Each thing once: the later of two statements of it; of a medicine what says more."""
-    kept: dict[tuple[str, str], Statement] = {}
-    for one in found:
-        place = (one.kind, to_letters(one.key) or one.key)
-        before = kept.get(place)
-        same = before is not None and one.kind == "medication" and before.effect is one.effect
-        kept[place] = before if before and same and len(before.value) > len(one.value) else one
-    return list(kept.values())
+def _merge_statements(statements: Sequence[Statement]) -> list[Statement]:
+    """One statement per thing: the latest, but for a medicine the most detailed."""
+    merged: dict[tuple[str, str], Statement] = {}
+    for statement in statements:
+        place = (statement.kind, to_letters(statement.key) or statement.key)
+        earlier = merged.get(place)
+        same = (
+            earlier is not None
+            and statement.kind == "medication"
+            and earlier.effect is statement.effect
+        )
+        merged[place] = (
+            earlier if earlier and same and len(earlier.value) > len(statement.value) else statement
+        )
+    return list(merged.values())
 
 
-# What rules do not know
+# What the rules miss
 
 
 async def read_by_model(
     text: str, packs: Packs, light: Light, *, foreign: Collection[str] = ()
 ) -> tuple[Statement, ...]:
-    """What the light model finds in a message of which the rules heard nothing.
+    """What the light model finds in a message in which the rules found nothing.
 
-    Only what a sentence of the user's own says, word for word, that is no question. Raises what
+    Counts only if it quotes a sentence of the user's literally that is no question. Raises what
     `Light.ask_json` raises.
     """
-    own = find_own_words(text)
-    shown = [to_letters(one) for one in foreign]
-    if not packs.kinds or not _SELF_SAID.search(own):
+    own_text = find_own_words(text)
+    foreign_letters = [to_letters(one) for one in foreign]
+    if not packs.kinds or not _SELF_SAID.search(own_text):
         return ()
-    language = detect_language(own)
+    language = detect_language(own_text)
     kinds = "\n".join(f"- {name}: {packs.get_kind_title(name, language)}" for name in packs.kinds)
     system = prompts.fill_prompt("read_profile", language, kinds=kinds)
     reply = await light.ask_json(
-        system, own[:MAX_READ_CHARACTERS], max_tokens=READ_TOKENS, schema=READ_SCHEMA
+        system, own_text[:MAX_READ_CHARACTERS], max_tokens=READ_TOKENS, schema=READ_SCHEMA
     )
-    told = reply.get("facts") if isinstance(reply, dict) else None
-    found: list[Statement] = []
-    for one in told[:MAX_STATEMENTS] if isinstance(told, list) else ():
-        statement = _to_read_statement(one, own, packs)
-        if statement is None or _is_shown(statement.sentence, shown):
+    facts = reply.get("facts") if isinstance(reply, dict) else None
+    statements: list[Statement] = []
+    for fact in facts[:MAX_STATEMENTS] if isinstance(facts, list) else ():
+        statement = _to_read_statement(fact, own_text, packs)
+        if statement is None or _is_foreign(statement.sentence, foreign_letters):
             continue
-        found.append(statement)
-    return tuple(_merge_statements(found))
+        statements.append(statement)
+    return tuple(_merge_statements(statements))
 
 
-def _to_read_statement(told: object, own: str, packs: Packs) -> Statement | None:
-    """What a model noted, as far as the user's words bear it out."""
-    if not isinstance(told, dict):
+def _to_read_statement(fact: object, own_text: str, packs: Packs) -> Statement | None:
+    """A fact that a model noted; None unless the user's words support it."""
+    if not isinstance(fact, dict):
         return None
     kind, key, value, sentence = (
-        " ".join(str(told.get(name) or "").split()) for name in ("kind", "key", "value", "sentence")
+        " ".join(str(fact.get(name) or "").split()) for name in ("kind", "key", "value", "sentence")
     )
-    plain = " ".join(own.split())
+    plain = " ".join(own_text.split())
     if kind not in packs.kinds or not key or not value or not sentence or sentence not in plain:
         return None
     if is_asking(sentence, detect_language(sentence)):
@@ -785,6 +799,6 @@ def _to_read_statement(told: object, own: str, packs: Packs) -> Statement | None
     )
 
 
-def _is_shown(sentence: str, shown: Sequence[str]) -> bool:
+def _is_foreign(sentence: str, texts: Sequence[str]) -> bool:
     letters = to_letters(sentence)
-    return len(letters) >= MIN_KNOWN_LETTERS and any(letters in one for one in shown)
+    return len(letters) >= MIN_KNOWN_LETTERS and any(letters in one for one in texts)

@@ -210,7 +210,7 @@ def _group_korean_items(text: str) -> list[list[re.Match[str]]]:
             groups.append([item])
     joined: list[list[re.Match[str]]] = []
     for group in reversed(groups):
-        if joined and _is_sharing_noun(text, group[-1], joined[-1]):
+        if joined and _has_shared_noun(text, group[-1], joined[-1]):
             joined[-1][:0] = group
         else:
             joined.append(group)
@@ -223,8 +223,8 @@ def _are_joined(text: str, left: re.Match[str], right: re.Match[str]) -> bool:
     return bool(between.strip() and _KO["join"].fullmatch(between))
 
 
-def _is_sharing_noun(text: str, left: re.Match[str], group: Sequence[re.Match[str]]) -> bool:
-    """Whether a place stands right before a group whose noun is said of it, too."""
+def _has_shared_noun(text: str, left: re.Match[str], group: Sequence[re.Match[str]]) -> bool:
+    """Whether a place directly precedes a group whose noun applies to it, too."""
     between = text[left.end() : group[0].start()]
     return not (between.strip() or _get_parts(left)["noun"]) and bool(_get_parts(group[-1])["noun"])
 

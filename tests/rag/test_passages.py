@@ -66,7 +66,7 @@ def compose(question, *shown, **fields):
     values = {
         "question_type": QuestionType.SINGLE,
         "whole": False,
-        "named": (),
+        "named_titles": (),
         "language": "ko",
         **fields,
     }
@@ -292,8 +292,8 @@ def test_what_is_decisive_is_told_by_its_place_in_the_document():
 
 
 def test_a_word_that_no_passage_holds_is_told_as_not_found():
-    told = compose("우주선 발사 절차 알려줘", LAW, named=["규정"])
-    assert not told.found
+    told = compose("우주선 발사 절차 알려줘", LAW, named_titles=["규정"])
+    assert not told.has_answer
     assert told.text == "「규정」에서 ‘우주선 발사’에 관한 내용을 찾지 못했습니다."
     assert not told.spans
 
@@ -308,17 +308,19 @@ def test_the_name_of_the_document_is_no_answer():
         "환자안전법에서 드래곤을 길들이는 방법은?",
         evidence("환자안전법의 목적을 정한다.", name="환자안전법.md"),
     )
-    assert not told.found
+    assert not told.has_answer
 
 
 def test_without_a_value_of_the_kind_nothing_is_found():
     text = "회원은 정기적으로 회비를 내고 활동한다. 회비는 회칙으로 정한다."
-    assert not compose("회비는 얼마야?", text).found
-    assert compose("회비는 얼마야?", text + " 회비는 한 달에 2만원이다.").found
+    assert not compose("회비는 얼마야?", text).has_answer
+    assert compose("회비는 얼마야?", text + " 회비는 한 달에 2만원이다.").has_answer
 
 
 def test_a_value_of_another_thing_is_no_answer():
-    assert not compose("입장료는 얼마야?", "주차 요금은 2천원이다. 온천은 아홉 시에 연다.").found
+    assert not compose(
+        "입장료는 얼마야?", "주차 요금은 2천원이다. 온천은 아홉 시에 연다."
+    ).has_answer
 
 
 @pytest.mark.parametrize(
@@ -366,17 +368,17 @@ def test_a_document_of_the_year_asked_about_answers_though_it_compares():
 
 def test_a_name_that_no_passage_holds_has_no_value():
     told = compose("삼성전자의 3월 예산은 얼마야?", BUDGET)
-    assert not told.found
+    assert not told.has_answer
     assert "삼성전자" in told.text
 
 
 def test_a_short_name_is_found_by_its_long_one():
-    assert compose("지자체는 뭘 공개해?", "지방자치단체는 접수 현황을 공개한다.").found
+    assert compose("지자체는 뭘 공개해?", "지방자치단체는 접수 현황을 공개한다.").has_answer
 
 
 def test_without_evidence_nothing_was_searched():
     told = compose("숙박비는?")
-    assert (told.text, told.found) == ("", False)
+    assert (told.text, told.has_answer) == ("", False)
 
 
 def test_a_comparison_has_a_block_for_each_document():
@@ -400,7 +402,9 @@ def test_titles_leave_a_comparison_with_the_particles_behind_them():
         titled("휴가 규정", "예외는 없다. 휴가는 15일이다.", slot=2),
     ]
     asked = "출장 규정과 휴가 규정의 예외를 비교해줘"
-    told = ask(asked, *shown, question_type=QuestionType.COMPARE, named=["출장 규정", "휴가 규정"])
+    told = ask(
+        asked, *shown, question_type=QuestionType.COMPARE, named_titles=["출장 규정", "휴가 규정"]
+    )
     assert "**예외는 부서장이 정한다.**" in told
     assert "**예외는 없다.**" in told
     assert "찾지 못했습니다" not in told
@@ -415,12 +419,12 @@ def test_titles_leave_a_comparison_with_the_particles_behind_them():
     ],
 )
 def test_a_title_within_another_word_leaves_that_whole(question, title, word):
-    assert word in [one.said for one in read_passage_query(question, [title]).words]
+    assert word in [one.text for one in read_passage_query(question, [title]).words]
 
 
 def test_the_longest_title_goes_first():
     words = read_passage_query("여비 규정에서 숙박비는?", ["여비", "여비 규정", "규정"]).words
-    assert [one.said for one in words] == ["숙박비"]
+    assert [one.text for one in words] == ["숙박비"]
 
 
 def test_documents_with_titles_compared_by_name_alone_tell_what_each_is_for():
@@ -437,14 +441,14 @@ def test_a_comparison_says_which_document_does_not_tell():
     holds = evidence("과태료는 100만원이다.", name="갑.md")
     lacks = evidence("위원은 장이 뽑는다.", slot=2, name="을.md")
     told = compose("갑과 을의 과태료 비교", holds, lacks, question_type=QuestionType.COMPARE)
-    assert told.found
+    assert told.has_answer
     assert "「을」에서 ‘과태료’에 관한 내용을 찾지 못했습니다." in told.text
 
 
 def test_a_document_that_was_named_is_read_alone():
     mine = evidence("환불은 7일 안에 한다.", name="가.md", relevance=0.1)
     other = evidence("환불은 30일 안에 한다.", slot=2, name="나.md")
-    told = ask("환불은 며칠 안에 해?", other, mine, named=["가"])
+    told = ask("환불은 며칠 안에 해?", other, mine, named_titles=["가"])
     assert "7일" in told
     assert "30일" not in told
 
@@ -486,7 +490,7 @@ def test_an_outline_says_which_document_has_no_sentence():
     ]
     told = compose("가와 나를 비교해줘", *files, question_type=QuestionType.COMPARE).text
     assert told.startswith("「가」\n\n이 문서에는 보여 드릴 만한 문장이 없습니다.\n\n「나」")
-    assert not compose("요약해줘", files[0], whole=True).found
+    assert not compose("요약해줘", files[0], whole=True).has_answer
 
 
 def test_about_seven_hundred_characters_are_enough():

@@ -11,7 +11,7 @@ from rag import prompts
 from rag.config import ContextRules
 from rag.context.budget import (
     fit_conversation,
-    fit_earlier,
+    fit_earlier_conversation,
     halve_context,
     make_budget,
     split_tokens,
@@ -297,7 +297,9 @@ def test_the_last_turn_stays_cut_where_it_alone_is_too_long():
 def test_older_turns_leave_the_summary_its_room():
     budget = split_tokens(ContextRules(), EstimatingCounter(), system=400, query=200)
     turns = tuple(PastTurn(number, "질문", "답 " * 400) for number in range(3))
-    kept, fitted = fit_earlier(context("q", summary="요약 " * 100, recalled_turns=turns), budget)
+    kept, fitted = fit_earlier_conversation(
+        context("q", summary="요약 " * 100, recalled_turns=turns), budget
+    )
     assert kept.summary.startswith("요약")
     assert kept.recalled_turns
     assert kept.recalled_turns[-1].number == 2
