@@ -1,36 +1,37 @@
-"""ZIP packages (DOCX, HWPX); sizes are not believed, bytes are counted while they inflate."""
+"""ZIP packages (DOCX, HWPX). Declared sizes are not trusted: bytes are counted as they inflate."""
 
 import lzma
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from documents.parsers.base import MEGABYTE, ArchiveBomb, Corrupt, Encrypted, Limits, XmlUnsafe
 
-_END, _END_BYTES, _MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 65_535
+_END_SIGNATURE, _END_RECORD_BYTES, _MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 65_535
 _MAX_DIRECTORY_BYTES = 4 * MEGABYTE
-_STEP_BYTES = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _MAX_DEPTH = 256
-_BROKEN = (
+_ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
     ValueError,
 )  # fmt: skip
-"""What `zipfile` raises on broken packages; places before the file's beginning are an OSError."""
+"""What `zipfile` raises on broken packages; an offset before the start of the file is OSError."""
 
 
 class Archive:
-    """An open package. Parts are found by name, without regard to case."""
+    """An open package. Names of parts are case-insensitive."""
 
     def __init__(self, source: Path | BinaryIO, limits: Limits) -> None:
         self._limits = limits
-        with source.open("rb") if isinstance(source, Path) else _LeftOpen(source) as file:
+        with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
             _check_directory(file)
         try:
             self._zip = zipfile.ZipFile(source)
-        except _BROKEN as error:
+        except _ZIP_ERRORS as error:
             raise Corrupt(detail=type(error).__name__) from error
         entries = self._zip.infolist()
         if len(entries) > limits.entries:
@@ -42,61 +43,51 @@ class Archive:
         return name.lower() in self._entries
 
     def read_chunks(self, name: str) -> Iterator[bytes]:
-        """The bytes of a part as they inflate."""
+        """Inflate a part piece by piece. Raises Corrupt, Encrypted or ArchiveBomb."""
         entry = self._entries.get(name.lower())
         if entry is None:
             raise Corrupt(detail=f"{name} is missing")
         if entry.flag_bits & 1:
             raise Encrypted(lock="password")
-        total, allowed = 0, self._compute_allowed_bytes(entry.compress_size)
+        byte_count, limit = 0, self._compute_allowed_bytes(entry.compress_size)
         try:
             with self._zip.open(entry) as part:
-                while data := part.read(_STEP_BYTES):
-                    total += len(data)
-                    if total > allowed:
-                        raise ArchiveBomb(part=name, limit=allowed)
+                while data := part.read(_CHUNK_BYTES):
+                    byte_count += len(data)
+                    if byte_count > limit:
+                        raise ArchiveBomb(part=name, limit=limit)
                     yield data
-        except _BROKEN as error:
+        except _ZIP_ERRORS as error:
             raise Corrupt(detail=type(error).__name__) from error
 
     def read_part(self, name: str) -> bytes:
-        """A whole part."""
+        """A whole part, inflated. Raises as `read_chunks`."""
         return b"".join(self.read_chunks(name))
 
-    def _compute_allowed_bytes(self, packed: int) -> int:
-        """How much a part of `packed` bytes may unpack to."""
+    def _compute_allowed_bytes(self, packed_bytes: int) -> int:
+        """The most bytes that a part of this packed size may inflate to."""
         limits = self._limits
-        return min(limits.inflated, max(limits.ratio_after, packed * limits.ratio))
-
-
-class _LeftOpen:
-    """An open file as a context manager that leaves it open."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def __enter__(self) -> BinaryIO:
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
+        return min(limits.inflated, max(limits.ratio_after, packed_bytes * limits.ratio))
 
 
 def _check_directory(file: BinaryIO) -> None:
-    """Refuse a directory that is too long before `zipfile` reads all of it into memory."""
+    """Refuse an oversized central directory before `zipfile` reads it into memory."""
     size = file.seek(0, 2)
-    file.seek(max(0, size - _END_BYTES - _MAX_COMMENT_BYTES))
+    file.seek(max(0, size - _END_RECORD_BYTES - _MAX_COMMENT_BYTES))
     tail = file.read()
-    at = tail.rfind(_END)
-    if at < 0:
+    record_start = tail.rfind(_END_SIGNATURE)
+    if record_start < 0:
         raise Corrupt(detail="no central directory")
-    length = int.from_bytes(tail[at + 12 : at + 16], "little")
-    if length > _MAX_DIRECTORY_BYTES:
-        raise ArchiveBomb(entries=length // 46)
+    directory_bytes = int.from_bytes(tail[record_start + 12 : record_start + 16], "little")
+    if directory_bytes > _MAX_DIRECTORY_BYTES:
+        raise ArchiveBomb(entries=directory_bytes // 46)
 
 
 def check_xml_part(archive: Archive, name: str) -> None:
-    """Refuse a part with a document type, or nested beyond what libxml2 takes (256)."""
+    """Refuse XML with a document type, or nested deeper than libxml2 accepts (256).
+
+    Raises XmlUnsafe, or Corrupt also for XML that is not well-formed.
+    """
     from lxml import etree
 
     parser = etree.XMLParser(
@@ -111,24 +102,24 @@ def check_xml_part(archive: Archive, name: str) -> None:
 
 
 class _XmlGuard:
-    """Looks at XML as it streams by, keeping nothing."""
+    """A parser target that checks XML as it streams by and keeps nothing."""
 
     def __init__(self) -> None:
         self._depth = 0
 
     def doctype(self, _name: str, _public: str, _system: str) -> None:
-        """Called for `<!DOCTYPE`: the only way to declare an entity."""
+        """Refuse `<!DOCTYPE`, the only way to declare an entity."""
         raise XmlUnsafe
 
     def start(self, _tag: str, _attributes: object) -> None:
-        """Called for every element: libxml2 watches the depth only where it builds a tree."""
+        """Count the depth: libxml2 limits it only when it builds a tree."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise Corrupt(detail="XML nested too deep")
 
     def end(self, _tag: str) -> None:
-        """Called behind every element."""
+        """Leave an element."""
         self._depth -= 1
 
     def close(self) -> None:
-        """Called at the end."""
+        """Required by lxml; there is nothing to return."""

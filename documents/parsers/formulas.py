@@ -1,6 +1,7 @@
-"""Formulas of Word (OMML) and of Hangul (its equation script) as `$LaTeX$`, which the pages draw.
+"""Formulas of Word (OMML) and Hangul (its equation script) as `$LaTeX$`, which the pages render.
 
-What is nested too deep or longer than the pages draw stays as its words: those can be searched.
+A formula that is nested too deep, or longer than the pages render, becomes plain text, which can
+still be searched.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Any
 from documents.parsers.docx.package import get_attribute, get_local_name, is_switched_on
 
 MAX_FORMULA_CHARACTERS = 4_000
-"""A longer formula is not drawn (`front/js/markdown_rules.js`)."""
+"""A longer formula is not rendered (`front/js/markdown_rules.js`)."""
 _MAX_ELEMENT_DEPTH = 120
 _MAX_SCRIPT_DEPTH = 30
 
@@ -23,7 +24,7 @@ _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho "
     "varsigma sigma tau upsilon phi chi psi omega"
 )
-"""From α to ω, as Unicode has them."""
+"""From α to ω, in the order of Unicode."""
 _GREEK_CAPITALS = {
     "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma",
     "Υ": "Upsilon", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
@@ -33,27 +34,27 @@ _HANGUL = re.compile(r"[\u3131-\u318e\uac00-\ud7a3]")
 _INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))
 
 
-def to_latex_text(words: str) -> str:
-    """Words that stand upright in a formula, with their blanks."""
-    return f"\\text{{{_escape_signs(words)}}}" if words else ""
+def to_latex_text(text: str) -> str:
+    """Upright text in a formula, with its spaces."""
+    return f"\\text{{{_escape_signs(text)}}}" if text else ""
 
 
-def _escape_signs(words: str) -> str:
-    signs = {"\\": "\\backslash ", "^": "\\hat{} ", "~": "\\sim "}
-    return _SPECIAL.sub(lambda sign: signs.get(sign[0], f"\\{sign[0]}"), words)
+def _escape_signs(text: str) -> str:
+    replacements = {"\\": "\\backslash ", "^": "\\hat{} ", "~": "\\sim "}
+    return _SPECIAL.sub(lambda sign: replacements.get(sign[0], f"\\{sign[0]}"), text)
 
 
-def _wrap_formula(latex: str, words: str) -> str:
-    """The formula between its signs; its words as they are where it is too long, "" of nothing."""
+def _wrap_formula(latex: str, fallback: str) -> str:
+    """The formula between dollar signs; `fallback` if it is too long, "" if it is empty."""
     latex = latex.strip()
     if len(latex) > MAX_FORMULA_CHARACTERS:
-        return " ".join(words.split())
+        return " ".join(fallback.split())
     return f"${latex}$" if latex else ""
 
 
 def _write_environment(name: str, rows: list[str]) -> str:
-    inside = " \\\\ ".join(rows)
-    return f"\\begin{{{name}}}{inside}\\end{{{name}}}"
+    content = " \\\\ ".join(rows)
+    return f"\\begin{{{name}}}{content}\\end{{{name}}}"
 
 
 # Word
@@ -64,7 +65,7 @@ _ACCENTS = {
     "\u030c": "check", "\u20d7": "vec", "\u20d1": "vec", "\u20d6": "overleftarrow",
 }  # fmt: skip
 _BRACKETS = ("(", ")")
-_TALL = re.compile(r"\\(?:frac|binom|begin|sum|prod|int|sqrt)\b|[_^]")
+_TALL_CONTENT = re.compile(r"\\(?:frac|binom|begin|sum|prod|int|sqrt)\b|[_^]")
 _MATH_SIGNS = str.maketrans({
     **{chr(ord("α") + at): f"\\{name} " for at, name in enumerate(_GREEK.split())},
     **{sign: f"\\{name} " for sign, name in _GREEK_CAPITALS.items()},
@@ -75,25 +76,25 @@ _MATH_SIGNS = str.maketrans({
 
 
 def format_word_equation(element: Any) -> str:
-    """An `m:oMath` between dollar signs; its bare words where it is nested too deep."""
-    words = "".join(part.text or "" for part in element.iter("{*}t"))
+    """An `m:oMath` between dollar signs; its plain text where it is nested too deep."""
+    plain_text = "".join(part.text or "" for part in element.iter("{*}t"))
     if _is_too_deep(element):
-        return words
-    return _wrap_formula(_to_latex(element), words)
+        return plain_text
+    return _wrap_formula(_to_latex(element), plain_text)
 
 
 def _is_too_deep(element: Any) -> bool:
-    waiting = [(element, 0)]
-    while waiting:
-        one, depth = waiting.pop()
+    stack = [(element, 0)]
+    while stack:
+        current, depth = stack.pop()
         if depth > _MAX_ELEMENT_DEPTH:
             return True
-        waiting += [(child, depth + 1) for child in one]
+        stack += [(child, depth + 1) for child in current]
     return False
 
 
 def _to_latex(element: Any) -> str:
-    """The content below an element, in order."""
+    """The LaTeX of all that is in an element, in order."""
     return "".join(_iterate_math(element)).strip()
 
 
@@ -109,7 +110,7 @@ def _iterate_math(element: Any) -> Iterator[str]:
 
 
 def _write_run(element: Any) -> str:
-    """The text of a run: a function's name, words as words, all else as signs."""
+    """The text of a run: a function name, upright text, or symbols."""
     text = (element.text or "").translate(_INVISIBLE)
     if text.strip() in _FUNCTIONS:
         return f"\\{text.strip()} "
@@ -120,34 +121,36 @@ def _write_run(element: Any) -> str:
 
 
 def _read_part(element: Any, name: str) -> str:
-    """The content of one part of an equation's form; "" if the part is missing."""
+    """The LaTeX of one part of a structure, such as `num` of a fraction; "" if it is missing."""
     part = element.find(f"{{*}}{name}")
     return "" if part is None else _to_latex(part)
 
 
 def _get_property(element: Any, name: str) -> str:
-    """A property of a form, as `chr` of an accent."""
+    """A property of a structure, such as `chr` of an accent."""
     return get_attribute(element.find(f"{{*}}{get_local_name(element)}Pr/{{*}}{name}"))
 
 
 def _group_base(text: str) -> str:
-    """A base that can have an exponent: x, 10, (a+b), {a+b}."""
-    bracketed = text.startswith("(") and text.find(")") == len(text) - 1
-    return text if text.isalnum() or bracketed else f"{{{text}}}"
+    """A base that can take an exponent, in braces if it needs them: x, 10, (a+b), {a+b}."""
+    is_bracketed = text.startswith("(") and text.find(")") == len(text) - 1
+    return text if text.isalnum() or is_bracketed else f"{{{text}}}"
 
 
 def _write_scripts(element: Any) -> str:
-    """Index and exponent, as far as they are there."""
-    below, above = _read_part(element, "sub"), _read_part(element, "sup")
-    return (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
+    """Subscript and superscript, each if present."""
+    subscript, superscript = _read_part(element, "sub"), _read_part(element, "sup")
+    return (f"_{{{subscript}}}" if subscript else "") + (
+        f"^{{{superscript}}}" if superscript else ""
+    )
 
 
 def _write_fraction(element: Any) -> str:
-    above, below = _read_part(element, "num"), _read_part(element, "den")
+    numerator, denominator = _read_part(element, "num"), _read_part(element, "den")
     kind = _get_property(element, "type")
     if kind in {"lin", "skw"}:
-        return f"{_group_base(above)}/{_group_base(below)}"
-    return f"\\{'binom' if kind == 'noBar' else 'frac'}{{{above}}}{{{below}}}"
+        return f"{_group_base(numerator)}/{_group_base(denominator)}"
+    return f"\\{'binom' if kind == 'noBar' else 'frac'}{{{numerator}}}{{{denominator}}}"
 
 
 def _write_root(element: Any) -> str:
@@ -156,23 +159,23 @@ def _write_root(element: Any) -> str:
 
 
 def _write_large_operator(element: Any) -> str:
-    """Sums and integrals; Word leaves the sign of an integral out."""
+    """Sums and integrals; Word omits the character of an integral."""
     sign = (_get_property(element, "chr") or "∫").translate(_MATH_SIGNS)
     return f"{sign}{_write_scripts(element)} {_read_part(element, 'e')}"
 
 
 def _write_delimited(element: Any) -> str:
-    """Brackets; an empty value means none."""
+    """Content in brackets; an empty character means no bracket."""
     signs = []
-    for name, usual in zip(("begChr", "endChr"), _BRACKETS, strict=True):
+    for name, default in zip(("begChr", "endChr"), _BRACKETS, strict=True):
         sign = element.find(f"{{*}}dPr/{{*}}{name}")
-        signs.append(usual if sign is None else get_attribute(sign))
-    between = _get_property(element, "sepChr") or "|"
-    inside = between.join(map(_to_latex, element.findall("{*}e")))
+        signs.append(default if sign is None else get_attribute(sign))
+    separator = _get_property(element, "sepChr") or "|"
+    content = separator.join(map(_to_latex, element.findall("{*}e")))
     first, last = (f"\\{sign}" if sign in {"{", "}"} else sign for sign in signs)
-    if _TALL.search(inside) and (first or last):
-        return f"\\left{first or '.'}{inside}\\right{last or '.'}"
-    return first + inside + last
+    if _TALL_CONTENT.search(content) and (first or last):
+        return f"\\left{first or '.'}{content}\\right{last or '.'}"
+    return first + content + last
 
 
 def _write_accent(element: Any) -> str:
@@ -185,7 +188,7 @@ def _write_bar(element: Any) -> str:
 
 
 def _write_brace(element: Any) -> str:
-    """A brace over or under a term; Word leaves out the one under it."""
+    """A brace over or under a term; Word omits the position of one below."""
     name = "overbrace" if _get_property(element, "pos") == "top" else "underbrace"
     return f"\\{name}{{{_read_part(element, 'e')}}}"
 
@@ -196,12 +199,12 @@ def _write_matrix(element: Any) -> str:
 
 
 def _write_rows(element: Any) -> str:
-    """Equations below each other."""
+    """Equations in rows."""
     return _write_environment("aligned", list(map(_to_latex, element.findall("{*}e"))))
 
 
 def _write_phantom(element: Any) -> str:
-    """A phantom takes its room; its text is seen unless it says otherwise."""
+    """A phantom reserves space; its content is visible unless it is switched off."""
     show = element.find("{*}phantPr/{*}show")
     return _read_part(element, "e") if show is None or is_switched_on(show) else ""
 
@@ -229,10 +232,10 @@ _FORMS: dict[str, Callable[[Any], str]] = {
 
 # Hangul
 
-_TOKEN = re.compile(
+_SYMBOL = re.compile(
     r'"[^"]*"|[A-Za-z]+|[\d.]+[A-Za-z]*|[가-힣ㄱ-ㆎ]+|<->|->|<-|<=|>=|!=|==|\+-|-\+|<<|>>|\s+|.'
 )
-_NAMES = """
+_SAME_NAMES = """
     times div cdot pm mp le leq ge geq ne neq approx equiv cong simeq sim propto infty partial
     nabla triangle angle therefore because in notin ni subset supset subseteq supseteq cup cap
     emptyset forall exists wedge vee oplus otimes odot circ bullet star dagger ddagger ell hbar
@@ -245,18 +248,18 @@ _OTHER_NAMES = """
     dotsaxis=cdots dotslow=ldots dotsvert=vdots dotsdiag=ddots imag=Im real=Re
 """
 _COMMANDS = {
-    **{name: name for name in (*_NAMES.split(), *_GREEK.split())},
+    **{name: name for name in (*_SAME_NAMES.split(), *_GREEK.split())},
     **dict(pair.split("=") for pair in _OTHER_NAMES.split()),
     **{name: name for name in _FUNCTIONS},
     **{name.upper(): name for name in _GREEK_CAPITALS.values()},
 }
-"""Words of the script and what LaTeX calls them; Greek capitals are written in capitals."""
+"""Words of the script and their LaTeX commands; Greek capitals are in upper case."""
 _SIGNS = {
     "<->": "\\leftrightarrow ", "->": "\\to ", "<-": "\\leftarrow ", "<=": "\\leq ",
     ">=": "\\geq ", "!=": "\\neq ", "==": "\\equiv ", "+-": "\\pm ", "-+": "\\mp ",
     "deg": "^{\\circ}", "<<": "\\ll ", ">>": "\\gg ", "`": "\\,", "~": "\\;",
 }  # fmt: skip
-_ABOVE_TERMS = {
+_PREFIX_COMMANDS = {
     **{name: name for name in ("vec", "bar", "hat", "tilde", "dot", "ddot", "acute", "grave")},
     "check": "check",
     "dyad": "overleftrightarrow",
@@ -267,7 +270,7 @@ _ABOVE_TERMS = {
     "bold": "mathbf",
     "it": "mathit",
 }
-_GRIDS = {
+_ENVIRONMENTS = {
     "matrix": "matrix",
     "pmatrix": "pmatrix",
     "bmatrix": "bmatrix",
@@ -290,83 +293,85 @@ _DELIMITERS = {
 _INFIXES = {"over": "\\frac{%s}{%s}", "atop": "{%s \\atop %s}", "choose": "\\binom{%s}{%s}"}
 
 
-class _UnreadableScript(Exception):
-    """The script does not add up, or is nested too deep."""
+class _ScriptError(Exception):
+    """The script is malformed, or nested too deep."""
 
 
 def format_hangul_equation(script: str) -> str:
-    """An equation of Hangul between dollar signs; the script as it is where it cannot be read."""
-    words = " ".join(script.split())
-    if len(words) > MAX_FORMULA_CHARACTERS:
-        return words
+    """An equation of Hangul between dollar signs; the script itself if it cannot be parsed."""
+    flat_script = " ".join(script.split())
+    if len(flat_script) > MAX_FORMULA_CHARACTERS:
+        return flat_script
     try:
-        return _wrap_formula(_HangulScript(words).write(), words)
-    except _UnreadableScript:
-        return words
+        return _wrap_formula(_HangulScript(flat_script).write(), flat_script)
+    except _ScriptError:
+        return flat_script
 
 
 class _HangulScript:
-    """Writes a script as LaTeX, term by term."""
+    """Converts a script to LaTeX, term by term."""
 
     def __init__(self, script: str) -> None:
-        self._pieces = _TOKEN.findall(script)
-        self._at = 0
+        self._symbols = _SYMBOL.findall(script)
+        self._position = 0
         self._depth = 0
 
     def write(self) -> str:
-        """The whole script, on as many lines as it has."""
+        """The whole script as LaTeX; several rows are aligned. Raises `_ScriptError`."""
         rows = self._write_rows("")
         if len(rows) == 1:
             return rows[0]
         return _write_environment("aligned", rows)
 
     def _peek(self) -> str:
-        """The next piece that is no blank; "" at the end."""
-        while self._at < len(self._pieces) and self._pieces[self._at].isspace():
-            self._at += 1
-        return self._pieces[self._at] if self._at < len(self._pieces) else ""
+        """The next symbol that is not white space; "" at the end."""
+        while self._position < len(self._symbols) and self._symbols[self._position].isspace():
+            self._position += 1
+        return self._symbols[self._position] if self._position < len(self._symbols) else ""
 
     def _take(self) -> str:
-        piece = self._peek()
-        self._at += 1
-        return piece
+        symbol = self._peek()
+        self._position += 1
+        return symbol
 
-    def _write_rows(self, end: str) -> list[str]:
-        """Rows apart by `#`, their cells by `&`, up to the piece that ends them, which is taken."""
+    def _write_rows(self, closing: str) -> list[str]:
+        """Rows separated by `#`, their cells by `&`, up to and including the closing symbol."""
         self._depth += 1
         if self._depth > _MAX_SCRIPT_DEPTH:
-            raise _UnreadableScript
+            raise _ScriptError
         rows, terms = [], list[str]()
-        while (piece := self._peek()).lower() != end:
-            if not piece or piece == "}" or piece.lower() == "right":
-                raise _UnreadableScript
-            if piece == "#":
+        while (symbol := self._peek()).lower() != closing:
+            if not symbol or symbol == "}" or symbol.lower() == "right":
+                raise _ScriptError
+            if symbol == "#":
                 self._take()
                 rows.append("".join(terms).strip())
                 terms = []
-            elif piece == "&":
+            elif symbol == "&":
                 self._take()
                 terms.append(" & " if self._depth > 1 else " ")
-            elif piece.lower() in _INFIXES:
+            elif symbol.lower() in _INFIXES:
                 self._take()
-                above = _strip_group(terms.pop().strip()) if terms else ""
-                terms.append(_INFIXES[piece.lower()] % (above, self._write_term(bare=True)))
+                numerator = _strip_group(terms.pop().strip()) if terms else ""
+                terms.append(
+                    _INFIXES[symbol.lower()] % (numerator, self._write_term(strip_braces=True))
+                )
             else:
                 terms.append(self._write_term())
         self._take()
         self._depth -= 1
         return [*rows, "".join(terms).strip()]
 
-    def _write_term(self, *, bare: bool = False) -> str:
-        """One term with its index and exponent; `bare`: a group without its braces."""
-        piece = self._peek()
-        if not piece or piece in {"}", "&", "#"}:
+    def _write_term(self, *, strip_braces: bool = False) -> str:
+        """One term with its subscript and superscript; a lone group may lose its braces."""
+        symbol = self._peek()
+        if not symbol or symbol in {"}", "&", "#"}:
             return ""
         self._depth += 1
         if self._depth > _MAX_SCRIPT_DEPTH:
-            raise _UnreadableScript
-        term = "" if piece in {"^", "_"} else self._write_base()
-        if bare and self._peek() not in {"^", "_"}:
+            raise _ScriptError
+        term = "" if symbol in {"^", "_"} else self._write_base()
+        if strip_braces and self._peek() not in {"^", "_"}:
             term = _strip_group(term)
         while (sign := self._peek().lower()) in {"^", "_", "sup", "sub"}:
             self._take()
@@ -376,61 +381,61 @@ class _HangulScript:
         return term
 
     def _write_script(self) -> str:
-        """What stands high or low: one base, so that `a_1^2` has both."""
+        """The content of a subscript or superscript: one base, so that `a_1^2` has both."""
         has_base = self._peek() not in {"", "}", "&", "#"}
         return _strip_group(self._write_base()) if has_base else ""
 
     def _write_base(self) -> str:
-        piece = self._take()
-        word = piece.lower()
-        if piece == "{":
+        symbol = self._take()
+        word = symbol.lower()
+        if symbol == "{":
             rows = self._write_rows("}")
             return f"{{{rows[0] if len(rows) == 1 else _write_environment('matrix', rows)}}}"
-        if word in _GRIDS and self._peek() == "{":
+        if word in _ENVIRONMENTS and self._peek() == "{":
             self._take()
-            return _write_environment(_GRIDS[word], self._write_rows("}"))
-        if word in _ABOVE_TERMS:
-            return f"\\{_ABOVE_TERMS[word]}{{{self._write_term(bare=True)}}}"
+            return _write_environment(_ENVIRONMENTS[word], self._write_rows("}"))
+        if word in _PREFIX_COMMANDS:
+            return f"\\{_PREFIX_COMMANDS[word]}{{{self._write_term(strip_braces=True)}}}"
         if word in {"left", "root"}:
             return self._write_delimited() if word == "left" else self._write_root()
-        return _write_piece(piece)
+        return _write_symbol(symbol)
 
     def _write_delimited(self) -> str:
-        """`left ( … right )`; the side of a dot has none."""
-        first = self._take().lower()
+        """`left ( … right )`; a dot stands for no delimiter."""
+        opening = self._take().lower()
         rows = self._write_rows("right")
-        last = self._take().lower()
-        if not {first, last} <= _DELIMITERS.keys():
-            raise _UnreadableScript
-        inside = rows[0] if len(rows) == 1 else _write_environment("matrix", rows)
-        return f"\\left{_DELIMITERS[first]} {inside} \\right{_DELIMITERS[last]}"
+        closing = self._take().lower()
+        if not {opening, closing} <= _DELIMITERS.keys():
+            raise _ScriptError
+        content = rows[0] if len(rows) == 1 else _write_environment("matrix", rows)
+        return f"\\left{_DELIMITERS[opening]} {content} \\right{_DELIMITERS[closing]}"
 
     def _write_root(self) -> str:
-        degree = self._write_term(bare=True)
+        degree = self._write_term(strip_braces=True)
         if self._peek().lower() != "of":
             return f"\\sqrt{{{degree}}}"
         self._take()
-        return f"\\sqrt[{degree}]{{{self._write_term(bare=True)}}}"
+        return f"\\sqrt[{degree}]{{{self._write_term(strip_braces=True)}}}"
 
 
-def _write_piece(piece: str) -> str:
-    """A word or sign that takes no other."""
-    if sign := _SIGNS.get(piece.lower()):
+def _write_symbol(symbol: str) -> str:
+    """A word or sign without arguments."""
+    if sign := _SIGNS.get(symbol.lower()):
         return sign
-    if command := _COMMANDS.get(piece) or _COMMANDS.get(piece.lower()):
+    if command := _COMMANDS.get(symbol) or _COMMANDS.get(symbol.lower()):
         return f"\\{command} "
-    if piece[0] == '"' or _HANGUL.match(piece):
-        return to_latex_text(piece.strip('"'))
-    return _escape_signs(piece)
+    if symbol[0] == '"' or _HANGUL.match(symbol):
+        return to_latex_text(symbol.strip('"'))
+    return _escape_signs(symbol)
 
 
 def _strip_group(latex: str) -> str:
-    """Without the pair of braces that holds all of it."""
+    """The LaTeX without a pair of braces around all of it."""
     depth = 0
-    for at, sign in enumerate(latex):
-        if at and latex[at - 1] == "\\":
+    for index, character in enumerate(latex):
+        if index and latex[index - 1] == "\\":
             continue
-        depth += (sign == "{") - (sign == "}")
+        depth += (character == "{") - (character == "}")
         if depth == 0:
-            return latex[1:-1] if sign == "}" and at == len(latex) - 1 else latex
+            return latex[1:-1] if character == "}" and index == len(latex) - 1 else latex
     return latex

@@ -1,7 +1,7 @@
-"""HTML: the main text of a page, saved on its own; nothing is fetched, nothing is run.
+"""HTML: the main text of a saved page. Nothing is fetched, no script is run.
 
-What a reader of the page sees goes into a builder, in order. Tables become rows of texts; cells
-over several columns or rows hold their text once.
+What a reader of the page sees goes into a builder, in order. Tables become rows of texts; a merged
+cell has its text once.
 """
 
 import re
@@ -22,7 +22,7 @@ from documents.parsers.text import (
 from rag.types import Page
 
 _HEAD_BYTES = 4_096
-"""Bytes in which a page says how it is encoded; browsers look at 1,024."""
+"""Bytes searched for a declared encoding; browsers search 1,024."""
 _CHARSET = re.compile(
     rb"""(?:<meta\b[^<>]*\bcharset|<\?xml[^<>]*\bencoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE
 )
@@ -31,17 +31,17 @@ _SAFE_CHARSETS = re.compile(
     re.IGNORECASE,
 )
 _KOREAN_CHARSETS = re.compile(r"euc-?kr|ks_?c_?5601.*|(?:x-windows-|ms|cp)949|uhc", re.IGNORECASE)
-_CLOSED = re.compile(
+_SELF_CLOSED_TAG = re.compile(
     r"<(script|style|title|textarea|iframe|div|span|a|p|td|th|li|i|b)\b([^<>]*)/>", re.IGNORECASE
 )
-"""Elements that XML may close at once; HTML takes all that follows for their content."""
+"""Self-closing elements of XHTML; an HTML parser would take all that follows for their content."""
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _META_NAMES = {
     "author": ("author", "article:author", "dc.creator", "dcterms.creator"),
     "date": ("article:published_time", "date", "dc.date", "dcterms.date", "dcterms.created"),
     "title": ("og:title", "dc.title", "dcterms.title"),
 }
-_TOO_DEEP = "Excessive depth"
+_DEPTH_MESSAGE = "Excessive depth"
 
 _SKIPPED_TAGS = {
     *("head", "script", "style", "noscript", "template", "nav", "iframe", "object", "embed", "svg"),
@@ -61,12 +61,12 @@ _SECTION_TAGS = {"main", "article", "section", "aside", "blockquote"}
 _NUMBER_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _SPACE = re.compile(r"[ \t\n\f]+")
 _PILCROW = "¶"
-"""Programs that write manuals hang it on each heading, as a link to it."""
+"""Documentation generators append it to headings as a permalink."""
 
 _MAX_COLUMNS = 200
-"""Beyond these, cells are no longer merged: each merged cell costs its empty places."""
+"""Cells beyond are not expanded: each merged cell costs memory for its empty places."""
 _MAX_HEADER_ROWS = 3
-_ALL_ROWS = 1 << 30
+_REMAINING_ROWS = 1 << 30
 _LAYOUT_ROLES = {"presentation", "none"}
 
 
@@ -74,7 +74,7 @@ class HtmlParser:
     """Reads .html, .htm and .xhtml: one page without a number."""
 
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
-        """The text of the page's main part; its headers and footers are margins."""
+        """Parse the page's main part; its header and footer become margins."""
         document = _parse_tree(_decode_source(read_text_file(path, context), context))
         context.add_metadata(_read_head(document))
         body = document.find("body")
@@ -87,18 +87,18 @@ class HtmlParser:
 
 
 def _decode_source(data: bytes, context: ReadingContext) -> str:
-    """The decoded file, by its mark, by what it says of itself, or by its bytes."""
-    declared = _CHARSET.search(data[:_HEAD_BYTES])
-    name = declared[1].decode("ascii", "replace") if declared else ""
-    name = "cp949" if _KOREAN_CHARSETS.fullmatch(name) else name
+    """Decode the file by its byte order mark, its declared encoding, or its bytes."""
+    match = _CHARSET.search(data[:_HEAD_BYTES])
+    charset = match[1].decode("ascii", "replace") if match else ""
+    charset = "cp949" if _KOREAN_CHARSETS.fullmatch(charset) else charset
     text = ""
-    if _SAFE_CHARSETS.fullmatch(name) and not has_encoding_mark(data):
+    if _SAFE_CHARSETS.fullmatch(charset) and not has_encoding_mark(data):
         try:
-            text = data.decode(name)
+            text = data.decode(charset)
         except (UnicodeDecodeError, LookupError):
-            name = ""  # many pages say what they are not
+            charset = ""  # many pages declare a wrong encoding
     text = clean_text(text or decode_file(data, context))
-    return _CLOSED.sub(r"<\1\2></\1>", text) if text.lstrip().startswith("<?xml") else text
+    return _SELF_CLOSED_TAG.sub(r"<\1\2></\1>", text) if text.lstrip().startswith("<?xml") else text
 
 
 def _parse_tree(text: str) -> Any:
@@ -112,38 +112,38 @@ def _parse_tree(text: str) -> Any:
         tree = html.document_fromstring(text.encode(), parser=parser)
     except etree.ParserError as error:
         raise Corrupt(detail="no HTML") from error
-    if any(_TOO_DEEP in entry.message for entry in parser.error_log):
+    if any(_DEPTH_MESSAGE in entry.message for entry in parser.error_log):
         raise Corrupt(detail="HTML nested too deep")
     return tree
 
 
 def _find_main(body: Any) -> Any:
     """The page's single main element if it contains text; else the body."""
-    found = [one for one in body.xpath(".//main | .//*[@role='main']") if is_shown(one)]
-    return found[0] if len(found) == 1 and is_readable(found[0].text_content()) else body
+    mains = [element for element in body.xpath(".//main | .//*[@role='main']") if is_shown(element)]
+    return mains[0] if len(mains) == 1 and is_readable(mains[0].text_content()) else body
 
 
 def _read_head(document: Any) -> dict[str, str]:
     """Title, author and date from the head."""
-    said = {
-        (one.get("name") or one.get("property") or "").lower(): one.get("content") or ""
-        for one in reversed(document.findall("head/meta"))
+    meta_values = {
+        (element.get("name") or element.get("property") or "").lower(): element.get("content") or ""
+        for element in reversed(document.findall("head/meta"))
     }
-    found = {
-        key: next((said[name] for name in names if said.get(name, "").strip()), "")
+    fields = {
+        key: next((meta_values[name] for name in names if meta_values.get(name, "").strip()), "")
         for key, names in _META_NAMES.items()
     }
     title = " ".join((document.findtext("head/title") or "").split())
-    date = _ISO_DATE.match(found["date"].strip())
+    date = _ISO_DATE.match(fields["date"].strip())
     return {
-        "title": title or found["title"],
-        "author": found["author"],
+        "title": title or fields["title"],
+        "author": fields["author"],
         "date": date[0] if date else "",
     }
 
 
 def is_shown(element: Any) -> bool:
-    """Whether it is text of the page: neither hidden nor a way around in it."""
+    """Whether it is content of the page: neither hidden nor navigation."""
     return not (
         element.tag in _SKIPPED_TAGS
         or element.get("hidden") is not None
@@ -154,22 +154,22 @@ def is_shown(element: Any) -> bool:
 
 
 class HtmlWriter:
-    """Puts the blocks of an element into a builder; `margins` are headers and footers."""
+    """Writes the blocks of an element into a builder; `margins` collects headers and footers."""
 
     def __init__(self, builder: PageBuilder, context: ReadingContext) -> None:
         self.margins: list[str] = []
         self._builder = builder
         self._context = context
-        self._line: list[str] = []
+        self._line_parts: list[str] = []
         self._depth = -1
-        self._label = ""
+        self._item_label = ""
 
     def add_content(self, element: Any) -> None:
         """Add the content of an element."""
-        self._add_inside(element)
+        self._add_children(element)
         self._end_line()
 
-    def _add_inside(self, element: Any) -> None:
+    def _add_children(self, element: Any) -> None:
         """The element's text and elements, in order."""
         self._add_text(element.text)
         for child in element:
@@ -179,16 +179,16 @@ class HtmlWriter:
 
     def _add_element(self, element: Any) -> None:
         if element.tag == "br":
-            self._line.append("\n")
+            self._line_parts.append("\n")
         elif element.tag in _BLOCK_TAGS:
             self._end_line()
             self._add_block(element)
             self._end_line()
         else:
-            self._add_inside(element)
+            self._add_children(element)
 
     def _add_block(self, element: Any) -> None:
-        """Add a block by its kind; one without a kind adds its content."""
+        """Add a block by its tag; other blocks add their content."""
         tag = element.tag
         if tag in _HEADING_TAGS:
             title = " ".join(self._read_text(element).split()).removesuffix(_PILCROW)
@@ -205,11 +205,11 @@ class HtmlWriter:
             if text := self._read_text(element):
                 self.margins.append(text)
         else:
-            self._add_inside(element)
+            self._add_children(element)
 
     def _add_list(self, element: Any) -> None:
-        """Items with marks or numbers; terms have none, and what explains them stands deeper."""
-        items = [one for one in element if one.tag in {"li", "dt", "dd"}]
+        """Add items with bullets or numbers; terms have none, their definitions are one deeper."""
+        items = [item for item in element if item.tag in {"li", "dt", "dd"}]
         step = -1 if element.get("reversed") is not None else 1
         number = _to_integer(element.get("start"), 1 if step > 0 else len(items))
         form = _NUMBER_FORMS.get(element.get("type") or "", "decimal")
@@ -232,15 +232,15 @@ class HtmlWriter:
             self._builder.end_list()
 
     def _add_item(self, element: Any, label: str) -> None:
-        """An item; its label goes before its first line."""
+        """Add an item, with the label before its first line."""
         self._end_line()
-        self._label = label
-        self._add_inside(element)
+        self._item_label = label
+        self._add_children(element)
         self._end_line()
-        self._label = ""
+        self._item_label = ""
 
     def _add_table(self, element: Any) -> None:
-        """A table, behind its caption."""
+        """Add a table after its caption."""
         for caption in element.findall("caption"):
             self._builder.add_paragraph(self._read_text(caption))
         self._builder.add_table(
@@ -248,7 +248,7 @@ class HtmlWriter:
         )
 
     def _read_text(self, element: Any) -> str:
-        """The text of an element outside the page's blocks."""
+        """The text of an element, without adding it to the page."""
         if not len(element):
             return " ".join((element.text or "").split())
         builder = PageBuilder(self._context)
@@ -257,79 +257,83 @@ class HtmlWriter:
 
     def _add_text(self, text: str | None) -> None:
         if text:
-            self._line.append(_SPACE.sub(" ", text))
+            self._line_parts.append(_SPACE.sub(" ", text))
 
     def _end_line(self) -> None:
-        """What has been gathered, as a paragraph or as an item of a list."""
-        lines = "".join(self._line).split("\n")
-        self._line = []
+        """Add the collected text as a paragraph or list item."""
+        lines = "".join(self._line_parts).split("\n")
+        self._line_parts = []
         text = "\n".join(line for line in (" ".join(line.split()) for line in lines) if line)
         if not text:
             return
         if self._depth < 0:
             self._builder.add_paragraph(text)
         else:
-            self._builder.add_list_item(self._label + text, self._depth)
-            self._label = ""
+            self._builder.add_list_item(self._item_label + text, self._depth)
+            self._item_label = ""
 
 
 def _is_margin(element: Any) -> bool:
-    """Whether a header or footer is the page's own, and not the heading of its text."""
-    sections = (one.tag in _SECTION_TAGS for one in element.iterancestors())
+    """Whether a header or footer belongs to the page, not to an article in it."""
+    sections = (ancestor.tag in _SECTION_TAGS for ancestor in element.iterancestors())
     return not any(sections) and not any(True for _ in element.iter("h1"))
 
 
-def _to_integer(value: str | None, usual: int) -> int:
-    """A number of the page; `usual` where it gives none, or one beyond reason."""
-    return int(value) if value and value.isdecimal() and len(value) < 10 else usual
+def _to_integer(value: str | None, default: int) -> int:
+    """An attribute as a number; `default` if it is missing, invalid or absurdly large."""
+    return int(value) if value and value.isdecimal() and len(value) < 10 else default
 
 
 def is_data_table(table: Any) -> bool:
-    """Whether it is a table and not a way to place things: those hold tables themselves."""
-    inner = any(one is not table for one in table.iter("table"))
-    return not inner and table.get("role") not in _LAYOUT_ROLES
+    """Whether it holds data; tables used for layout have nested tables or say so by their role."""
+    has_nested_table = any(element is not table for element in table.iter("table"))
+    return not has_nested_table and table.get("role") not in _LAYOUT_ROLES
 
 
-def read_table_rows(table: Any, text: Callable[[Any], str]) -> list[list[str]]:
-    """The texts of all cells from left to right; "" for the rest of a merged cell."""
-    reaching: dict[int, int] = {}
-    return [list(_read_row(row, reaching, text)) for row in table.iter("tr")]
+def read_table_rows(table: Any, read_text: Callable[[Any], str]) -> list[list[str]]:
+    """The cell texts of each row; "" for the rest of a merged cell."""
+    rows_to_skip: dict[int, int] = {}
+    return [list(_read_row(row, rows_to_skip, read_text)) for row in table.iter("tr")]
 
 
 def count_header_rows(table: Any) -> int:
-    """How many rows are headers: what the page says, or the first with what it reaches into."""
-    listed = list(table.iter("tr"))
-    heads = sum(1 for row in listed if row.getparent().tag == "thead")
-    named = sum(
+    """How many rows are headers: as marked up, else the height of the first row's cells."""
+    rows = list(table.iter("tr"))
+    head_rows = sum(1 for row in rows if row.getparent().tag == "thead")
+    leading_rows = sum(
         1
-        for _ in takewhile(lambda row: all(one.tag == "th" for one in _iterate_cells(row)), listed)
+        for _ in takewhile(
+            lambda row: all(header.tag == "th" for header in _iterate_cells(row)), rows
+        )
     )
-    if heads or named:
-        return max(heads, named if named < len(listed) else 0, 1)
-    reach = max(
-        (_read_span(cell, "rowspan") for row in listed[:1] for cell in _iterate_cells(row)),
+    if head_rows or leading_rows:
+        return max(head_rows, leading_rows if leading_rows < len(rows) else 0, 1)
+    first_row_height = max(
+        (_read_span(cell, "rowspan") for row in rows[:1] for cell in _iterate_cells(row)),
         default=1,
     )
-    return reach if reach <= _MAX_HEADER_ROWS else 1
+    return first_row_height if first_row_height <= _MAX_HEADER_ROWS else 1
 
 
-def _read_row(row: Any, reaching: dict[int, int], text: Callable[[Any], str]) -> Iterator[str]:
-    """One row; `reaching` counts for each column how many rows a cell above still takes."""
+def _read_row(
+    row: Any, rows_to_skip: dict[int, int], read_text: Callable[[Any], str]
+) -> Iterator[str]:
+    """One row; `rows_to_skip` counts by column how many rows a cell from above still covers."""
     column = 0
     for cell in _iterate_cells(row):
-        while reaching.get(column):
-            reaching[column] -= 1
+        while rows_to_skip.get(column):
+            rows_to_skip[column] -= 1
             column += 1
             yield ""
         width, height = _read_span(cell, "colspan"), _read_span(cell, "rowspan")
         if column + width > _MAX_COLUMNS:
             width, height = 1, 1
-        for at in range(width):
-            reaching[column + at] = height - 1
-            yield "" if at else text(cell)
+        for offset in range(width):
+            rows_to_skip[column + offset] = height - 1
+            yield "" if offset else read_text(cell)
         column += width
-    while reaching.get(column):
-        reaching[column] -= 1
+    while rows_to_skip.get(column):
+        rows_to_skip[column] -= 1
         column += 1
         yield ""
 
@@ -339,7 +343,7 @@ def _iterate_cells(row: Any) -> Iterator[Any]:
 
 
 def _read_span(cell: Any, name: str) -> int:
-    """Over how many columns or rows a cell goes; 0 rows are all that follow."""
+    """How many columns or rows a cell spans; a rowspan of 0 covers all rows that follow."""
     value = cell.get(name) or "1"
     number = int(value) if value.isdecimal() and len(value) < 10 else 1
-    return number or (_ALL_ROWS if name == "rowspan" else 1)
+    return number or (_REMAINING_ROWS if name == "rowspan" else 1)

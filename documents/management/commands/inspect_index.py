@@ -12,7 +12,7 @@ from documents.representation import inspect_document, measure_chunk_lengths, to
 
 PREVIEW_CHARACTERS = 100
 BAR_CHARACTERS = 40
-"""Of the longest bar of a histogram."""
+"""Length of the longest bar of a histogram."""
 
 
 class Command(BaseCommand):
@@ -24,14 +24,16 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the document, and how much to show."""
+        """Accept the document and the number of chunks to show."""
         parser.add_argument("document", nargs="?", help="id of a document (default: all)")
         parser.add_argument("--limit", type=int, default=20, help="chunks to preview (20; 0: all)")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Print it."""
-        name = options["document"]
-        for line in _describe_document(name, options["limit"]) if name else _describe_index():
+        """Print the description of the document or of the index."""
+        document_id = options["document"]
+        for line in (
+            _describe_document(document_id, options["limit"]) if document_id else _describe_index()
+        ):
             self.stdout.write(line)
 
 
@@ -70,58 +72,62 @@ def _describe_pictures() -> Iterator[str]:
         yield f"  dropped {reason}: {count}"
 
 
-def _describe_document(name: str, limit: int) -> Iterator[str]:
+def _describe_document(document_id: str, limit: int) -> Iterator[str]:
     """Counts, lengths and times of a document, then its first `limit` chunks (0: all)."""
     try:
-        document = Document.objects.get(pk=UUID(name))
+        document = Document.objects.get(pk=UUID(document_id))
     except (ValueError, Document.DoesNotExist) as error:
-        raise CommandError(f"There is no document {name}") from error
-    found = inspect_document(document)
-    chunks, pictures, blank = found["chunks"], found["pictures"], found["pages_without_text"]
+        raise CommandError(f"There is no document {document_id}") from error
+    inspection = inspect_document(document)
+    chunks, pictures, blank_pages = (
+        inspection["chunks"],
+        inspection["pictures"],
+        inspection["pages_without_text"],
+    )
     yield f"{document.name} ({document.status}, version {document.version})"
-    listed = f": {', '.join(map(str, blank))}" if blank else ""
-    count = found["pages_without_text_count"]
-    yield f"pages: {found['pages'] or '-'}, {count} of them without text{listed}"
-    yield f"characters: {found['characters']}"
+    blank_list = f": {', '.join(map(str, blank_pages))}" if blank_pages else ""
+    blank_count = inspection["pages_without_text_count"]
+    yield f"pages: {inspection['pages'] or '-'}, {blank_count} of them without text{blank_list}"
+    yield f"characters: {inspection['characters']}"
     kinds = _list_counts(chunks["kinds"])
     yield f"chunks: {chunks['count']} ({kinds}), {chunks['embedded']} embedded"
     dropped = _list_counts(pictures["dropped"])
     kept = f"{pictures['kept']} kept, {pictures['described']} of them described"
     yield f"pictures: {kept}; dropped: {dropped}"
-    yield f"seconds: {_list_counts(found['seconds'])}"
-    for warning in found["warnings"]:
+    yield f"seconds: {_list_counts(inspection['seconds'])}"
+    for warning in inspection["warnings"]:
         yield f"warning {warning['code']}: {warning['detail']}"
     yield from _draw_histogram(chunks["length"])
-    rows = document.chunks.order_by("index").defer("lexemes")
-    yield from map(_preview_chunk, rows[:limit] if limit else rows)
+    chunk_rows = document.chunks.order_by("index").defer("lexemes")
+    yield from map(_preview_chunk, chunk_rows[:limit] if limit else chunk_rows)
 
 
 def _list_counts(counts: dict[str, Any]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
 
 
-def _draw_histogram(length: dict[str, Any] | None) -> Iterator[str]:
-    """Statistics of lengths, and a bar for each of their ranges."""
-    if length is None:
+def _draw_histogram(lengths: dict[str, Any] | None) -> Iterator[str]:
+    """Statistics of lengths, and a bar for each range."""
+    if lengths is None:
         return
     yield (
-        f"characters a chunk: least {length['min']}, median {length['median']:.0f}, "
-        f"mean {length['mean']:.0f}, p90 {length['p90']:.0f}, most {length['max']}"
+        f"characters a chunk: least {lengths['min']}, median {lengths['median']:.0f}, "
+        f"mean {lengths['mean']:.0f}, p90 {lengths['p90']:.0f}, most {lengths['max']}"
     )
-    highest = max(one["count"] for one in length["histogram"])
-    for one in length["histogram"]:
-        bar = "#" * round(one["count"] / highest * BAR_CHARACTERS)
-        yield f"{one['from']:>7}-{one['to'] - 1:<7}{one['count']:>7} {bar}".rstrip()
+    highest = max(bucket["count"] for bucket in lengths["histogram"])
+    for bucket in lengths["histogram"]:
+        bar = "#" * round(bucket["count"] / highest * BAR_CHARACTERS)
+        yield f"{bucket['from']:>7}-{bucket['to'] - 1:<7}{bucket['count']:>7} {bar}".rstrip()
 
 
 def _preview_chunk(chunk: Chunk) -> str:
     page = f"p.{chunk.page}-{chunk.page_end}" if chunk.page else "-"
-    head = (
+    summary = (
         f"[{chunk.index}] {chunk.kind} {page} {chunk.start}-{chunk.end} "
         f"terms {chunk.term_count} {chunk.section}"
     )
-    header = [f"    under: {_shorten(chunk.header)}"] if chunk.header else []
-    return "\n".join([head, *header, f"    {_shorten(chunk.text)}"])
+    header_lines = [f"    under: {_shorten(chunk.header)}"] if chunk.header else []
+    return "\n".join([summary, *header_lines, f"    {_shorten(chunk.text)}"])
 
 
 def _shorten(text: str) -> str:

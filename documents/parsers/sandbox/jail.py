@@ -1,17 +1,17 @@
-"""The jail: what a child process gives up before it looks at a file; it cannot be taken back.
+"""The jail: the rights that a child process gives up for good before it opens a file.
 
-A file may take its parser over, so what the parser's process may do is decided here by the kernel,
+A malicious file may take over its parser, so the kernel limits what the parser's process can do,
 in four layers:
 
-- Landlock: of all files only the one to be read, and code, fonts and recognition data, none of them
-  for writing; no TCP; no signal to, and no ptrace of, a process outside.
-- seccomp: an allow-list of system calls. No socket, no program, no namespace, no tracing.
-- no capabilities, no network namespace with an interface in it.
-- limits on memory, time and descriptors; nothing written to any file.
+- Landlock: read access to the document, code, fonts and recognition data, write access to nothing;
+  no TCP; no signals to, and no ptrace of, processes outside.
+- seccomp: an allow-list of system calls. No sockets, programs, namespaces or tracing.
+- no capabilities, and a network namespace without interfaces.
+- limits on memory, CPU time and descriptors; no file may be written.
 
-Where pages are recognised, the child may start tesseract, which stays in the same jail, and nothing
-else: Landlock allows the execution of that one program. Sources: landlock(7), seccomp(2),
-capabilities(7), and the numbers of system calls in the kernel's headers.
+Where pages are recognised, the child may also start tesseract, which stays in the same jail:
+Landlock allows that one program only. Sources: landlock(7), seccomp(2), capabilities(7), and the
+system call numbers in the kernel's headers.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ MAX_OPEN_FILES = 64
 ROOT = Path(__file__).resolve().parents[3]
 _PYTHON = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
 CODE = (ROOT / "documents", ROOT / "rag", *map(Path, _PYTHON))
-"""What is imported late, and no secret. Never the project's folder: documents may lie in it."""
+"""Code that is imported late. Never the whole project folder: documents may be stored in it."""
 DATA = tuple(
     map(
         Path,
@@ -44,53 +44,54 @@ DATA = tuple(
         ),
     )
 )
-"""What libraries load late: other libraries, fonts for drawing, languages for recognition."""
+"""What libraries load late: shared libraries, fonts, language data of tesseract."""
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
-"""Programs start through one of these."""
+"""Dynamic loaders, needed to start any program."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelGrants:
-    """What the kernel grants."""
+    """The means of isolation that the kernel offers."""
 
-    landlock: int
-    """The version of its interface; 0: none."""
+    landlock_version: int
+    """0 without Landlock."""
     seccomp: bool
-    """Whether it filters system calls."""
+    """Whether system calls can be filtered."""
 
     @property
-    def holds(self) -> bool:
-        """Whether a parser that was taken over can neither read, write nor reach anything."""
-        return self.landlock > 0 and self.seccomp
+    def is_sufficient(self) -> bool:
+        """Whether a parser that was taken over could neither read, write nor reach anything."""
+        return self.landlock_version > 0 and self.seccomp
 
 
-def enter_jail(limits: Limits, parent: int, file: Path, *, recognises: bool = False) -> None:
+def enter_jail(limits: Limits, parent: int, file: Path, *, allow_tesseract: bool = False) -> None:
     """Give up everything but reading `file`; die with the process `parent`.
 
-    `recognises` leaves the right to start tesseract. Raises NotConfined where the kernel grants too
-    little and `limits.confinement` demands it.
+    `allow_tesseract` keeps the right to start tesseract.
+
+    Raises NotConfined if the kernel offers too little and `limits.confinement` requires it.
     """
     libc = _load_libc()
     die_with_parent()
-    if os.getppid() != parent:  # it died before we asked to be told
+    if os.getppid() != parent:  # the parent died before die_with_parent
         os._exit(1)
-    granted = find_grants()
-    if limits.confinement == Confinement.REQUIRED and not granted.holds:
-        raise NotConfined(landlock=granted.landlock, seccomp=granted.seccomp)
+    grants = find_grants()
+    if limits.confinement == Confinement.REQUIRED and not grants.is_sufficient:
+        raise NotConfined(landlock=grants.landlock_version, seccomp=grants.seccomp)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _leave_network(libc)
     _raise_oom_score()
-    program = find_tesseract() if recognises else None
-    if granted.landlock:
-        _restrict_files(libc, granted.landlock, file, program)
+    program = find_tesseract() if allow_tesseract else None
+    if grants.landlock_version:
+        _restrict_files(libc, grants.landlock_version, file, program)
     _drop_capabilities(libc)
     _limit_resources(limits)
-    if granted.seccomp:
-        _filter_system_calls(libc, starts_programs=program is not None)
+    if grants.seccomp:
+        _filter_system_calls(libc, allow_programs=program is not None)
 
 
 def find_grants() -> KernelGrants:
-    """Ask the kernel what it grants to this process."""
+    """Ask the kernel which means of isolation it offers."""
     libc, numbers = _load_libc(), _NUMBERS.get(platform.machine())
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_VERSION)
     action = ctypes.c_uint32(_RETURN_ERROR)
@@ -101,7 +102,7 @@ def find_grants() -> KernelGrants:
 
 
 def die_with_parent() -> None:
-    """Be killed when the process that started this one ends, however it ends."""
+    """Have the kernel kill this process when its parent exits for any reason."""
     _load_libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -122,35 +123,35 @@ def _load_libc() -> ctypes.CDLL:
 
 
 def _leave_network(libc: ctypes.CDLL) -> None:
-    """Go into an empty network namespace; as an ordinary user this takes a user namespace too.
+    """Enter an empty network namespace; an ordinary user needs a user namespace for it.
 
-    Some kernels and containers refuse both; there the other layers have to do.
+    Some kernels and containers refuse both; the other layers must then suffice.
     """
     if libc.unshare(_CLONE_NEWNET) != 0:
         libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 
 
 def _raise_oom_score() -> None:
-    """Under memory pressure the kernel shall take this process, not the web or the database."""
+    """Have the kernel kill this process first if memory runs out, not the web or the database."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
-        return  # no such kernel, or not allowed: a preference only
+        return  # unsupported or not allowed; it is only a preference
 
 
 def _limit_resources(limits: Limits) -> None:
-    longest = int(limits.seconds + limits.seconds_per_page * limits.pages) + 1
-    for what, wanted in (
+    cpu_seconds = int(limits.seconds + limits.seconds_per_page * limits.pages) + 1
+    for kind, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
-        (resource.RLIMIT_CPU, longest),
+        (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_AS, limits.memory),
     ):
-        hard = resource.getrlimit(what)[1]
-        # never above what is already imposed on us
-        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(what, (value, value))
+        hard = resource.getrlimit(kind)[1]
+        # never above a limit that is already set
+        value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (value, value))
 
 
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -158,12 +159,12 @@ _MAX_CAPABILITIES = 64
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Hold none, and get none back by any program. Raises OSError."""
+    """Drop all capabilities, and regain none by starting a program. Raises OSError."""
     for number in range(_MAX_CAPABILITIES):
-        libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails where there is none or no right
+        libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # fails for unknown ones or without the right
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
-    none = ctypes.create_string_buffer(struct.pack("6I", *(0,) * 6))
-    _check_result(libc.capset(header, none))
+    empty_sets = ctypes.create_string_buffer(struct.pack("6I", *(0,) * 6))
+    _check_result(libc.capset(header, empty_sets))
 
 
 # Landlock: landlock(7), include/uapi/linux/landlock.h. The numbers are the same on every machine.
@@ -173,41 +174,41 @@ _LANDLOCK_VERSION = 1
 _PATH_BENEATH = 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""All rights over files that a version of the interface knows, by the first that does."""
+"""File rights by the first version of Landlock that knows them all."""
 _TCP_RIGHTS, _TCP_SINCE = 3, 4
 _SCOPES, _SCOPES_SINCE = 3, 6
-"""Abstract Unix sockets, and signals."""
+"""Abstract Unix sockets and signals."""
 
 
 def _restrict_files(libc: ctypes.CDLL, version: int, file: Path, program: Path | None) -> None:
-    """Handle every right that the kernel knows, and grant the few that reading takes."""
-    every = max(rights for since, rights in _FILE_RIGHTS.items() if since <= version)
-    tcp = _TCP_RIGHTS if version >= _TCP_SINCE else 0
+    """Deny every right that the kernel knows, then grant the few that parsing needs."""
+    file_rights = max(rights for since, rights in _FILE_RIGHTS.items() if since <= version)
+    tcp_rights = _TCP_RIGHTS if version >= _TCP_SINCE else 0
     scopes = _SCOPES if version >= _SCOPES_SINCE else 0
-    handled = struct.pack("QQQ", every, tcp, scopes)
-    size = 24 if scopes else 16 if tcp else 8
-    rules = _check_result(libc.syscall(_LANDLOCK_CREATE_RULESET, handled[:size], size, 0))
-    _allow_paths(libc, rules, _READ_FILE | _READ_DIR, (*CODE, *DATA))
-    _allow_paths(libc, rules, _READ_FILE, [file])
-    _allow_paths(libc, rules, _READ_FILE | _WRITE_FILE, [Path(os.devnull)])
-    _allow_paths(libc, rules, _READ_FILE, [Path("/dev/urandom")])
+    attributes = struct.pack("QQQ", file_rights, tcp_rights, scopes)
+    size = 24 if scopes else 16 if tcp_rights else 8
+    ruleset = _check_result(libc.syscall(_LANDLOCK_CREATE_RULESET, attributes[:size], size, 0))
+    _allow_paths(libc, ruleset, _READ_FILE | _READ_DIR, (*CODE, *DATA))
+    _allow_paths(libc, ruleset, _READ_FILE, [file])
+    _allow_paths(libc, ruleset, _READ_FILE | _WRITE_FILE, [Path(os.devnull)])
+    _allow_paths(libc, ruleset, _READ_FILE, [Path("/dev/urandom")])
     if program:
-        _allow_paths(libc, rules, _READ_FILE | _EXECUTE, [program, *map(Path, LOADERS)])
-    _check_result(libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0))
-    os.close(rules)
+        _allow_paths(libc, ruleset, _READ_FILE | _EXECUTE, [program, *map(Path, LOADERS)])
+    _check_result(libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
 
 
-def _allow_paths(libc: ctypes.CDLL, rules: int, rights: int, paths: Iterable[Path]) -> None:
-    """Allow this on a file, or on all beneath a folder; what is not there needs no right."""
+def _allow_paths(libc: ctypes.CDLL, ruleset: int, rights: int, paths: Iterable[Path]) -> None:
+    """Grant rights to files, or to all below folders; paths that do not exist are skipped."""
     for path in paths:
         try:
-            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        allowed = rights if path.is_dir() else rights & ~_READ_DIR
-        rule = struct.pack("=Qi", allowed, place)
-        _check_result(libc.syscall(_LANDLOCK_ADD_RULE, rules, _PATH_BENEATH, rule, 0))
-        os.close(place)
+        path_rights = rights if path.is_dir() else rights & ~_READ_DIR
+        rule = struct.pack("=Qi", path_rights, descriptor)
+        _check_result(libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+        os.close(descriptor)
 
 
 # seccomp: seccomp(2), and include/uapi/linux/{seccomp,filter,audit}.h for the numbers.
@@ -220,12 +221,12 @@ _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_GREATER_OR_EQUAL, _JUMP_IF_BITS, _RETURN = 0x20,
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_FIRST, _AT_SECOND = 0, 4, 16, 24
 _X32_BIT = 0x40000000
 _CLONE_THREAD, _NAMESPACES = 0x00010000, 0x7E020080
-"""All CLONE_NEW*: cgroup, user, process ids, network, IPC, host name, mounts, time."""
+"""All CLONE_NEW* flags: cgroup, user, pid, network, IPC, host name, mounts, time."""
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)
-"""Questions about terminals and waiting bytes, and close-on-exec: what Python's files ask."""
+"""Terminal queries, FIONREAD and close-on-exec, which Python's file objects use."""
 
-_CALLS = {
-    # name: (x86-64, arm64); None where the machine has no such call
+_SYSTEM_CALLS = {
+    # name: (x86-64, arm64); None where the architecture has no such call
     "read": (0, 63),
     "write": (1, 64),
     "open": (2, None),
@@ -312,7 +313,7 @@ _CALLS = {
     "close_range": (436, 436),
     "faccessat2": (439, 439),
 }
-_CALLS_OF_PROGRAMS = {
+_PROGRAM_CALLS = {
     "fork": (57, None),
     "vfork": (58, None),
     "execve": (59, 221),
@@ -322,7 +323,7 @@ _CALLS_OF_PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """A machine's name in filters, and the calls whose arguments are looked at."""
+    """An architecture: its id in filters, and numbers of calls whose arguments are checked."""
 
     column: int
     audit: int
@@ -339,21 +340,21 @@ _NUMBERS = {
 }
 
 
-def _filter_system_calls(libc: ctypes.CDLL, *, starts_programs: bool) -> None:
-    """Refuse every system call that is not in the list, with an error as for a missing right."""
+def _filter_system_calls(libc: ctypes.CDLL, *, allow_programs: bool) -> None:
+    """Make every system call that is not listed fail with EPERM."""
     machine = _NUMBERS[platform.machine()]
-    code = b"".join(_build_filter(machine, starts_programs=starts_programs))
-    program = ctypes.create_string_buffer(code)
-    whole = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
+    instructions = b"".join(_build_filter(machine, allow_programs=allow_programs))
+    buffer = ctypes.create_string_buffer(instructions)
+    filter_program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
     _check_result(
-        libc.syscall(machine.seccomp, _SECCOMP_SET_MODE_FILTER, _FILTER_ALL_THREADS, whole)
+        libc.syscall(machine.seccomp, _SECCOMP_SET_MODE_FILTER, _FILTER_ALL_THREADS, filter_program)
     )
 
 
-def _build_filter(machine: _Machine, *, starts_programs: bool) -> list[bytes]:
-    """The filter's instructions; each call that is judged by an argument has a block of its own."""
-    calls = _CALLS | (_CALLS_OF_PROGRAMS if starts_programs else {})
-    numbers = [pair[machine.column] for pair in calls.values()]
+def _build_filter(machine: _Machine, *, allow_programs: bool) -> list[bytes]:
+    """The filter's instructions; each call whose argument is checked has its own block."""
+    calls = _SYSTEM_CALLS | (_PROGRAM_CALLS if allow_programs else {})
+    numbers = [call_numbers[machine.column] for call_numbers in calls.values()]
     refuse, allow = (
         _encode_instruction(_RETURN, _RETURN_ERROR | _EPERM),
         _encode_instruction(_RETURN, _RETURN_ALLOW),
@@ -368,21 +369,22 @@ def _build_filter(machine: _Machine, *, starts_programs: bool) -> list[bytes]:
         _encode_instruction(_JUMP_IF_EQUAL, machine.clone3, 0, 1),
         _encode_instruction(_RETURN, _RETURN_ERROR | _ENOSYS),  # the C library falls back to clone
     ]
-    threads = _encode_instruction(_JUMP_IF_BITS, _CLONE_THREAD, 1, 0)
-    no_namespace = [
+    skip_if_thread = _encode_instruction(_JUMP_IF_BITS, _CLONE_THREAD, 1, 0)
+    refuse_namespaces = [
         _encode_instruction(_LOAD, _AT_FIRST),
         _encode_instruction(_JUMP_IF_BITS, _NAMESPACES, 0, 1),
         refuse,
     ]
     code += _build_block(
-        machine.clone, [*no_namespace, *([] if starts_programs else [threads, refuse]), allow]
+        machine.clone,
+        [*refuse_namespaces, *([] if allow_programs else [skip_if_thread, refuse]), allow],
     )
     code += _build_block(
         machine.ioctl, [_encode_instruction(_LOAD, _AT_SECOND), *_allow_any(_IOCTLS), refuse]
     )
-    names = (_PR_SET_NAME, _PR_SET_VMA)
+    prctl_options = (_PR_SET_NAME, _PR_SET_VMA)
     code += _build_block(
-        machine.prctl, [_encode_instruction(_LOAD, _AT_FIRST), *_allow_any(names), refuse]
+        machine.prctl, [_encode_instruction(_LOAD, _AT_FIRST), *_allow_any(prctl_options), refuse]
     )
     return [*code, *_allow_any(number for number in numbers if number is not None), refuse]
 
@@ -393,7 +395,7 @@ def _build_block(number: int, body: list[bytes]) -> list[bytes]:
 
 
 def _allow_any(values: Iterable[int]) -> Iterable[bytes]:
-    """Allow where what was loaded is one of these."""
+    """Allow if the loaded value is one of these."""
     for value in values:
         yield _encode_instruction(_JUMP_IF_EQUAL, value, 0, 1)
         yield _encode_instruction(_RETURN, _RETURN_ALLOW)
@@ -405,7 +407,7 @@ def _encode_instruction(code: int, value: int, if_true: int = 0, if_false: int =
 
 
 def _check_result(result: int) -> int:
-    """The result of a call, or OSError with its reason."""
+    """The result of a C call. Raises OSError with its errno if it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

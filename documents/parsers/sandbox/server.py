@@ -1,17 +1,19 @@
-"""The side of the sandbox where files are read: the fork server, and the children it forks.
+"""The parsing side of the sandbox: the fork server, and the child processes it forks.
 
-The server is a process that has loaded the readers and forks a child for each document, because a
-start from nothing takes most of the time of a small file. `client` starts it as
-`python -m documents.parsers.sandbox.server`. It looks at no file, so what one child has seen ends
-with that child. It has one thread. Its standard input is a socket, on which each request is one
-message with four descriptors: the child's standard input, output and error, and a line. On the
-line the server says the child's process id, and once the child is reaped with its kin, how it ended
-(a number as `subprocess` has it) and the most memory that it held, in bytes. When the other side
-leaves the line, the child is killed: whoever started the server need not live to tell it anything.
+The server is a single-threaded process that has loaded the parsers and forks a child for each
+document, because starting Python afresh would take most of the time of a small file. `client`
+starts it as `python -m documents.parsers.sandbox.server`. The server itself never opens a document,
+so nothing of one document reaches the child of another.
 
-A child answers one request, reading a document or drawing one page. It talks in frames: 4 bytes of
-length, 1 byte for the kind of body (`J`son or `B`ytes), the body. JSON bodies are `[kind, value]`;
-never pickles. The last frame is `end` or `error`.
+Its standard input is a socket. Each request is one message with four descriptors: the child's
+standard input, output and error, and a status socket, the line. On the line the server sends the
+child's process id and, after it has reaped the child and its descendants, the exit code (as in
+`subprocess`) and the peak memory in bytes. If the client closes its end of the line, the child is
+killed, so that a client that dies leaves no child running.
+
+A child answers one request: it parses a document or draws one page. It writes frames: 4 bytes of
+length, 1 byte for the kind of body (`J`son or `B`ytes), then the body. JSON bodies are
+`[kind, value]`; nothing is ever pickled. The last frame is `end` or `error`.
 """
 
 import contextlib
@@ -51,49 +53,49 @@ from rag.types import Page, Region
 MAX_REQUEST_BYTES = 64 * 1024
 REQUEST_DESCRIPTORS = 4
 IDLE_SECONDS = 600.0
-"""Idle seconds after which a server ends, to free its memory."""
+"""Seconds without requests or children after which a server exits, to free its memory."""
 FRAME_HEADER = struct.Struct(">IB")
 JSON_BODY, BYTES_BODY = ord("J"), ord("B")
-_FIRST_OTHER = 3
-"""The first descriptor that is none of the standard ones."""
+_FIRST_EXTRA_DESCRIPTOR = 3
+"""The first descriptor after the three standard streams."""
 
 Request = dict[str, Any]
 Send = Callable[[str, object], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _LivingChild:
-    """A child that has not been reaped: its line, and what becomes readable when it has ended."""
+class _RunningChild:
+    """A child that has not been reaped. `pidfd` becomes readable when it exits."""
 
     pid: int
     line: socket.socket
-    end: int
+    pidfd: int
 
     def kill(self) -> None:
-        """End it with its kin; it is not reaped before, so that both ids are still its own."""
+        """Kill it and its session. It is not reaped yet, so no other process can have its id."""
         os.kill(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):  # it had no time to open its session
+        with contextlib.suppress(ProcessLookupError):  # it had not called setsid yet
             os.killpg(self.pid, signal.SIGKILL)
 
 
 class ForkServer:
-    """Serves until the other side leaves, a child crashes, or it has been idle for long."""
+    """Serves until the client disconnects, a child crashes, or nothing came for a while."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ, self._accept)
-        self._left: set[int] = set()
+        self._abandoned: set[int] = set()
 
     def serve(self) -> None:
-        """Take requests and the news of children as they come, until neither can come."""
-        watched = self._selector.get_map()
-        while watched:
+        """Handle requests and events of children until there is nothing left to wait for."""
+        registered = self._selector.get_map()
+        while registered:
             ready = self._selector.select(IDLE_SECONDS)
-            if not ready and list(watched) == [self._requests.fileno()]:
+            if not ready and list(registered) == [self._requests.fileno()]:
                 self._retire()
             for key, _ in ready:
-                if watched.get(key.fd) is key:  # what came before it may have ended it
+                if registered.get(key.fd) is key:  # an earlier event may have unregistered it
                     key.data()
 
     def _accept(self) -> None:
@@ -108,49 +110,49 @@ class ForkServer:
         request = json.loads(message)
         formats.preload_parser(request["content_type"], request.get("pdf_reader", formats.PDFIUM))
         gc.freeze()  # else the first collection in a child copies every page of memory
-        given, output, errors, line = descriptors
+        stdin, stdout, stderr, line = descriptors
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become_child(request, server, (given, output, errors))
-        os.close(given)
-        os.close(output)
-        os.close(errors)
-        self._watch(_LivingChild(pid, socket.socket(fileno=line), os.pidfd_open(pid)))
+            _become_child(request, server, (stdin, stdout, stderr))
+        os.close(stdin)
+        os.close(stdout)
+        os.close(stderr)
+        self._watch_child(_RunningChild(pid, socket.socket(fileno=line), os.pidfd_open(pid)))
 
-    def _watch(self, child: _LivingChild) -> None:
-        """Send the child's id to its client, and wait for the end of either."""
-        self._selector.register(child.end, selectors.EVENT_READ, partial(self._reap, child))
+    def _watch_child(self, child: _RunningChild) -> None:
+        """Send the child's id to its client; watch for its exit and for the client leaving."""
+        self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._reap, child))
         self._selector.register(
             child.line, selectors.EVENT_READ, partial(self._kill_abandoned, child)
         )
         _send_numbers(child.line, child.pid)
 
-    def _kill_abandoned(self, child: _LivingChild) -> None:
+    def _kill_abandoned(self, child: _RunningChild) -> None:
         """Kill a child whose client has left."""
         self._selector.unregister(child.line)
-        self._left.add(child.pid)
+        self._abandoned.add(child.pid)
         child.kill()
 
-    def _reap(self, child: _LivingChild) -> None:
-        """After the end of a child: kill its descendants, report its exit code."""
+    def _reap(self, child: _RunningChild) -> None:
+        """After a child has exited: kill its descendants and report its exit code."""
         child.kill()
-        _, status, used = os.wait4(child.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        self._selector.unregister(child.end)
-        os.close(child.end)
-        if child.pid in self._left:
-            self._left.remove(child.pid)
+        _, status, usage = os.wait4(child.pid, 0)
+        exit_code = os.waitstatus_to_exitcode(status)
+        self._selector.unregister(child.pidfd)
+        os.close(child.pidfd)
+        if child.pid in self._abandoned:
+            self._abandoned.remove(child.pid)
         else:
             self._selector.unregister(child.line)
-            if code < 0:  # all forks share their address layout, which no file may probe
+            if exit_code < 0:  # all forks share one address layout: crashes must not probe it
                 self._retire()
-        _send_numbers(child.line, code, used.ru_maxrss << 10)
+        _send_numbers(child.line, exit_code, usage.ru_maxrss << 10)
         child.line.close()
 
     def _retire(self) -> None:
         """Accept no more requests, so that another server starts; finish those already made."""
-        with contextlib.suppress(OSError):  # there is nobody
+        with contextlib.suppress(OSError):  # the client is gone already
             self._requests.shutdown(socket.SHUT_RD)
 
 
@@ -160,15 +162,15 @@ def _send_numbers(line: socket.socket, *numbers: int) -> None:
         line.send(" ".join(map(str, numbers)).encode())
 
 
-def _become_child(request: Request, server: int, standard: tuple[int, int, int]) -> None:
-    """Be the child: nothing of the server stays open. Does not return."""
+def _become_child(request: Request, server: int, standard_streams: tuple[int, int, int]) -> None:
+    """Become the child: close all that the server holds, then answer. Does not return."""
     try:
         os.setsid()
-        for new, old in enumerate(standard):
-            os.dup2(old, new)
-        os.closerange(_FIRST_OTHER, os.sysconf("SC_OPEN_MAX"))
+        for target, descriptor in enumerate(standard_streams):
+            os.dup2(descriptor, target)
+        os.closerange(_FIRST_EXTRA_DESCRIPTOR, os.sysconf("SC_OPEN_MAX"))
         answer_request(request, server)
-    except BaseException:  # noqa: BLE001 - whatever it was, a fork must not go on as a server
+    except BaseException:  # noqa: BLE001 - a fork must never continue as a second server
         traceback.print_exc()
     finally:
         os._exit(1)
@@ -177,37 +179,37 @@ def _become_child(request: Request, server: int, standard: tuple[int, int, int])
 def answer_request(request: Request, parent: int) -> None:
     """Answer one request and end the process; the last frame is `end` or `error`.
 
-    `parent` is the process whose child this has to be.
+    `parent` is the process id of the server; the child dies with it.
     """
     send = _open_sender()
     limits = Limits(**request["limits"])
     rules = PictureRules(**request.get("pictures", {}))
     context = ReadingContext(request["content_type"], limits, send, rules)
-    work = _send_drawn_page if request["task"] == "draw" else _send_pages
-    # Loaded before the limits fall: compiled modules may still be written.
+    send_answer = _send_drawn_page if request["task"] == "draw" else _send_pages
+    # Loaded before the limits are set: compiled modules may still be written.
     parser = formats.make_parser(request["content_type"], request.get("pdf_reader", formats.PDFIUM))
-    recognises = (
+    may_recognise = (
         request["task"] == "read"
         and context.content_type == formats.PDF
         and limits.recognised_pages
     )
     try:
-        enter_jail(limits, parent, Path(request["path"]), recognises=bool(recognises))
-        work(request, context, parser, send)
+        enter_jail(limits, parent, Path(request["path"]), allow_tesseract=bool(may_recognise))
+        send_answer(request, context, parser, send)
     except ParseFailed as error:
         _send_error(send, error)
     except MemoryError:
         _send_error(send, OutOfMemory(limit=limits.memory))
-    except Exception as error:  # noqa: BLE001 - whatever a broken file does to a library is "corrupt"
+    except Exception as error:  # noqa: BLE001 - libraries raise anything on a broken file
         _send_error(send, Corrupt(detail=type(error).__name__))
     else:
         send("end", None)
-    # No clean-up of half-broken libraries: some crash in their destructors.
+    # Skip destructors: some libraries crash in them after a broken file.
     os._exit(0)
 
 
 def _open_sender() -> Send:
-    """Keep the real standard output for frames; what libraries print goes to standard error."""
+    """Keep standard output for frames; whatever libraries print goes to standard error."""
     pipe = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
 
@@ -220,37 +222,39 @@ def _open_sender() -> Send:
 
 
 def _send_error(send: Send, error: ParseFailed) -> None:
-    """The error as a frame: code and plain parameters only, no text of the file."""
+    """Send the error as its code and short parameters, without text of the file."""
     send("error", [error.code, {key: str(value)[:200] for key, value in error.params.items()}])
 
 
 def _send_pages(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
-    characters, seen, beginning, titles = 0, False, "", list[str]()
-    context.recognised = _read_given_pages()
+    character_count, has_text, beginning, titles = 0, False, "", list[str]()
+    context.recognised = _read_recognised_pages()
     for page in parser.parse(Path(request["path"]), context):
-        characters += len(page.text)
-        if characters > context.limits.characters:
+        character_count += len(page.text)
+        if character_count > context.limits.characters:
             raise TooLarge(limit=context.limits.characters)
-        seen = seen or is_readable(page.text)
+        has_text = has_text or is_readable(page.text)
         if len(beginning) < metadata.MAX_BEGINNING_CHARACTERS:
             beginning += page.text[: metadata.MAX_BEGINNING_CHARACTERS] + "\n"
             titles += [heading.title for heading in page.headings[:1]]
         send("page", to_page_value(page))
-    if not seen and not context.pictures_kept:
+    if not has_text and not context.pictures_kept:
         raise NoText(kind=context.no_text)
-    if not seen:  # it may stand in the pictures; whoever looks at them decides
+    if not has_text:  # there may be text in the pictures: the vision model will decide
         send("no_text", context.no_text)
-    kind = context.content_type
-    found = metadata.derive_metadata(context.metadata, beginning, titles, content_type=kind)
-    send("metadata", found)
+    content_type = context.content_type
+    fields = metadata.derive_metadata(
+        context.metadata, beginning, titles, content_type=content_type
+    )
+    send("metadata", fields)
 
 
-def _read_given_pages() -> dict[int, Any]:
-    """What standard input holds: pages that were recognised before, by their index."""
-    with open(0, "rb", closefd=False) as given:
-        pages = json.loads(given.read() or b"{}")
-    return {int(index): found for index, found in pages.items()}
+def _read_recognised_pages() -> dict[int, Any]:
+    """From standard input: pages that an earlier attempt recognised, by index."""
+    with open(0, "rb", closefd=False) as stdin:
+        pages = json.loads(stdin.read() or b"{}")
+    return {int(index): page for index, page in pages.items()}
 
 
 def _send_drawn_page(request: Request, context: ReadingContext, parser: Any, send: Send) -> None:
@@ -271,7 +275,7 @@ def encode_frame(kind: str, value: object) -> bytes:
 
 
 def to_page_value(page: Page) -> list[object]:
-    """A page as plain JSON. The edges of all lines are one text: numbers one by one take longer."""
+    """A page as plain JSON. All edges travel as one base64 string, faster than single numbers."""
     edges = array("d", chain.from_iterable(line.edges for line in page.lines))
     return [
         page.number,
@@ -286,12 +290,12 @@ def to_page_value(page: Page) -> list[object]:
 
 def _to_region_value(region: Region) -> list[object]:
     box = region.box
-    area = [box.page, box.x0, box.y0, box.x1, box.y1] if box else None
-    return [region.start, region.end, region.kind, region.header_end, area]
+    box_value = [box.page, box.x0, box.y0, box.x1, box.y1] if box else None
+    return [region.start, region.end, region.kind, region.header_end, box_value]
 
 
 def main() -> None:
-    """Serve those on the other side of standard input."""
+    """Serve the client at the other end of standard input."""
     requests = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     ForkServer(requests).serve()

@@ -511,11 +511,11 @@ def check_sandbox() -> Finding:
     grants = jail.find_grants()
     detail = ", ".join(
         [
-            f"Landlock {grants.landlock}" if grants.landlock else "no Landlock",
+            f"Landlock {grants.landlock_version}" if grants.landlock_version else "no Landlock",
             "seccomp" if grants.seccomp else "no seccomp",
         ]
     )
-    if grants.holds:
+    if grants.is_sufficient:
         return Finding("sandbox", State.OK, detail)
     if settings.READING_LIMITS.confinement == Confinement.BEST:
         return Finding("sandbox", State.WARN, f"{detail}: files are read all the same")
