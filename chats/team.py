@@ -182,8 +182,8 @@ class AssistantForm(AudienceForm):
         max_length=MAX_INSTRUCTIONS_CHARACTERS,
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text=gettext_lazy(
-            "Role, tone, format, subject. They change neither what people may read, nor how "
-            "sources are cited, nor what keeps answers safe."
+            "Role, tone, format, subject. They cannot change what people may read, how sources are "
+            "cited, or what keeps answers safe."
         ),
     )
     starters = forms.CharField(

@@ -388,6 +388,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
             | {"may_change": document.pk in editable_ids}
             for document in documents
         ],
+        "is_waiting": any(item.status == Document.Status.PROCESSING for item in documents),
         "query": query,
         "narrowed": is_narrowed(parameters),
         "page": {

@@ -4,7 +4,15 @@ from allauth.account.views import LoginView
 from django.conf import settings
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.urls import (
+    URLPattern,
+    URLResolver,
+    include,
+    is_valid_path,
+    path,
+    register_converter,
+)
+from django.urls.converters import PathConverter
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from ninja import NinjaAPI
@@ -63,8 +71,22 @@ SIGN_IN = LoginView.as_view(
 )
 """Allauth's page; by itself it links to sign-up even where that is closed."""
 SETTINGS_PAGE = RedirectView.as_view(pattern_name="accounts:settings")
+
+
+class PagePath(PathConverter):
+    """The path of a page, before a trailing slash that people type. Gives its last segment."""
+
+    regex = "(?!(?:api|v1|scim)/).+"
+
+    def to_python(self, value: str) -> str:
+        """Raise `ValueError`, which is no match, where there is no page."""
+        if not is_valid_path(f"/{value}"):
+            raise ValueError
+        return value.rpartition("/")[2]
+
+
+register_converter(PagePath, "page")
 WITHOUT_SLASH = RedirectView.as_view(url="../%(page)s", query_string=True)
-"""Some people type page addresses with a trailing slash."""
 
 urlpatterns = [
     path("v1/", gateway_api.urls),  # first: routes are tried in order, and these are the busiest
@@ -72,7 +94,6 @@ urlpatterns = [
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
-    re_path("^(?P<page>documents|sources|assistants|prompts|shared)/$", WITHOUT_SLASH),
     path("accounts/login/", SIGN_IN, name="account_login"),
     path("accounts/oidc/<slug:provider_id>/login/", start_sign_in, name="openid_connect_login"),
     path(
@@ -108,4 +129,5 @@ urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.metrics),
+    path("<page:page>/", WITHOUT_SLASH),  # last: it resolves the path without the slash
 ]

@@ -11,15 +11,15 @@ export function formatPages(source) {
 
 const UNITS = ["B", "KB", "MB", "GB"];
 
+/** As the server writes them, with "B" for bytes. */
 export function formatFileSize(bytes) {
   let value = bytes;
   let unit = 0;
-  while (value >= 1000 && unit < UNITS.length - 1) {
+  while (value >= 1024 && unit < UNITS.length - 1) {
     value /= 1024;
     unit += 1;
   }
-  const digits = unit === 0 || value >= 10 ? 0 : 1;
-  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+  return `${value.toFixed(unit ? 1 : 0)} ${UNITS[unit]}`;
 }
 
 export function formatPercent(fraction) {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatFileSize, formatPages, formatPercent, formatScore, formatTimeLeft } from "../js/format.js";
 
-test("sizes have a unit, and one decimal below ten", () => {
-  assert.deepEqual([0, 999, 1000, 1536, 20_000_000].map(formatFileSize), ["0 B", "999 B", "1.0 KB", "1.5 KB", "19 MB"]);
+test("sizes have a unit, and one decimal but for bytes, as on pages that the server writes", () => {
+  assert.deepEqual([0, 999, 1024, 561_050, 20_000_000].map(formatFileSize), ["0 B", "999 B", "1.0 KB", "547.9 KB", "19.1 MB"]);
 });
 
 test("scores of every scale have about three digits", () => {

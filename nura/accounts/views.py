@@ -49,7 +49,7 @@ class KeyForm(forms.Form):
     name = forms.CharField(
         label=gettext_lazy("Name"),
         max_length=KEY_NAME_CHARACTERS,
-        help_text=gettext_lazy("What the key is for, so that you know it again."),
+        help_text=gettext_lazy("What you will use the key for."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     scopes = forms.MultipleChoiceField(

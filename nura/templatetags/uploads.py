@@ -1,4 +1,4 @@
-"""Template tags for upload formats and the quota panel."""
+"""Template tags for upload formats, the quota panel, and whether uploads are read."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from documents.parsers import formats
 from nura.accounts.quotas import describe_area
+from nura.health import check_redis_and_workers
 
 register = template.Library()
 
@@ -28,3 +29,10 @@ def list_upload_formats() -> str:
 def show_quotas(context: template.Context, area: str) -> dict[str, Any]:
     """The quota panel of an area for the signed-in user."""
     return describe_area(context["request"].user, area)
+
+
+@register.simple_tag
+def has_documents_worker() -> bool:
+    """Whether something reads documents now; true where Redis does not say."""
+    alive = check_redis_and_workers()
+    return alive["documents"] or not alive["redis"]

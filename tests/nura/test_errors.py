@@ -3,6 +3,7 @@
 import json
 import logging
 import select
+from urllib.parse import urljoin
 
 import pytest
 from django.core import exceptions as django_errors
@@ -211,3 +212,15 @@ class TestOverHttp:
     def test_field_errors_are_english_on_request(self, client):
         answer = self.post(client, "{}", **{"Accept-Language": "en"})
         assert answer.json()["errors"]["username"] == ["This field is required."]
+
+
+@pytest.mark.parametrize("page", ["documents", "settings/usage", "assistants"])
+def test_a_page_is_found_with_a_trailing_slash(client, page):
+    response = client.get(f"/{page}/?q=1")
+    assert response.status_code == 302
+    assert urljoin(f"/{page}/", response.url) == f"/{page}?q=1"
+
+
+@pytest.mark.parametrize("path", ["nothing", "settings/nothing/", "api/v1/documents/"])
+def test_no_other_path_is_found_by_its_slash(client, path):
+    assert client.get(f"/{path}").status_code == 404

@@ -7,6 +7,7 @@ from redis import Redis
 
 from nura import health
 from rag.config import Endpoint
+from tests.documents.test_pages import make_document
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +164,22 @@ def test_one_look_serves_all_who_ask_within_a_second(client, monkeypatch):
     assert {client.get("/readyz").status_code for _ in range(5)} == {200}
     assert len(looks) == 1
     health.reset_checks()
+
+
+@pytest.mark.django_db
+def test_the_page_of_documents_says_that_nothing_reads_them(client, beats, django_user_model):
+    def read(**account):
+        user = django_user_model.objects.create_user(**account)
+        make_document(user, status="PROCESSING", stage="queued")
+        client.force_login(user)
+        client.cookies["django_language"] = "en"
+        return client.get("/documents").content.decode()
+
+    nobody = "Nothing is reading documents at the moment"
+    plain, staff = read(username="plain"), read(username="staff", is_staff=True)
+    assert nobody in plain
+    assert nobody in staff
+    assert "doctor" in staff
+    assert "doctor" not in plain
+    health.send_heartbeat("documents")
+    assert nobody not in read(username="other")
