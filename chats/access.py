@@ -411,7 +411,7 @@ def may_read_libraries(user_id: int, library_ids: Collection[UUID]) -> bool:
     return active and list_readable_libraries([user_id])[user_id].issuperset(library_ids)
 
 
-async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None:
+async def wait_until_any_closed(user_id: int, library_ids: Collection[UUID]) -> None:
     """Wait until the user may no longer read one of these libraries."""
     changed = asyncio.Event()
     listeners = RightsListener.of_running_loop().waiting

@@ -24,7 +24,7 @@ from chats.models import EvaluationCase, Feedback, Message
 from chats.runs import log
 from chats.serializers import to_sources_json
 from chats.services import turn_store
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import clean_content
 from documents import spaces
 from documents.models import Document
@@ -363,12 +363,12 @@ class _AnswerRecorder:
             error=self.error,
         )
 
-    def to_outcome(self) -> Outcome:
+    def to_outcome(self) -> AnswerOutcome:
         """The answer as the turn store records it."""
         finished, retrieved = self.finished, self.retrieved
         if finished is None:
-            return Outcome(status=Message.Status.FAILED, content=self.text)
-        return Outcome(
+            return AnswerOutcome(status=Message.Status.FAILED, content=self.text)
+        return AnswerOutcome(
             status=Message.Status.COMPLETED,
             content=self.text,
             mode=finished.mode,

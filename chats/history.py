@@ -17,7 +17,7 @@ from chats.services.erasure import hide_closed_in_turns
 from chats.services.memory import describe_used_slots
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
-from jobs.connections import released
+from jobs.connections import run_and_release
 from rag.conversation import (
     QUESTION_CHARACTERS,
     Conversation,
@@ -189,16 +189,16 @@ class BranchHistory:
         """The newest turns, newest first."""
         numbers = [number for number in self._ids if before is None or number < before]
         newest = sorted(numbers, reverse=True)[: max(0, limit)]
-        return released(self._load_lines, [self._ids[number] for number in newest])
+        return run_and_release(self._load_lines, [self._ids[number] for number in newest])
 
     def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
         ids = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
-        return released(self._load_turns, ids)
+        return run_and_release(self._load_turns, ids)
 
     def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
-        return number_documents(released(self._load_references))
+        return number_documents(run_and_release(self._load_references))
 
     def _load_lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
         rows = Row.objects.filter(pk__in=ids).order_by("-number")

@@ -102,12 +102,12 @@ class WatchFrame(serializers.Serializer[Any]):
 
 def find_live_shares(watched: Collection[tuple[User, UUID]]) -> set[tuple[int, UUID]]:
     """Which of these shared chats their readers still may read, as ids of reader and share."""
-    wanted: defaultdict[User, set[UUID]] = defaultdict(set)
+    share_ids: defaultdict[User, set[UUID]] = defaultdict(set)
     for user, share_id in watched:
-        wanted[user].add(share_id)
+        share_ids[user].add(share_id)
     return {
         (user.pk, pk)
-        for user, ids in wanted.items()
+        for user, ids in share_ids.items()
         for pk in ChatShare.objects.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True)
     }
 
@@ -122,13 +122,13 @@ def read_release() -> str:
 
 def _validate(shape: type[serializers.Serializer[Any]], frame: Fields) -> Fields:
     try:
-        return dict(_get_reader(shape).run_validation(frame))
+        return dict(_get_serializer(shape).run_validation(frame))
     except serializers.ValidationError as error:
         raise InvalidFrame(errors=error.detail) from error
 
 
 @functools.cache
-def _get_reader(shape: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+def _get_serializer(shape: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
     """One for all frames: making its fields takes longer than reading a frame with them."""
     return shape()
 
@@ -141,7 +141,7 @@ class NoticeListener(LoopTask):
     def __init__(self) -> None:
         self.pages: defaultdict[int, set[ChatSocket]] = defaultdict(set)
         self.is_listening = asyncio.Event()
-        self._for_everybody: set[str] = set()
+        self._pending_broadcasts: set[str] = set()
         """Frames for all pages that wait for their moment."""
 
     async def run_round(self) -> None:
@@ -169,13 +169,13 @@ class NoticeListener(LoopTask):
 
     def _broadcast_soon(self, frame: str) -> None:
         """Broadcast once for many in a row: one list of people changes the rights of a thousand."""
-        if frame not in self._for_everybody:
-            self._for_everybody.add(frame)
+        if frame not in self._pending_broadcasts:
+            self._pending_broadcasts.add(frame)
             loop = asyncio.get_running_loop()
-            loop.call_later(LOOKS_APART_SECONDS, self._broadcast, frame)
+            loop.call_later(CHECK_PAUSE_SECONDS, self._broadcast, frame)
 
     def _broadcast(self, frame: str) -> None:
-        self._for_everybody.discard(frame)
+        self._pending_broadcasts.discard(frame)
         for page in chain.from_iterable(self.pages.values()):
             page.send_soon(frame)
 
@@ -218,9 +218,9 @@ class ShareWatcher(LoopTask):
                 page.send_soon(log.to_json(to_frame("share.ended", {"id": str(share_id)})))
 
 
-UNTOLD_SECONDS = 5.0
+RIGHTS_CHECK_SECONDS = 5.0
 """How often it is looked whether somebody reads less than before, if nobody says so."""
-LOOKS_APART_SECONDS = 0.5
+CHECK_PAUSE_SECONDS = 0.5
 """How long the next look waits at least: of many announcements in a row each page hears little."""
 
 
@@ -234,34 +234,43 @@ class ReadingWatcher(LoopTask):
     TROUBLE = "readers_not_checked"
 
     def __init__(self) -> None:
-        self._held: dict[int, set[UUID]] = {}
-        self._moved: set[tuple[UUID, datetime]] = set()
+        self._libraries_by_user: dict[int, set[UUID]] = {}
+        self._seen_moves: set[tuple[UUID, datetime]] = set()
         self._changed = asyncio.Event()
 
     async def add(self, user_id: int) -> None:
         """Note what somebody may read who opens a page."""
-        if user_id not in self._held:
-            held = await in_database(list_readable_libraries, [user_id])
-            self._held.setdefault(user_id, held[user_id])
+        if user_id not in self._libraries_by_user:
+            libraries = await in_database(list_readable_libraries, [user_id])
+            self._libraries_by_user.setdefault(user_id, libraries[user_id])
 
     async def run_round(self) -> None:
         """Look once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
-        await access.wait_for_change(self._changed, UNTOLD_SECONDS)
+        await access.wait_for_change(self._changed, RIGHTS_CHECK_SECONDS)
         pages = NoticeListener.of_running_loop().pages
-        before = {pk: held for pk, held in self._held.items() if pk in pages}
-        held, moved = await in_database(find_readable, [*before])
-        fresh = [place for place in moved if (place.pk, place.moved_at) not in self._moved]
-        self._moved = {(place.pk, place.moved_at) for place in moved}
-        for user_id, had in before.items():
-            is_less = bool(had - held[user_id]) or any(
-                had and not place.is_readable(user_id, held[user_id]) for place in fresh
+        known = {pk: readable for pk, readable in self._libraries_by_user.items() if pk in pages}
+        readable, moved_documents = await in_database(find_readable, [*known])
+        new_moves = [
+            document
+            for document in moved_documents
+            if (document.pk, document.moved_at) not in self._seen_moves
+        ]
+        self._seen_moves = {(document.pk, document.moved_at) for document in moved_documents}
+        for user_id, had_libraries in known.items():
+            has_lost = bool(had_libraries - readable[user_id]) or any(
+                had_libraries and not document.is_readable(user_id, readable[user_id])
+                for document in new_moves
             )
-            for page in pages.get(user_id, ()) if is_less else ():
+            for page in pages.get(user_id, ()) if has_lost else ():
                 page.send_soon(log.to_json(to_frame("rights.changed", {})))
         # Pages that were opened meanwhile have been noted by `add`.
-        self._held = {pk: held.get(pk, had) for pk, had in self._held.items() if pk in pages}
-        await asyncio.sleep(LOOKS_APART_SECONDS)  # what is announced meanwhile is seen by the next
+        self._libraries_by_user = {
+            pk: readable.get(pk, had_libraries)
+            for pk, had_libraries in self._libraries_by_user.items()
+            if pk in pages
+        }
+        await asyncio.sleep(CHECK_PAUSE_SECONDS)  # what is announced meanwhile is seen by the next
 
 
 class MovedDocument(NamedTuple):
@@ -272,16 +281,18 @@ class MovedDocument(NamedTuple):
     owner_id: int
     library_id: UUID | None
 
-    def is_readable(self, user_id: int, held: Collection[UUID]) -> bool:
+    def is_readable(self, user_id: int, library_ids: Collection[UUID]) -> bool:
         """Whether it is a user's who may read these libraries; see `Document.visible_to`."""
-        return self.owner_id == user_id if self.library_id is None else self.library_id in held
+        return (
+            self.owner_id == user_id if self.library_id is None else self.library_id in library_ids
+        )
 
 
 def find_readable(
     user_ids: Collection[int],
 ) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
     """The libraries that these users may read, and the documents that were moved just now."""
-    since = timezone.now() - timedelta(seconds=UNTOLD_SECONDS) - access.MAX_CLOCK_SKEW
+    since = timezone.now() - timedelta(seconds=RIGHTS_CHECK_SECONDS) - access.MAX_CLOCK_SKEW
     rows = Document.objects.filter(moved_at__gt=since)
     places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
     return list_readable_libraries(user_ids), [
@@ -293,16 +304,16 @@ class FrameLimit:
     """A bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
 
     def __init__(self) -> None:
-        self._left = float(MAX_FRAMES)
-        self._seen = time.monotonic()
+        self._frames_left = float(MAX_FRAMES)
+        self._refilled_at = time.monotonic()
 
     def take_frame(self) -> bool:
         """Take one frame from the bucket; False if it is empty."""
         now = time.monotonic()
-        refilled = (now - self._seen) * MAX_FRAMES / REFILL_SECONDS
-        self._left = min(MAX_FRAMES, self._left + refilled) - 1.0
-        self._seen = now
-        return self._left >= 0.0
+        refilled = (now - self._refilled_at) * MAX_FRAMES / REFILL_SECONDS
+        self._frames_left = min(MAX_FRAMES, self._frames_left + refilled) - 1.0
+        self._refilled_at = now
+        return self._frames_left >= 0.0
 
 
 class ChatSocket(AsyncConsumer):  # type: ignore[misc]
@@ -317,7 +328,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         self._limit = FrameLimit()
         self._relays: dict[UUID, asyncio.Task[None]] = {}
         self._notices: deque[str] = deque(maxlen=MAX_WAITING_NOTICES)
-        self._telling: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._answers = {
             "ping": self._answer_ping,
             "send": self._answer_send,
@@ -347,9 +358,9 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         """Let in who has a session (from our own pages) or a token."""
         credential = access.read_credential(self.scope)
         holder = await in_database(access.authenticate, credential)
-        offered = self.scope.get("subprotocols") or ()
-        chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
-        await self.send({"type": "websocket.accept", "subprotocol": chosen})
+        subprotocols = self.scope.get("subprotocols") or ()
+        subprotocol = SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
+        await self.send({"type": "websocket.accept", "subprotocol": subprotocol})
         if holder is None:
             await self._close(CLOSE_UNAUTHENTICATED)
             raise StopConsumer
@@ -379,8 +390,8 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
     def send_soon(self, frame: str) -> None:
         """Send a frame soon, in its turn; a page that takes nothing keeps nobody waiting."""
         self._notices.append(frame)
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._send_notices())
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_notices())
 
     async def _send_notices(self) -> None:
         while self._notices:
@@ -428,9 +439,9 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         await self._send_text(log.to_json(to_frame("share.open", {"id": str(share_id)})))
 
     def _start_relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
-        before = self._relays.pop(run_id, None)
-        if before is not None:
-            before.cancel()
+        previous = self._relays.pop(run_id, None)
+        if previous is not None:
+            previous.cancel()
         self._relays[run_id] = asyncio.create_task(self._follow(run_id, chat_id, after_seq))
 
     async def _follow(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
@@ -446,7 +457,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             return
         NoticeListener.of_running_loop().remove(self)
         ShareWatcher.of_running_loop().pages.pop(self, None)
-        for task in (*self._relays.values(), *filter(None, [self._telling])):
+        for task in (*self._relays.values(), *filter(None, [self._sending])):
             task.cancel()
 
     async def _end(self) -> None:

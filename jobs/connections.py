@@ -66,14 +66,14 @@ class SentinelAddress:
         return {"password": self.sentinel_password, **seconds}
 
     @classmethod
-    def read(cls, url: str) -> "SentinelAddress":
+    def from_url(cls, url: str) -> "SentinelAddress":
         """The parts of a URL. Raises `ValueError`."""
         parts = urlsplit(url)
-        people, _, places = parts.netloc.rpartition("@")
-        user, _, password = people.partition(":")
+        credentials, _, addresses = parts.netloc.rpartition("@")
+        user, _, password = credentials.partition(":")
         query = dict(parse_qsl(parts.query))
-        hosts = (place.partition(":") for place in places.split(",") if place)
-        found = cls(
+        hosts = (place.partition(":") for place in addresses.split(",") if place)
+        address = cls(
             tuple((host, int(port or SENTINEL_PORT)) for host, _, port in hosts),
             parts.path.strip("/"),
             int(query.get("db", 0)),
@@ -81,16 +81,16 @@ class SentinelAddress:
             unquote(password) or None,
             query.get("sentinel_password"),
         )
-        if not (found.hosts and found.service):
+        if not (address.hosts and address.service):
             raise ValueError(f"{SENTINEL}://HOST:PORT,HOST:PORT/SERVICE")
-        return found
+        return address
 
 
 def open_client(library: Any, url: str, **options: Any) -> Any:
     """A client of `redis` or `redis.asyncio` for a URL; of Sentinels, for whom they say leads."""
     if not url.startswith(SENTINEL):
         return library.Redis.from_url(url, **options)
-    address = SentinelAddress.read(url)
+    address = SentinelAddress.from_url(url)
     sentinel = library.sentinel.Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options)
     return sentinel.master_for(
         address.service,
@@ -125,9 +125,9 @@ def asynchronous() -> Any:
     loop = asyncio.get_running_loop()
     client = _by_loop.get(loop)
     if client is None:
-        keeping: dict[str, Any] = {}
+        keepalive: dict[str, Any] = {}
         if not settings.REDIS_URL.startswith("unix"):
-            keeping = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+            keepalive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
         client = open_client(
             redis.asyncio,
             settings.REDIS_URL,
@@ -135,7 +135,7 @@ def asynchronous() -> Any:
             socket_timeout=None,
             socket_connect_timeout=2.0,
             max_connections=10_000,
-            **keeping,
+            **keepalive,
         )
         pool = client.connection_pool
         pool.connection_class = type("Connection", (_LeanConnection, pool.connection_class), {})
@@ -187,11 +187,11 @@ class Script:
 
     async def run(self, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
         """Its reply. Raises `RedisError`, `OSError`."""
-        given = (len(keys), *keys, *arguments)
+        parameters = (len(keys), *keys, *arguments)
         try:
-            return await execute("EVALSHA", self._digest, *given)
+            return await execute("EVALSHA", self._digest, *parameters)
         except NoScriptError:
-            return await execute("EVAL", self._text, *given)
+            return await execute("EVAL", self._text, *parameters)
 
 
 class _LeanConnection:
@@ -222,10 +222,10 @@ R = TypeVar("R")
 
 async def in_database(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `function` in a thread and return its connection to the pool, whatever happens."""
-    return await asyncio.to_thread(lambda: released(function, *args, **kwargs))
+    return await asyncio.to_thread(lambda: run_and_release(function, *args, **kwargs))
 
 
-def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def run_and_release(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call `function` and return this thread's connection to the pool."""
     try:
         return function(*args, **kwargs)
@@ -258,7 +258,7 @@ class KeptQuery(Generic[R]):
         self._stand_ins = stand_ins
 
     @functools.cached_property
-    def _made(self) -> tuple[Any, Any, str, tuple[Any, ...]]:
+    def _compiled(self) -> tuple[Any, Any, str, tuple[Any, ...]]:
         rows = self._make(*self._stand_ins)
         compiler = rows.query.get_compiler(rows.db)
         sql, parameters = compiler.as_sql()
@@ -269,12 +269,15 @@ class KeptQuery(Generic[R]):
 
     def fetch(self, *values: Any) -> list[R]:
         """The rows for these values, in the order of the stand-ins."""
-        made, compiler, sql, parameters = self._made
-        known = list(zip(self._stand_ins, values, strict=True))
-        given = [next((new for old, new in known if old == one), one) for one in parameters]
-        asked = copy.copy(compiler)
-        asked.connection = connections[made.db]  # each thread has its own
-        asked.as_sql = lambda *_, **__: (sql, given)
-        rows = made.all()
-        rows.query.get_compiler = lambda *_, **__: asked
+        queryset, compiler, sql, parameters = self._compiled
+        replacements = list(zip(self._stand_ins, values, strict=True))
+        bound = [
+            next((new for old, new in replacements if old == parameter), parameter)
+            for parameter in parameters
+        ]
+        own_compiler = copy.copy(compiler)
+        own_compiler.connection = connections[queryset.db]  # each thread has its own
+        own_compiler.as_sql = lambda *_, **__: (sql, bound)
+        rows = queryset.all()
+        rows.query.get_compiler = lambda *_, **__: own_compiler
         return list(rows)

@@ -166,10 +166,8 @@ async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
     from chats.gateway import mcp  # here: only who is asked for it loads the protocol's library
 
     await in_database(access.record_key_use, key)
-    accepted = next(
-        (v.decode("latin-1") for k, v in scope["headers"] if k == b"accept-language"), ""
-    )
-    with translation.override(choose_language_by_header(accepted)):
+    header = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"accept-language"), "")
+    with translation.override(choose_language_by_header(header)):
         await mcp.serve(scope, receive, send, key=key)
 
 
@@ -177,8 +175,8 @@ def route_by_path(application: Application) -> Application:
     """Route a request to the protocol of `/mcp` or to Django."""
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
-        to = serve_mcp if scope["path"] == MCP_PATH else application
-        await to(scope, receive, send)
+        target = serve_mcp if scope["path"] == MCP_PATH else application
+        await target(scope, receive, send)
 
     return answer
 

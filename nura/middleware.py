@@ -75,8 +75,8 @@ def choose_language(request: HttpRequest) -> str:
     """Pages: what was chosen in the page, whatever the browser says. Programs: what they accept."""
     if is_api(request.path_info):
         return choose_language_by_header(request.headers.get("Accept-Language", ""))
-    chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
-    return chosen if chosen in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+    language = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
+    return language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
 class LanguageMiddleware:
@@ -201,9 +201,9 @@ def find_address(request: HttpRequest) -> str:
         return httpkit.clean_client_ip(request.META.get("REMOTE_ADDR", "")) or ""
 
 
-def choose_request_id(given: str) -> str:
+def choose_request_id(proposal: str) -> str:
     """The id that a proxy chose, or a new one."""
-    return given if _SAFE_ID.fullmatch(given) else uuid4().hex
+    return proposal if _SAFE_ID.fullmatch(proposal) else uuid4().hex
 
 
 def _set_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
@@ -248,18 +248,18 @@ def note_own_writes(get_response: GetResponse) -> GetResponse:
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            with replica.watch_writes() as wrote:
+            with replica.watch_writes() as write_noted:
                 response: HttpResponseBase = await get_response(request)
-            if wrote.is_set() and replica.has_replica():
+            if write_noted.is_set() and replica.has_replica():
                 await sync_to_async(replica.note_write)(get_owner())
             return response
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        with replica.watch_writes() as wrote:
+        with replica.watch_writes() as write_noted:
             response: HttpResponseBase = get_response(request)
-        if wrote.is_set():
+        if write_noted.is_set():
             replica.note_write(get_owner())
         return response
 
@@ -267,9 +267,9 @@ def note_own_writes(get_response: GetResponse) -> GetResponse:
 
 
 def _release_connections() -> None:
-    for one in connections.all(initialized_only=True):
-        if not one.in_atomic_block:
-            one.close()
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 class AsyncMiddlewareMixin:

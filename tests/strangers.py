@@ -45,7 +45,7 @@ from chats.models import (
 )
 from chats.models.key import make_key_id
 from chats.services.chats import create_chat
-from chats.services.turn_store import Outcome, record_turn
+from chats.services.turn_store import AnswerOutcome, record_turn
 from chats.services.turns import open_turn
 from documents import files, libraries, services
 from documents.models import (
@@ -437,7 +437,7 @@ def make_document(owner: User) -> Document:
 
 def finish(answer: Message) -> None:
     Message.objects.filter(pk=answer.pk).update(status="COMPLETED", content=f"{SECRET} 답")
-    record_turn(answer=answer, outcome=Outcome(Message.Status.COMPLETED, f"{SECRET} 답"))
+    record_turn(answer=answer, outcome=AnswerOutcome(Message.Status.COMPLETED, f"{SECRET} 답"))
     Trace.objects.create(message=answer, steps={"scope": SECRET})
     Feedback.objects.create(message=answer, user=answer.chat.owner, value=1)
     now = timezone.now()  # ended: a worker that came upon it would answer it once more

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from chats.errors import ModelNotFound
 from chats.models import Assistant, Category, ChatDocument
 from chats.services.assistants import list_documents
-from chats.services.turns import list_readable
+from chats.services.turns import list_readable_documents
 from documents.connected.choice import find_allowed_model, list_allowed_models
 from documents.models import Document, Library
 from rag.types import Scope, ScopeReason
@@ -72,7 +72,7 @@ def find_model(user: User, name: str) -> AskableModel:
 
 def _find_scope(user: User, name: str) -> AskableModel:
     if name == EVERYTHING:
-        everything = partial(list_readable, user.pk)
+        everything = partial(list_readable_documents, user.pk)
         return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
     if (key := _read_key(name)) is None:
         raise ModelNotFound
@@ -159,7 +159,7 @@ def _find_document(user: User, key: UUID) -> AskableModel | None:
     if document is None:
         return None
     name, created = document.name, document.created_at
-    itself = partial(list_readable, user.pk, [key])
+    itself = partial(list_readable_documents, user.pk, [key])
     return AskableModel(f"{PREFIX}{key}", name, created, itself, ScopeReason.EXPLICIT)
 
 

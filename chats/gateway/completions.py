@@ -44,7 +44,13 @@ from chats.runs import dispatch, log, reader
 from chats.runs.log import RunEvent
 from chats.services.assistants import choose_model
 from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
-from chats.services.turns import NO_WISHES, OpenedTurn, clean_content, make_question, open_answer
+from chats.services.turns import (
+    DEFAULT_SAMPLING,
+    OpenedTurn,
+    clean_content,
+    make_question,
+    open_answer,
+)
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs.connections import in_database
@@ -106,7 +112,7 @@ def _begin_in_chat(  # noqa: PLR0913, PLR0917 - what `begin_answer` knows
         user=user,
         key=key.value,
         content=asked.question,
-        place=ChatPosition(asked.last_answer, asked.last_question, key.whole),
+        place=ChatPosition(asked.last_answer, asked.last_question, key.sends_whole_conversation),
         document_ids=model.scope.document_ids if has_documents else (),
         library_ids=[model.library_id] if model.library_id else (),
         language=get_language() or "ko",
@@ -147,7 +153,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
     scope: Scope,
     *,
     history: Sequence[HistoryMessage] = (),
-    sampling: Sampling = NO_WISHES,
+    sampling: Sampling = DEFAULT_SAMPLING,
     model: str = "",
     assistant: Assistant | None = None,
 ) -> UUID:
@@ -189,13 +195,13 @@ class ChatPosition:
     """Where a question stands, as its program tells it.
 
     `answer` is the text of the answer before it, None without one, and `question` that of the
-    question so answered. `whole` says that the program sends the whole conversation, so that no
+    question so answered. `sends_whole_conversation`: no
     answer means its beginning.
     """
 
     answer: str | None = None
     question: str = ""
-    whole: bool = False
+    sends_whole_conversation: bool = False
 
 
 @transaction.atomic
@@ -267,7 +273,7 @@ def _to_uuid(text: str) -> UUID | None:
 
 def _find_parent(chat: Chat, place: ChatPosition) -> UUID | None:
     """The message that the question follows; None at the beginning of a chat."""
-    if place.answer is None and place.whole:
+    if place.answer is None and place.sends_whole_conversation:
         return None
     messages = Message.objects.filter(chat=chat).order_by("-created_at", "-id")
     return _find_answer(messages, place) or messages.values_list("pk", flat=True).first()

@@ -45,15 +45,15 @@ async def create_completion(request: HttpRequest, body: CompletionRequest) -> Ht
     begin = partial(completions.begin_answer, asked_with=credential.token)
     opening = asyncio.ensure_future(in_database(begin, _get_asker(request), request.headers, body))
     try:
-        opened = await asyncio.shield(opening)
+        pending = await asyncio.shield(opening)
     except asyncio.CancelledError:  # hung up while the question is being stored
-        opening.add_done_callback(_stop_opened)
+        opening.add_done_callback(_stop_when_opened)
         raise
     release_place()
     return await (
-        _answer_as_stream(opened, credential, body)
+        _answer_as_stream(pending, credential, body)
         if body.stream
-        else _answer_whole(opened, credential)
+        else _answer_whole(pending, credential)
     )
 
 
@@ -96,19 +96,19 @@ for address in ("/models", "/chat/completions", "/embeddings"):
     router.add_api_operation(address, METHODS, refuse_method, include_in_schema=False)
 
 
-async def _answer_whole(opened: PendingAnswer, credential: Credential) -> HttpResponseBase:
-    event = await completions.wait_for_last_event(opened, credential)
+async def _answer_whole(pending: PendingAnswer, credential: Credential) -> HttpResponseBase:
+    event = await completions.wait_for_last_event(pending, credential)
     if event.type == log.ERROR:
         return _to_error_response(ErrorReply.from_event_data(event.data))
-    return _to_json_response(Reply(opened).to_completion(event.data.get("message", {})))
+    return _to_json_response(Reply(pending).to_completion(event.data.get("message", {})))
 
 
 async def _answer_as_stream(
-    opened: PendingAnswer, credential: Credential, body: CompletionRequest
+    pending: PendingAnswer, credential: Credential, body: CompletionRequest
 ) -> HttpResponseBase:
-    stream = completions.Stream(opened, credential, usage=body.includes_usage)
-    if failed := await stream.wait_for_first_words():
-        return _to_error_response(failed)
+    stream = completions.Stream(pending, credential, usage=body.includes_usage)
+    if error := await stream.wait_for_first_words():
+        return _to_error_response(error)
     response = StreamingHttpResponse(
         stream.stream_frames(), content_type="text/event-stream; charset=utf-8"
     )
@@ -117,7 +117,7 @@ async def _answer_as_stream(
     return response
 
 
-def _stop_opened(opening: "asyncio.Future[PendingAnswer]") -> None:
+def _stop_when_opened(opening: "asyncio.Future[PendingAnswer]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         completions.stop_soon(opening.result().run_id)
 
@@ -137,8 +137,8 @@ def _get_key(request: HttpRequest) -> AuthToken:
     return request.auth  # type: ignore[attr-defined]
 
 
-def _to_error_response(failed: ErrorReply) -> HttpResponseBase:
-    return _to_json_response(failed.body, failed.status)
+def _to_error_response(error: ErrorReply) -> HttpResponseBase:
+    return _to_json_response(error.body, error.status)
 
 
 def _to_json_response(data: Any, status: int = 200) -> HttpResponseBase:

@@ -187,10 +187,10 @@ TEMPORARY_CHATS = ("local", "{{")
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """The name of a chat; `whole` where its program sends the whole conversation every time."""
+    """The name of a chat, and whether its program sends the whole conversation every time."""
 
     value: str
-    whole: bool
+    sends_whole_conversation: bool
 
 
 def read_chat_key(headers: Mapping[str, str], metadata: Any) -> ChatKey | None:
@@ -200,12 +200,12 @@ def read_chat_key(headers: Mapping[str, str], metadata: Any) -> ChatKey | None:
     """
     for name in (CHAT_HEADER, *WHOLE_CONVERSATION_HEADERS):
         if value := _to_chat_name(headers.get(name, ""), name):
-            return ChatKey(value, whole=name in WHOLE_CONVERSATION_HEADERS)
+            return ChatKey(value, sends_whole_conversation=name in WHOLE_CONVERSATION_HEADERS)
     chat_id = metadata.get("chat_id") if isinstance(metadata, dict) else None
     if chat_id is not None and not isinstance(chat_id, str):
         raise WrongChatId(param="metadata.chat_id")
     value = _to_chat_name(chat_id or "", "metadata.chat_id")
-    return ChatKey(value, whole=False) if value else None
+    return ChatKey(value, sends_whole_conversation=False) if value else None
 
 
 def _to_chat_name(raw: str, param: str) -> str:

@@ -38,7 +38,7 @@ from chats.services import answer_cache, tools
 from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.assistants import to_persona
 from chats.services.memory import extract_from_turn, learn_from_turn, load_profiles
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn
 from documents import spaces
 from documents.connected.choice import ModelNotAllowed, choose_config
@@ -116,10 +116,10 @@ def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
 
 
 def _select_runs(run_ids: object) -> QuerySet[Run]:
-    known = ProfileSlot.objects.filter(owner=OuterRef("owner"))
-    rows: QuerySet[Run] = Run.objects.annotate(is_owner_known=Exists(known))  # type: ignore[no-redef]
-    whole = rows.select_related("message__parent", "message__chat__owner__profile_choice")
-    return whole.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
+    profile_slots = ProfileSlot.objects.filter(owner=OuterRef("owner"))
+    rows: QuerySet[Run] = Run.objects.annotate(is_owner_known=Exists(profile_slots))  # type: ignore[no-redef]
+    joined = rows.select_related("message__parent", "message__chat__owner__profile_choice")
+    return joined.extra(where=["chats_run.id = ANY(%s)"], params=[run_ids])
 
 
 _runs = KeptQuery(_select_runs, KEYS)
@@ -131,10 +131,10 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
         return []
     runs = {run.pk: run for run in _runs.fetch([lease.job_id for lease in leases])}
     used = spaces.get_space_in_use()
-    told_of = {run.owner_id for run in runs.values() if run.is_owner_known}
-    known = load_profiles([run.message for run in runs.values()], told_of)
+    known_owner_ids = {run.owner_id for run in runs.values() if run.is_owner_known}
+    profiles = load_profiles([run.message for run in runs.values()], known_owner_ids)
     return [
-        _choose_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
+        _choose_model(ClaimedRun(lease, run, used, profiles.get(run.message_id)))
         for lease in leases
         if (run := runs.get(lease.job_id))
     ]
@@ -169,23 +169,23 @@ def load_question(
     branch = Branch.to_message(message.parent)
     pairs = get_history_pairs(chat)
     topic = Topic(message.scope.get("topic", Topic.AUTO))
-    known = load_conversation(branch, pairs=pairs)
+    conversation = load_conversation(branch, pairs=pairs)
     if topic is Topic.NEW:
-        known = replace(known, memory=Memory())
+        conversation = replace(conversation, memory=Memory())
     ids = _narrow_to_readable(run, message.scope["document_ids"])
-    _note_libraries(run, {*known.readable} - {*ids})
+    _note_libraries(run, {*conversation.readable} - {*ids})
     return LoadedQuestion(
         question=Question(
             text=message.parent.content,
             scope=Scope(ids, ScopeReason(message.scope["reason"])),
-            conversation=known,
+            conversation=conversation,
             topic=topic,
             history_pairs=pairs,
             sampling=Sampling.from_stored(run.sampling),
             profile=profile,
             persona=find_persona(message, chat.owner),
         ),
-        store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
+        store=ScopedStore([*dict.fromkeys((*ids, *conversation.readable))], space=used.space),
         history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
         config=used.config,
     )
@@ -205,18 +205,20 @@ def _note_libraries(run: Run, document_ids: set[UUID]) -> None:
     if not document_ids:
         return
     rows = Document.objects.filter(pk__in=document_ids, library__isnull=False)
-    found = set(rows.values_list("library_id", flat=True))
-    if more := found - set(run.library_ids or ()):
-        run.library_ids = sorted(more | set(run.library_ids or ()))
+    library_ids = set(rows.values_list("library_id", flat=True))
+    if new_ids := library_ids - set(run.library_ids or ()):
+        run.library_ids = sorted(new_ids | set(run.library_ids or ()))
         Run.objects.filter(pk=run.pk).update(library_ids=run.library_ids)
 
 
 def find_persona(message: Message, user: User) -> Persona | None:
     """The assistant that was asked, as it is now, if the user still may have it."""
-    told = (message.scope or {}).get("assistant")
-    if not told:
+    reference = (message.scope or {}).get("assistant")
+    if not reference:
         return None
-    assistant = Assistant.objects.visible_to(user).defer("picture").filter(pk=told["id"]).first()
+    assistant = (
+        Assistant.objects.visible_to(user).defer("picture").filter(pk=reference["id"]).first()
+    )
     return to_persona(assistant) if assistant else None
 
 
@@ -232,17 +234,17 @@ class _HeldRun:
         """Raises `RunLost` when somebody else has the run."""
         self.writer = writer
         self._beats = 0
-        self._kept = ""
+        self._saved_text = ""
 
     def find_unsaved_text(self) -> str | None:
         """The text so far, every few beats and where it grew."""
         self._beats += 1
-        if self._beats % BEATS_A_TEXT or (text := self.writer.text) == self._kept:
+        if self._beats % BEATS_A_TEXT or (text := self.writer.text) == self._saved_text:
             return None
-        self._kept = text
+        self._saved_text = text
         return text
 
-    def tell_loss(self) -> None:
+    def notify_loss(self) -> None:
         """Called by the heartbeat's thread."""
         with suppress(RuntimeError):  # the loop has ended meanwhile
             self.loop.call_soon_threadsafe(self._lose)
@@ -259,8 +261,8 @@ def renew_runs(leases: Sequence[Lease[Run]]) -> set[Lease[Run]]:
     """Prolong leases and keep the texts so far; the leases that still stand."""
     texts: dict[Lease[Run], str] = {}
     for lease in leases:
-        held = _held.get(lease)
-        if held is not None and (text := held.find_unsaved_text()) is not None:
+        held_run = _held.get(lease)
+        if held_run is not None and (text := held_run.find_unsaved_text()) is not None:
             texts[lease] = text
     with transaction.atomic():
         standing = renew_leases(leases)
@@ -273,10 +275,10 @@ def save_texts(texts: dict[Lease[Run], str]) -> None:
     if not texts:
         return
     keys = [lease.job_id for lease in texts]
-    messages = dict(Run.objects.filter(pk__in=keys).values_list("pk", "message_id"))
-    said = [Message(pk=messages[lease.job_id], content=text) for lease, text in texts.items()]
+    message_ids = dict(Run.objects.filter(pk__in=keys).values_list("pk", "message_id"))
+    changed = [Message(pk=message_ids[lease.job_id], content=text) for lease, text in texts.items()]
     streaming = Message.objects.filter(status=Message.Status.STREAMING)
-    streaming.bulk_update(said, ["content"], batch_size=100)
+    streaming.bulk_update(changed, ["content"], batch_size=100)
 
 
 HEARTBEAT: Heartbeat[Run] = Heartbeat(Run, renew=renew_runs)
@@ -285,14 +287,14 @@ HEARTBEAT: Heartbeat[Run] = Heartbeat(Run, renew=renew_runs)
 @contextmanager
 def _hold_run(lease: Lease[Run], writer: RunWriter) -> Iterator[asyncio.Future[None]]:
     """Keep the lease of a run; a future that raises `RunLost` when somebody else has it."""
-    held = _held[lease] = _HeldRun(writer)
+    held_run = _held[lease] = _HeldRun(writer)
     try:
-        with HEARTBEAT.hold(lease, held.tell_loss):
-            yield held.lost
+        with HEARTBEAT.hold(lease, held_run.notify_loss):
+            yield held_run.lost
     finally:
         del _held[lease]
-        if not held.lost.cancel():
-            held.lost.exception()  # seen, also where it came too late to matter
+        if not held_run.lost.cancel():
+            held_run.lost.exception()  # seen, also where it came too late to matter
 
 
 # The answer
@@ -303,10 +305,10 @@ class _Progress:
     """What is known of an answer while it is written."""
 
     finished: Finished | None = None
-    found: SourcesFound | None = None
+    retrieval: SourcesFound | None = None
     error: NuraError | None = None
     key: CacheKey | None = None
-    kept: Outcome | None = None
+    kept_outcome: AnswerOutcome | None = None
     trace: dict[str, object] = field(default_factory=dict)
     model: str = ""
     """What its server calls the language model."""
@@ -321,26 +323,26 @@ async def answer_run(run_id: UUID) -> None:
         await answer_claimed_run(claimed)
 
 
-async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
+async def answer_claimed_run(claimed: ClaimedRun, started_json: str = "") -> None:
     """Answer a run that is ours, and write the summary of its turn.
 
-    `started` is the JSON of the event that its log begins with, where that is at hand. Cancelled it
-    settles what becomes of the run.
+    `started_json` is the data of the first event of its log, where that is at hand. When cancelled
+    it ends the run or hands it on.
     """
     lease, run = claimed.lease, claimed.run
     with structlog.contextvars.bound_contextvars(run_id=str(run.pk)):
-        writer, closed = RunWriter(run.pk), None
+        writer, turn = RunWriter(run.pk), None
         try:
             with _hold_run(lease, writer) as lost:
                 if run.attempts > 1 and await in_database(end_lost_run, lease, is_claimed=True):
                     return  # the lease ran out, and no reaper came by before us
-                if started and run.attempts == 1:
-                    writer.begin(RunEvent.from_encoded(1, log.STARTED, started))
+                if started_json and run.attempts == 1:
+                    writer.begin(RunEvent.from_encoded(1, log.STARTED, started_json))
                 else:
                     await writer.open()
                 if not writer.events:  # taken before whoever asked has begun the log
                     writer.add(log.STARTED, await in_database(to_started_data, run))
-                closed = await _answer(claimed, writer, lost)
+                turn = await _answer(claimed, writer, lost)
         except RunLost:
             logger.warning("run_lost")
         except asyncio.CancelledError:
@@ -348,8 +350,8 @@ async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
             raise
         finally:
             await writer.abandon()
-        if closed is not None:
-            await summarise_held_turn(closed, claimed.used.config)
+        if turn is not None:
+            await summarise_held_turn(turn, claimed.used.config)
 
 
 async def _answer(
@@ -364,8 +366,8 @@ async def _answer(
         work.result()
     outcome = _to_outcome(progress, writer, stopped)
     if writer.spoke_at is not None:
-        waited = writer.spoke_at - claimed.run.created_at
-        outcome = replace(outcome, first_word_ms=max(0, waited // timedelta(milliseconds=1)))
+        wait = writer.spoke_at - claimed.run.created_at
+        outcome = replace(outcome, first_word_ms=max(0, wait // timedelta(milliseconds=1)))
     kind, data, turn = await _store_end(claimed, outcome, progress.key)
     writer.add(kind, data)
     await writer.close()
@@ -384,10 +386,10 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
     if answer_cache.is_cache_on() and not claimed.run.message.chat.temporary:
-        progress.key, kept = await _find_kept_answer(claimed.run, loaded)
-        if kept is not None:
-            _write_kept_answer(kept, writer)
-            progress.kept = kept.outcome
+        progress.key, kept_answer = await _find_kept_answer(claimed.run, loaded)
+        if kept_answer is not None:
+            _write_kept_answer(kept_answer, writer)
+            progress.kept_outcome = kept_answer.outcome
             return
     loaded = await _consult_tools(claimed.run, loaded, writer, progress)
     store = ReleasingStore(loaded.store)
@@ -412,25 +414,25 @@ async def _consult_tools(
 
     A call that writes is made at the first attempt alone: nobody knows how far a lost one got.
     """
-    wished = (run.message.scope or {}).get("tools")
+    options = (run.message.scope or {}).get("tools")
     model: object = get_main_model(loaded.config.llm)
-    if not wished or not isinstance(model, ToolCaller):
+    if not options or not isinstance(model, ToolCaller):
         return loaded
 
-    def tell(use: tools.ToolUse) -> None:
+    def report_use(use: tools.ToolUse) -> None:
         detail = {"server": use.server, "tool": use.tool, "state": use.state}
         writer.add(log.STATUS, {"step": "tool", "detail": detail})
 
     owner = run.message.chat.owner
-    servers = await in_database(tools.find_usable_servers, owner, wished["servers"])
+    servers = await in_database(tools.find_usable_servers, owner, options["servers"])
     try:
         findings = await tools.consult_tools(
             loaded.question.text,
             servers,
             model,
             language=run.language,
-            confirmed=wished["confirmed"] if run.attempts == 1 else (),
-            on_use=tell,
+            confirmed=options["confirmed"] if run.attempts == 1 else (),
+            on_use=report_use,
         )
     except NuraError as error:
         logger.warning("tools_failed", code=error.code)
@@ -444,25 +446,28 @@ async def _find_kept_answer(
     run: Run, loaded: LoadedQuestion
 ) -> tuple[CacheKey | None, KeptAnswer | None]:
     """The cache key of a question and the answer kept under it, each None if there is none."""
-    begun, owner = time.perf_counter(), run.message.chat.owner
+    started_at, owner = time.perf_counter(), run.message.chat.owner
     key = await in_database(answer_cache.make_key, loaded.question, loaded.config, owner=owner)
     if key is None:
         return None, None
     key = await asyncio.to_thread(answer_cache.embed_key, key, get_engine(loaded.config))
     if run.anew:
         return key, None
-    kept = await in_database(answer_cache.find_answer, key, owner=owner)
-    if kept is None:
+    kept_answer = await in_database(answer_cache.find_answer, key, owner=owner)
+    if kept_answer is None:
         return key, None
-    trace = {**kept.outcome.trace, "timings_ms": {"total": measure_milliseconds_since(begun)}}
-    return key, replace(kept, outcome=replace(kept.outcome, trace=trace))
+    trace = {
+        **kept_answer.outcome.trace,
+        "timings_ms": {"total": measure_milliseconds_since(started_at)},
+    }
+    return key, replace(kept_answer, outcome=replace(kept_answer.outcome, trace=trace))
 
 
-def _write_kept_answer(kept: KeptAnswer, writer: RunWriter) -> None:
-    detail = {"made_at": kept.made_at.isoformat(), "near": kept.near}
+def _write_kept_answer(kept_answer: KeptAnswer, writer: RunWriter) -> None:
+    detail = {"made_at": kept_answer.made_at.isoformat(), "near": kept_answer.near}
     writer.add(log.STATUS, {"step": "cache", "detail": detail})
-    writer.add(log.SOURCES, kept.outcome.sources)
-    writer.add(log.DELTA, {"text": kept.outcome.content})
+    writer.add(log.SOURCES, kept_answer.outcome.sources)
+    writer.add(log.DELTA, {"text": kept_answer.outcome.content})
 
 
 def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
@@ -473,7 +478,7 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
             progress.trace = {**progress.trace, **event.trace}
             writer.add(log.STATUS, {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
-            progress.found = event
+            progress.retrieval = event
             writer.add(log.SOURCES, to_sources_json(event.sources))
         case Reasoning():
             writer.add(log.REASONING, {"text": event.text})
@@ -486,21 +491,21 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
                 writer.add("usage", progress.usage)
 
 
-def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
-    if progress.kept is not None:
-        return progress.kept
-    finished, found = progress.finished, progress.found
-    sources = found.sources if found else ()
-    shown: dict[str, Any] = {
+def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> AnswerOutcome:
+    if progress.kept_outcome is not None:
+        return progress.kept_outcome
+    finished, retrieval = progress.finished, progress.retrieval
+    sources = retrieval.sources if retrieval else ()
+    common_fields: dict[str, Any] = {
         "passages": {source.chunk_id: source.text for source in sources},
-        "method": found.method if found else "",
+        "method": retrieval.method if retrieval else "",
         "content": writer.text,
         "reasoning": writer.reasoning,
         "tool_calls": progress.tool_calls,
     }
-    told: dict[str, object] = {"tools": progress.tool_calls} if progress.tool_calls else {}
+    tool_trace: dict[str, object] = {"tools": progress.tool_calls} if progress.tool_calls else {}
     if finished is not None:
-        return Outcome(
+        return AnswerOutcome(
             status=Message.Status.COMPLETED,
             mode=finished.mode,
             label=finished.label or "",
@@ -513,34 +518,34 @@ def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
             grounding=_to_plain(finished.checks) or None,
             citations=_to_plain(finished.citations),
             notices=(*progress.notices, *finished.notices),
-            trace=log.to_plain(dict(finished.trace) | told),
-            **shown,
+            trace=log.to_plain(dict(finished.trace) | tool_trace),
+            **common_fields,
         )
     error = NuraError() if progress.error is None else progress.error
-    failed = (
+    error_fields = (
         {} if stopped else {"error_code": error.code, "error_params": log.to_plain(error.params)}
     )
-    return Outcome(
+    return AnswerOutcome(
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
-        mode=Message.Mode.DOCUMENTS if found else "",
+        mode=Message.Mode.DOCUMENTS if retrieval else "",
         question_type=str(progress.trace.get("question_type", "")),
-        sources=_to_sources(found.sources if found else None),
-        trace=log.to_plain(progress.trace | told),
-        **shown,
-        **failed,
+        sources=_to_sources(retrieval.sources if retrieval else None),
+        trace=log.to_plain(progress.trace | tool_trace),
+        **common_fields,
+        **error_fields,
     )
 
 
-def _to_sources(shown: tuple[AnswerSource, ...] | None) -> list[dict[str, Any]] | None:
-    return None if shown is None else to_sources_json(shown)
+def _to_sources(sources: tuple[AnswerSource, ...] | None) -> list[dict[str, Any]] | None:
+    return None if sources is None else to_sources_json(sources)
 
 
-def _to_plain(shown: tuple[DocRef | CheckedSentence | CitedPassage, ...]) -> list[dict[str, Any]]:
-    return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
+def _to_plain(items: tuple[DocRef | CheckedSentence | CitedPassage, ...]) -> list[dict[str, Any]]:
+    return log.to_plain([asdict(item) for item in items])  # type: ignore[no-any-return]
 
 
 async def _store_end(
-    claimed: ClaimedRun, outcome: Outcome, key: CacheKey | None
+    claimed: ClaimedRun, outcome: AnswerOutcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
     """Close the turn and build the last event; the turn whose summary is to be written here.
 
@@ -556,7 +561,7 @@ async def _store_end(
 
 
 def _close_and_describe(
-    claimed: ClaimedRun, outcome: Outcome, key: CacheKey | None
+    claimed: ClaimedRun, outcome: AnswerOutcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
     run = claimed.run
     turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True, key=key)
@@ -620,13 +625,13 @@ def end_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
     """
     run = Run.objects.select_related("message").get(pk=lease.job_id)
     events, stopped = _fence_log(run.pk)
-    said = max(log.join_text(events), run.message.content, key=len)
-    if not said and not stopped and (is_claimed or run.attempts < Run.MAX_ATTEMPTS):
+    content = max(log.join_text(events), run.message.content, key=len)
+    if not content and not stopped and (is_claimed or run.attempts < Run.MAX_ATTEMPTS):
         return False
     sources = next((event.data for event in events if event.type == log.SOURCES), None)
-    outcome = Outcome(
+    outcome = AnswerOutcome(
         status=Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED,
-        content=said,
+        content=content,
         mode=Message.Mode.DOCUMENTS if sources else "",
         sources=sources,
         error_code="" if stopped else "interrupted",

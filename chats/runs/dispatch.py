@@ -55,15 +55,15 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
     A Redis that is away is no error: the reaper tells the workers later.
     """
     started = RunEvent(1, log.STARTED, to_started_data(run, document_ids))
-    told = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
+    fields = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
     try:
         with connections.sync().pipeline(transaction=True) as pipe:
             log.put_events(pipe, run.pk, [started])
-            STREAM.add_entry(pipe, {**told, "started": started.encoded})
+            STREAM.add_entry(pipe, {**fields, "started": started.encoded})
             # the log of a run that is dispatched again has begun, and takes no first event
-            *_, sent = pipe.execute(raise_on_error=False)
-        if isinstance(sent, RedisError):
-            raise sent
+            *_, reply = pipe.execute(raise_on_error=False)
+        if isinstance(reply, RedisError):
+            raise reply
     except (RedisError, OSError) as error:
         logger.warning("run_not_announced", run_id=str(run.pk), error=str(error)[:200])
     send_answer_start(run.message.chat)
@@ -85,8 +85,8 @@ def send_request(kind: str, request: Mapping[str, Any]) -> UUID:
     It is work for the same owner there as here (`jobs.fairness`).
     """
     request_id = uuid4()
-    told = {"kind": kind, "language": get_language() or "ko", "owner": get_owner()}
-    body = {**request, **told}
+    envelope = {"kind": kind, "language": get_language() or "ko", "owner": get_owner()}
+    body = {**request, **envelope}
     if not STREAM.send({"kind": REQUEST, "id": str(request_id), "body": log.to_json(body)}):
         raise Unavailable
     return request_id
@@ -109,13 +109,15 @@ def ask_worker(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_last_event(key: str) -> RunEvent:
-    redis, seen = connections.sync(), "0-0"
+    redis, entry_id = connections.sync(), "0-0"
     ends_at = time.monotonic() + QUEUE_SECONDS
-    while (left := ends_at - time.monotonic()) > 0:
-        found = redis.xread({key: seen}, block=max(1, int(min(left, STEP_SECONDS) * 1000)))
-        for seen, fields in found[0][1] if found else ():
+    while (seconds_left := ends_at - time.monotonic()) > 0:
+        reply = redis.xread(
+            {key: entry_id}, block=max(1, int(min(seconds_left, STEP_SECONDS) * 1000))
+        )
+        for entry_id, fields in reply[0][1] if reply else ():
             ends_at = time.monotonic() + SILENT_SECONDS
-            event = log.from_entry(log.to_seq(seen), fields)
+            event = log.from_entry(log.to_seq(entry_id), fields)
             if event.terminal:
                 redis.delete(key)
                 return event
@@ -127,14 +129,14 @@ async def follow_request(request_id: UUID) -> AsyncGenerator[RunEvent | None, No
 
     None: nothing happened for a while.
     """
-    heard, patience, code = time.monotonic(), QUEUE_SECONDS, "unavailable"
+    heard_at, patience, code = time.monotonic(), QUEUE_SECONDS, "unavailable"
     async for event in reader.read_events(request_id):
         if event is not None:
-            heard, patience, code = time.monotonic(), SILENT_SECONDS, "interrupted"
+            heard_at, patience, code = time.monotonic(), SILENT_SECONDS, "interrupted"
             if event.terminal:
                 await _forget(request_id)
             yield event
-        elif time.monotonic() - heard > patience:
+        elif time.monotonic() - heard_at > patience:
             await _forget(request_id)
             yield RunEvent(0, log.ERROR, _make_lost_error(code))
             return

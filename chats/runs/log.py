@@ -229,8 +229,8 @@ def put_events(pipe: Any, run_id: UUID, events: Sequence[RunEvent]) -> None:
     """The same, by a pipeline that the caller sends."""
     for event in events:
         pipe.xadd(make_log_key(run_id), to_entry(event), id=f"{event.seq}-0")
-    closed = bool(events) and events[-1].terminal
-    pipe.expire(make_log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
+    is_closed = bool(events) and events[-1].terminal
+    pipe.expire(make_log_key(run_id), CLOSED_SECONDS if is_closed else OPEN_SECONDS)
 
 
 def repair_log(
@@ -246,13 +246,13 @@ def repair_log(
     if events and events[-1].terminal:
         return
     missing: list[tuple[str, Any]] = [] if events else [(STARTED, started)]
-    said = join_text(events)
-    if content.startswith(said) and len(content) > len(said):
-        missing.append((DELTA, {"text": content[len(said) :]}))
+    written = join_text(events)
+    if content.startswith(written) and len(content) > len(written):
+        missing.append((DELTA, {"text": content[len(written) :]}))
     missing.append((terminal_type, terminal))
-    first = events[-1].seq + 1 if events else 1
+    first_seq = events[-1].seq + 1 if events else 1
     try:
-        events = [RunEvent(first + i, *event, first) for i, event in enumerate(missing)]
+        events = [RunEvent(first_seq + i, *event, first_seq) for i, event in enumerate(missing)]
         append_events(run_id, events)
     except ResponseError:
         logger.info("run_log_repaired_elsewhere", run_id=str(run_id))

@@ -31,16 +31,16 @@ logger = structlog.get_logger()
 
 BLOCK_SECONDS = 2.0
 """How long Redis is asked to wait for something new."""
-AT_ONCE = 200
+MAX_ENTRIES_A_READING = 200
 """Entries of one log that are read together."""
-HELD = 400
+MAX_WAITING_ENTRIES = 400
 """Entries that wait for one follower at the most, give or take one reading."""
 PAUSE_SECONDS = 10e-6
 """Pause after a reading for each log in it, as the next one costs that much again."""
-KNOCK_SECONDS = 3600
+WAKE_STREAM_SECONDS = 3600
 IDLE_SECONDS = 2.0
 """A reader that saw nothing for so long looks whether the run has ended without a word."""
-DEAF_SECONDS = 10.0
+MAX_REDIS_ABSENCE_SECONDS = 10.0
 """How long a caller who waits for an answer is kept while Redis is away."""
 GZIP = 16
 WINDOW_BITS, MEMORY_LEVEL = 12, 5
@@ -59,25 +59,25 @@ class Follower:
         self._arrival: asyncio.Future[None] | None = None
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True while it has enough to do."""
-        return len(self._entries) >= HELD
+        return len(self._entries) >= MAX_WAITING_ENTRIES
 
     async def get_next(self, patience: float) -> RunEvent | None:
         """The next entry; None when nothing came for `patience` seconds."""
         if not self._entries:
             loop = asyncio.get_running_loop()
             self._arrival = loop.create_future()
-            over = loop.call_later(patience, self._wake)
+            timer = loop.call_later(patience, self._wake)
             try:
                 await self._arrival
             finally:
-                over.cancel()
+                timer.cancel()
                 self._arrival = None
             if not self._entries:
                 return None
         entry = self._entries.popleft()
-        if len(self._entries) == HELD - 1:  # it was full
+        if len(self._entries) == MAX_WAITING_ENTRIES - 1:  # it was full
             self._relay.request_reading()
         return entry
 
@@ -86,7 +86,7 @@ class Follower:
 
         Nothing when it stands before that: it came, or became free, while they were asked for.
         """
-        if self.full or self.seq < after_seq:
+        if self.is_full or self.seq < after_seq:
             return
         for entry in entries:
             if entry.seq > self.seq:
@@ -106,11 +106,11 @@ class Relay(LoopTask):
 
     def __init__(self) -> None:
         self._followers: defaultdict[str, list[Follower]] = defaultdict(list)
-        self._door = f"nura:door:{uuid4()}"
+        self._wake_stream = f"nura:door:{uuid4()}"
         """A stream that only ends our own waiting."""
-        self._knocked = "0-0"
-        self._knocking: asyncio.Task[None] | None = None
-        self._waits = self._is_late = False
+        self._wake_id = "0-0"
+        self._waking: asyncio.Task[None] | None = None
+        self._is_reading = self._is_late = False
         """Redis is being asked; somebody has come since who is not asked for."""
 
     def add(self, follower: Follower) -> None:
@@ -126,56 +126,65 @@ class Relay(LoopTask):
 
     def request_reading(self) -> None:
         """Ask Redis again, now that somebody wants more than it is being asked for."""
-        self._is_late = self._waits
-        if self._is_late and (self._knocking is None or self._knocking.done()):
-            self._knocking = asyncio.create_task(self._interrupt_reading(), context=Context())
+        self._is_late = self._is_reading
+        if self._is_late and (self._waking is None or self._waking.done()):
+            self._waking = asyncio.create_task(self._interrupt_reading(), context=Context())
 
     async def _interrupt_reading(self) -> None:
         """Interrupt the blocking read; again if somebody has come during the next one."""
         while self._is_late:
             self._is_late = False
             try:
-                knocking = ("XADD", self._door, "MAXLEN", 1, "*", "", "")
-                await connections.execute_all(knocking, ("EXPIRE", self._door, KNOCK_SECONDS))
+                command = ("XADD", self._wake_stream, "MAXLEN", 1, "*", "", "")
+                await connections.execute_all(
+                    command, ("EXPIRE", self._wake_stream, WAKE_STREAM_SECONDS)
+                )
             except (RedisError, OSError):
                 return  # the reading fails as well, and begins anew with all there are
 
     async def run_round(self) -> None:
         """Ask once, and pause in proportion to what was asked."""
-        read = await self._read()
+        log_count = await self._read()
         self.note_success()
-        await asyncio.sleep(read * PAUSE_SECONDS)
+        await asyncio.sleep(log_count * PAUSE_SECONDS)
 
     async def _read(self) -> int:
         """Ask once and hand out what came; the number of logs asked for."""
-        wanted = self._list_positions()
-        since = [f"{seq}-0" for seq in wanted.values()]
-        command = ("XREAD", "BLOCK", int(BLOCK_SECONDS * 1000), "COUNT", AT_ONCE, "STREAMS")
-        self._waits, self._is_late = True, False
+        positions = self._list_positions()
+        after_ids = [f"{seq}-0" for seq in positions.values()]
+        command = (
+            "XREAD",
+            "BLOCK",
+            int(BLOCK_SECONDS * 1000),
+            "COUNT",
+            MAX_ENTRIES_A_READING,
+            "STREAMS",
+        )
+        self._is_reading, self._is_late = True, False
         try:
             async with asyncio.timeout(BLOCK_SECONDS + connections.HANGING_SECONDS):
                 answer = await connections.execute(
-                    *command, *wanted, self._door, *since, self._knocked
+                    *command, *positions, self._wake_stream, *after_ids, self._wake_id
                 )
         finally:
-            self._waits = False
+            self._is_reading = False
         for key, entries in answer or ():
-            if key == self._door:
-                self._knocked = entries[-1][0]
+            if key == self._wake_stream:
+                self._wake_id = entries[-1][0]
                 continue
-            found = [log.read_entry(*entry) for entry in entries]
+            events = [log.read_entry(*entry) for entry in entries]
             for follower in self._followers.get(key, ()):
-                follower.add_entries(found, wanted[key])
-        return len(wanted)
+                follower.add_entries(events, positions[key])
+        return len(positions)
 
     def _list_positions(self) -> dict[str, int]:
         """Where to read each log from: the position of its last follower with room for more."""
-        wanted = {}
+        positions = {}
         for key, followers in self._followers.items():
-            ready = [follower.seq for follower in followers if not follower.full]
+            ready = [follower.seq for follower in followers if not follower.is_full]
             if ready:
-                wanted[key] = min(ready)
-        return wanted
+                positions[key] = min(ready)
+        return positions
 
 
 @contextmanager
@@ -213,7 +222,7 @@ async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEven
 
 
 @dataclass
-class Heard:
+class ReadPosition:
     """What a reader has had of a run: up to which `seq`, and how many characters of the answer.
 
     `characters` is None for one who came back: what he has is not known here.
@@ -247,20 +256,20 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEven
 
     None: nothing happened for a while (time for a sign of life).
     """
-    heard, is_lost = Heard(after_seq, None if after_seq else 0), False
+    position, is_lost = ReadPosition(after_seq, None if after_seq else 0), False
     with follow_log(log.make_log_key(run_id), after_seq) as follower:
         while True:
             event = await follower.get_next(IDLE_SECONDS)
-            if event is not None and not is_lost and heard.is_continued_by(event):
-                heard.note(event)
+            if event is not None and not is_lost and position.is_continued_by(event):
+                position.note(event)
                 yield event
                 if event.terminal:
                     return
                 continue
             is_lost = is_lost or event is not None
-            ended, rest = await _find_end(run_id, heard, is_lost=is_lost)
-            for one in rest:
-                yield one
+            ended, rest = await _find_end(run_id, position, is_lost=is_lost)
+            for missed_event in rest:
+                yield missed_event
             if ended:
                 return
             yield None
@@ -268,50 +277,52 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEven
 
 async def wait_for_end(run_id: UUID) -> bool:
     """Wait for the end of a run; False when Redis stays away, so that no end would be heard."""
-    heard = time.monotonic()
+    heard_at = time.monotonic()
     async for event in follow_run(run_id):
         if event is not None or await is_redis_reachable():
-            heard = time.monotonic()
-        elif time.monotonic() - heard > DEAF_SECONDS:
+            heard_at = time.monotonic()
+        elif time.monotonic() - heard_at > MAX_REDIS_ABSENCE_SECONDS:
             return False
     return True
 
 
 async def _find_end(
-    run_id: UUID, heard: Heard, *, is_lost: bool
+    run_id: UUID, position: ReadPosition, *, is_lost: bool
 ) -> tuple[bool, Sequence[RunEvent]]:
     """Whether a run whose log goes on no further has ended; what is still to be heard."""
     try:
-        return await in_database(_load_end, run_id, heard, is_lost)
+        return await in_database(_load_end, run_id, position, is_lost)
     except DatabaseError as error:
         logger.warning("run_state_unknown", run_id=str(run_id), error=str(error)[:200])
         return False, ()
 
 
-def _load_end(run_id: UUID, heard: Heard, is_lost: bool) -> tuple[bool, Sequence[RunEvent]]:
+def _load_end(
+    run_id: UUID, position: ReadPosition, is_lost: bool
+) -> tuple[bool, Sequence[RunEvent]]:
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     if run.message.status == Message.Status.STREAMING:
         return False, ()
     try:
-        if _has_come_back_after_the_end(run_id, heard):
+        if _has_come_back_after_the_end(run_id, position):
             return True, ()
         finish_log(run_id)
-        if not is_lost and log.load_events(run_id)[-1].seq > heard.seq:
+        if not is_lost and log.load_events(run_id)[-1].seq > position.seq:
             return False, ()  # the reader finds it in the log
     except RedisError as error:
         logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
-    return True, _make_rest(run, heard)
+    return True, _make_rest(run, position)
 
 
-def _make_rest(run: Run, heard: Heard) -> list[RunEvent]:
+def _make_rest(run: Run, position: ReadPosition) -> list[RunEvent]:
     """What a reader lacks of an ended run whose log he cannot be given any more."""
     content, rest = run.message.content, []
-    if heard.characters is None or heard.characters > len(content):
+    if position.characters is None or position.characters > len(content):
         rest = [(log.REPLACE, {"text": content})]
-    elif heard.characters < len(content):
-        rest = [(log.DELTA, {"text": content[heard.characters :]})]
+    elif position.characters < len(content):
+        rest = [(log.DELTA, {"text": content[position.characters :]})]
     rest.append(to_terminal_event(run))
-    return [RunEvent(heard.seq + number, *event) for number, event in enumerate(rest, 1)]
+    return [RunEvent(position.seq + number, *event) for number, event in enumerate(rest, 1)]
 
 
 def finish_log(run_id: UUID) -> None:
@@ -329,11 +340,11 @@ def finish_log(run_id: UUID) -> None:
     )
 
 
-def _has_come_back_after_the_end(run_id: UUID, heard: Heard) -> bool:
+def _has_come_back_after_the_end(run_id: UUID, position: ReadPosition) -> bool:
     events = log.load_events(run_id)
-    if heard.characters is not None or not events:
+    if position.characters is not None or not events:
         return False
-    return events[-1].terminal and not events[-1].repaired and events[-1].seq == heard.seq
+    return events[-1].terminal and not events[-1].repaired and events[-1].seq == position.seq
 
 
 class Framer:
@@ -363,8 +374,8 @@ async def stream_server_events(
 
 async def compress_stream(parts: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     """The same as gzip; each part can be read as soon as it is there."""
-    packer = zlib.compressobj(wbits=GZIP + WINDOW_BITS, memLevel=MEMORY_LEVEL)
-    async with aclosing(parts) as whole:
-        async for part in whole:
-            yield packer.compress(part) + packer.flush(zlib.Z_SYNC_FLUSH)
-    yield packer.flush()
+    compressor = zlib.compressobj(wbits=GZIP + WINDOW_BITS, memLevel=MEMORY_LEVEL)
+    async with aclosing(parts) as source:
+        async for part in source:
+            yield compressor.compress(part) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    yield compressor.flush()

@@ -28,7 +28,7 @@ from chats.serializers import to_sources_json
 from chats.services import search
 from chats.services.assistants import find_assistant, to_persona
 from chats.services.chats import add_tokens
-from chats.services.turns import list_readable
+from chats.services.turns import list_readable_documents
 from documents import spaces
 from documents.connected.choice import choose_config
 from documents.errors import explain_code
@@ -42,8 +42,8 @@ from rag.factory import Engine, get_engine
 from rag.ports import LLM, GenerationOptions, Usage
 from rag.types import HistoryMessage, Scope, ScopeReason, Speaker
 
-_FIRST_SAID = re.compile(r"^(?:#+ *)?USER:\s*(.+)$", re.MULTILINE | re.IGNORECASE)
-_NOTHING_TO_SAY: Mapping[str, dict[str, Any]] = {
+_FIRST_USER_LINE = re.compile(r"^(?:#+ *)?USER:\s*(.+)$", re.MULTILINE | re.IGNORECASE)
+_EMPTY_REPLIES: Mapping[str, dict[str, Any]] = {
     "tags_generation": {"tags": []},
     "follow_up_generation": {"follow_ups": []},
     "query_generation": {"queries": []},
@@ -59,15 +59,15 @@ async def run_side_job(request: dict[str, Any], say: Callable[[str, Any], None])
     Raises `LLMError`.
     """
     used = await in_database(spaces.get_space_in_use)
-    asked = [HistoryMessage(Speaker(one["role"]), one["content"]) for one in request["messages"]]
+    messages = [HistoryMessage(Speaker(one["role"]), one["content"]) for one in request["messages"]]
     llm = _choose_job_model(get_engine(used.config))
     if llm is None:
-        text = answer_without_model(request["job"], asked)
+        text = answer_without_model(request["job"], messages)
         say(log.DELTA, {"text": text})
         return {"message": {"content": text}}
-    wished = Sampling.from_stored(request["sampling"])
-    usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
-    message = await _ask_model(llm, asked, usual.with_sampling(wished), say)
+    sampling = Sampling.from_stored(request["sampling"])
+    defaults = GenerationOptions(used.config.temperature, used.config.max_tokens)
+    message = await _ask_model(llm, messages, defaults.with_sampling(sampling), say)
     await in_database(add_tokens, request["user_id"], message["usage"])
     return {"message": message}
 
@@ -78,37 +78,37 @@ async def _ask_model(
     options: GenerationOptions,
     say: Callable[[str, Any], None],
 ) -> dict[str, Any]:
-    said: list[str] = []
+    parts: list[str] = []
     usage: Usage | None = None
-    cut = False
+    is_cut = False
     async with aclosing(llm.stream(turns, options)) as pieces:
         async for piece in pieces:
             usage = piece.usage or usage
-            cut = cut or piece.finish_reason == "length"
+            is_cut = is_cut or piece.finish_reason == "length"
             if piece.text:
-                said.append(piece.text)
+                parts.append(piece.text)
                 say(log.DELTA, {"text": piece.text})
     return {
-        "content": "".join(said),
+        "content": "".join(parts),
         "usage": asdict(usage) if usage else None,
-        "notices": [{"code": ANSWER_CUT, "detail": explain_notice(ANSWER_CUT)}] if cut else [],
+        "notices": [{"code": ANSWER_CUT, "detail": explain_notice(ANSWER_CUT)}] if is_cut else [],
     }
 
 
-def _choose_job_model(made: Engine) -> LLM | None:
-    if made.light:
-        return made.light.llm
-    writer = made.pipeline.writer
+def _choose_job_model(engine: Engine) -> LLM | None:
+    if engine.light:
+        return engine.light.llm
+    writer = engine.pipeline.writer
     return writer.llm if writer else None
 
 
 def answer_without_model(job: str, messages: Sequence[HistoryMessage]) -> str:
     """A reply without a model: the first question as a title, and nothing for all else."""
     if job != "title_generation":
-        return json.dumps(_NOTHING_TO_SAY[job]) if job in _NOTHING_TO_SAY else ""
-    told = next((m.content for m in reversed(messages) if m.role == Speaker.USER), "")
-    found = _FIRST_SAID.search(told)
-    title = (found[1] if found else told).strip()[:TITLE_CHARACTERS]
+        return json.dumps(_EMPTY_REPLIES[job]) if job in _EMPTY_REPLIES else ""
+    question = next((m.content for m in reversed(messages) if m.role == Speaker.USER), "")
+    match = _FIRST_USER_LINE.search(question)
+    title = (match[1] if match else question).strip()[:TITLE_CHARACTERS]
     return json.dumps({"title": " ".join(title.split())}, ensure_ascii=False)
 
 
@@ -171,7 +171,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     question, store, config, libraries = await in_database(_load_question, request)
     if not libraries:
         return await _stream_answer(question, store, config, request, say)
-    closed = asyncio.create_task(access.wait_until_closed(request["user_id"], libraries))
+    closed = asyncio.create_task(access.wait_until_any_closed(request["user_id"], libraries))
     answer = asyncio.create_task(_stream_answer(question, store, config, request, say))
     try:
         await asyncio.wait([closed, answer], return_when=asyncio.FIRST_COMPLETED)
@@ -192,28 +192,34 @@ async def _stream_answer(
     say: Say,
 ) -> dict[str, Any]:
     finished: Finished | None = None
-    said: list[str] = []
-    thought: list[str] = []
+    answer_parts: list[str] = []
+    reasoning_parts: list[str] = []
     history = MemoryHistory(question.conversation.turns)
     async with aclosing(get_engine(config).answer(question, store, history)) as events:
         async for event in events:
             match event:
                 case Delta():
-                    said.append(event.text)
+                    answer_parts.append(event.text)
                     say(log.DELTA, {"text": event.text})
                 case Reasoning():
-                    thought.append(event.text)
+                    reasoning_parts.append(event.text)
                     say(log.REASONING, {"text": event.text})
                 case Replaced():
-                    said = [event.text]
+                    answer_parts = [event.text]
                     say(log.REPLACE, {"text": event.text})
                 case Finished():
                     finished = event
-    told = _to_message(finished, request["language"]) if finished else {}
-    await in_database(add_tokens, request["user_id"], told.get("usage"))
-    if told.get("usage") and config.llm:
-        told["usage"]["model"] = config.llm.model
-    return {"message": {"content": "".join(said), "reasoning": "".join(thought), **told}}
+    fields = _to_message(finished, request["language"]) if finished else {}
+    await in_database(add_tokens, request["user_id"], fields.get("usage"))
+    if fields.get("usage") and config.llm:
+        fields["usage"]["model"] = config.llm.model
+    return {
+        "message": {
+            "content": "".join(answer_parts),
+            "reasoning": "".join(reasoning_parts),
+            **fields,
+        }
+    }
 
 
 def _to_message(finished: Finished, language: str) -> dict[str, Any]:
@@ -244,8 +250,8 @@ def _load_question(
     if user is None:
         raise NotFound
     used = spaces.get_space_in_use()
-    found = list_readable(user.pk, [UUID(pk) for pk in request["document_ids"]])
-    ids, libraries = tuple(found), {pk for pk in found.values() if pk is not None}
+    readable = list_readable_documents(user.pk, [UUID(pk) for pk in request["document_ids"]])
+    ids, libraries = tuple(readable), {pk for pk in readable.values() if pk is not None}
     question = Question(
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),

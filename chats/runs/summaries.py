@@ -84,15 +84,18 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
         raise ValueError("a turn that nobody holds")
     lease = Lease(Row, row.pk, row.claim)
     # before the first turn nothing was said that would have to be folded
-    known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
+    loaded = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
         async with _get_semaphore():
             engine = get_engine(config)
-            is_read = row.profile_read_at is not None
-            both = _summarise(lease, known, is_read=is_read), _suggest_follow_ups(row, engine)
-            for ended in await asyncio.gather(*both, return_exceptions=True):
-                if ended is not None:
-                    raise ended
+            is_profile_read = row.profile_read_at is not None
+            jobs = (
+                _summarise(lease, loaded, is_profile_read=is_profile_read),
+                _suggest_follow_ups(row, engine),
+            )
+            for error in await asyncio.gather(*jobs, return_exceptions=True):
+                if error is not None:
+                    raise error
 
 
 async def _suggest_follow_ups(row: Row, engine: Engine) -> None:
@@ -103,12 +106,12 @@ async def _suggest_follow_ups(row: Row, engine: Engine) -> None:
     if headings is None:
         return
     try:
-        asked = await engine.suggest_follow_ups(row.user_text, row.assistant_text, headings)
+        questions = await engine.suggest_follow_ups(row.user_text, row.assistant_text, headings)
     except LLMError as error:
         logger.warning("follow_ups_not_suggested", error=error.code)
         return
-    if asked:
-        await in_database(_keep_follow_ups, row, asked)
+    if questions:
+        await in_database(_store_follow_ups, row, questions)
 
 
 def _list_headings(row: Row) -> list[str] | None:
@@ -116,19 +119,21 @@ def _list_headings(row: Row) -> list[str] | None:
     message = Message.objects.filter(pk=row.message_id, status=Message.Status.COMPLETED).first()
     if message is None or message.mode != Message.Mode.DOCUMENTS:
         return None
-    return list(dict.fromkeys(filter(None, (one.get("section") for one in message.sources or ()))))
+    return list(
+        dict.fromkeys(filter(None, (source.get("section") for source in message.sources or ())))
+    )
 
 
-def _keep_follow_ups(row: Row, asked: Sequence[str]) -> None:
+def _store_follow_ups(row: Row, questions: Sequence[str]) -> None:
     """Write them to the answer, and tell the open pages of its owner."""
-    if not Message.objects.filter(pk=row.message_id).update(follow_ups=asked):
+    if not Message.objects.filter(pk=row.message_id).update(follow_ups=questions):
         return  # the chat was deleted meanwhile
     chat = row.message.chat
-    data = {"chat_id": chat.pk, "message_id": row.message_id, "questions": asked}
+    data = {"chat_id": chat.pk, "message_id": row.message_id, "questions": questions}
     notices.send_notices(chat.owner_id, {"type": "follow_ups", "data": data})
 
 
-async def _read_profile(turn_id: UUID, engine: Engine) -> None:
+async def _extract_profile_statements(turn_id: UUID, engine: Engine) -> None:
     """Let the light model read what the rules heard nothing of. A failure costs this reading."""
     if engine.light is None:
         return
@@ -145,17 +150,17 @@ async def _read_profile(turn_id: UUID, engine: Engine) -> None:
 
 
 async def _summarise(
-    lease: Lease[Row], known: _TurnToSummarise | None = None, *, is_read: bool = False
+    lease: Lease[Row], loaded: _TurnToSummarise | None = None, *, is_profile_read: bool = False
 ) -> None:
-    """`is_read`: what the turn tells of its user has been kept."""
+    """`is_profile_read`: the facts about its user have been stored."""
     try:
-        if not is_read:
+        if not is_profile_read:
             await in_database(learn_from_turn, lease.job_id)
-        work = await in_database(_load_turn, lease.job_id) if known is None else known
+        work = await in_database(_load_turn, lease.job_id) if loaded is None else loaded
         engine = get_engine(work.config)
-        noted = await engine.note_turn(work.turn, work.folding, work.running)
-        await _read_profile(lease.job_id, engine)
-        await in_database(_store_summary, lease, noted, work)
+        note = await engine.note_turn(work.turn, work.folding, work.running)
+        await _extract_profile_statements(lease.job_id, engine)
+        await in_database(_store_summary, lease, note, work)
     except BaseException:
         await in_database(release_lease, lease)
         raise
@@ -189,47 +194,49 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     running = to_running_summary(summarised)
     config = spaces.get_space_in_use().config
     pairs = row.message.chat.history_pairs
-    wanted = list_turns_to_fold(
+    numbers = list_turns_to_fold(
         row.number,
         running,
         pairs=config.history_pairs if pairs is None else pairs,
         begins_at=branch.begins_at,
     )
-    ids = {step.number: step.turn_id for step in branch.steps if step.number in wanted}
+    ids = {step.number: step.turn_id for step in branch.steps if step.number in numbers}
     folding = rows.filter(pk__in=ids.values()).order_by("number")
-    told = tuple(map(to_past_turn, folding))
-    return _TurnToSummarise(to_past_turn(row), told, running, config, branch.summarised, ids)
+    folded_turns = tuple(map(to_past_turn, folding))
+    return _TurnToSummarise(
+        to_past_turn(row), folded_turns, running, config, branch.summarised, ids
+    )
 
 
 @transaction.atomic
-def _store_summary(lease: Lease[Row], noted: TurnNote, work: _TurnToSummarise) -> None:
+def _store_summary(lease: Lease[Row], note: TurnNote, work: _TurnToSummarise) -> None:
     """End the job; who has lost it changes nothing.
 
     What was folded on a summary that somebody has put into other words since is left to the next
     turn, which folds it on those.
     """
-    folded: dict[str, Any] = {}
-    if noted.running is not None and noted.running != work.running and _is_as_read(work):
-        folded = {
-            "running_summary": noted.running.text,
-            "running_through": noted.running.through,
-            "running_model": noted.running.model,
+    running_fields: dict[str, Any] = {}
+    if note.running is not None and note.running != work.running and _is_summary_unchanged(work):
+        running_fields = {
+            "running_summary": note.running.text,
+            "running_through": note.running.through,
+            "running_model": note.running.model,
         }
-    held = lease.rows().update(
-        summary=noted.summary,
-        summary_model=noted.model,
+    updated_count = lease.rows().update(
+        summary=note.summary,
+        summary_model=note.model,
         summarised_at=timezone.now(),
-        terms=dict(noted.terms),
+        terms=dict(note.terms),
         profile_read_at=Coalesce("profile_read_at", Now()),
-        **folded,
+        **running_fields,
         **RELEASED,
     )
-    for number, vector in noted.vectors.items() if held else ():
+    for number, vector in note.vectors.items() if updated_count else ():
         rows = Row.objects.filter(pk=work.folding_ids.get(number, lease.job_id))
-        rows.update(vector=list(vector), embedding=noted.embedding)
+        rows.update(vector=list(vector), embedding=note.embedding)
 
 
-def _is_as_read(work: _TurnToSummarise) -> bool:
+def _is_summary_unchanged(work: _TurnToSummarise) -> bool:
     """Whether the summary that was folded on is still there; its row is held then."""
     if work.summarised is None:
         return True

@@ -90,9 +90,9 @@ class AnswersWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
         self._room = asyncio.Event()
-        self._running: Counter[int] = Counter()
+        self._runs_by_owner: Counter[int] = Counter()
         """Runs at work by their owner."""
-        self._some_wait = False
+        self._has_waiting_runs = False
         """Runs were announced and not taken: their owner has enough at work."""
         self._patience = 0.0
         self.on_leave: Callable[[], object] | None = None
@@ -131,60 +131,63 @@ class AnswersWorker:
     # Messages
 
     async def _receive(self) -> None:
-        deaf, told = True, False  # what was announced before we came is in Postgres
-        looked, taken = 0.0, list[WorkMessage]()
+        is_cut_off, is_logged = True, False  # what was announced before we came is in Postgres
+        looked_at, to_acknowledge = 0.0, list[WorkMessage]()
         while True:
             messages = list[WorkMessage]()
             try:
-                if deaf:
+                if is_cut_off:
                     await STREAM.create_group()
                     await self._claim_all_waiting()
-                deaf = told = False
+                is_cut_off = is_logged = False
                 if len(self._tasks) >= MAX_AT_ONCE:
-                    await STREAM.acknowledge(taken)
-                    taken = []
+                    await STREAM.acknowledge(to_acknowledge)
+                    to_acknowledge = []
                     await self._wait_for_room()
                 limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
                 messages = await STREAM.read(
-                    limit=limit, patience=READING_SECONDS, to_acknowledge=taken
+                    limit=limit, patience=READING_SECONDS, to_acknowledge=to_acknowledge
                 )
-                taken = []
-                if time.monotonic() - looked > TAKING_OVER_SECONDS:
-                    looked = time.monotonic()
+                to_acknowledge = []
+                if time.monotonic() - looked_at > TAKING_OVER_SECONDS:
+                    looked_at = time.monotonic()
                     messages += await STREAM.claim_abandoned(limit=limit)
-                await self._take(messages, is_crowded=len(messages) >= limit)
-                taken = messages
+                await self._handle_messages(messages, is_crowded=len(messages) >= limit)
+                to_acknowledge = messages
             except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
-                if not told:  # once an outage
+                if not is_logged:  # once an outage
                     logger.warning("work_not_heard", error=f"{type(error).__name__}: {error}"[:200])
-                deaf = told = True
+                is_cut_off = is_logged = True
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # a process that hears nothing more would live on unnoticed
                 logger.exception("work_not_taken")
-                deaf, taken = True, messages  # a message that nobody can take would come for ever
+                is_cut_off, to_acknowledge = (
+                    True,
+                    messages,
+                )  # a message that nobody can take would come for ever
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
+    async def _handle_messages(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
         messages = list(filter(_has_kind_and_id, messages))
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
-            is_crowded = is_crowded or any(map(self._has_enough, messages))
+            is_crowded = is_crowded or any(map(self._is_owner_busy, messages))
             claimed = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
-            self._some_wait = self._some_wait or len(claimed) < len(runs)
+            self._has_waiting_runs = self._has_waiting_runs or len(claimed) < len(runs)
             self._answer_all(claimed, {one.fields["id"]: one for one in messages})
         for message in messages:
             try:
-                self._begin_other(message)
+                self._begin_message_work(message)
             except (KeyError, ValueError):  # its asker notices; those of the others wait
                 logger.exception("message_not_read", entry=message.entry_id)
 
-    def _has_enough(self, message: WorkMessage) -> bool:
+    def _is_owner_busy(self, message: WorkMessage) -> bool:
         """Whether its owner has as many answers at work here as he may have."""
         limit = settings.LIMITS["answers"]
         owner = message.fields.get("owner", "")  # not in those of the version before
-        return bool(limit and owner and self._running[int(owner)] >= limit)
+        return bool(limit and owner and self._runs_by_owner[int(owner)] >= limit)
 
-    async def _take_waiting(self) -> None:
+    async def _claim_waiting(self) -> None:
         """Go on with runs that waited for others of their owner."""
         room = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
         try:
@@ -194,9 +197,11 @@ class AnswersWorker:
             return
         self._answer_all(claimed)
         limit = settings.LIMITS["answers"]  # whoever has enough at work may have more that wait
-        self._some_wait = bool(claimed) or any(0 < limit <= n for n in self._running.values())
+        self._has_waiting_runs = bool(claimed) or any(
+            0 < limit <= n for n in self._runs_by_owner.values()
+        )
 
-    def _begin_other(self, message: WorkMessage) -> None:
+    def _begin_message_work(self, message: WorkMessage) -> None:
         key = UUID(message.fields["id"])
         match message.fields["kind"]:
             case kind if kind == SUMMARY:
@@ -225,7 +230,7 @@ class AnswersWorker:
         for claimed in runs:
             message = (announced or {}).get(str(claimed.run.pk))
             started = message.fields.get("started", "") if message else ""
-            self._running[claimed.run.owner_id] += 1
+            self._runs_by_owner[claimed.run.owner_id] += 1
             work = self._answer(claimed, started)
             self._begin(work, f"user:{claimed.run.owner_id}", message)
 
@@ -234,11 +239,11 @@ class AnswersWorker:
         try:
             await answering.answer_claimed_run(claimed, started)
         finally:
-            self._running[owner_id] -= 1
-            if not self._running[owner_id]:
-                del self._running[owner_id]
-            if self._some_wait and not self._leaving.is_set():
-                self._begin(self._take_waiting(), NOBODY)
+            self._runs_by_owner[owner_id] -= 1
+            if not self._runs_by_owner[owner_id]:
+                del self._runs_by_owner[owner_id]
+            if self._has_waiting_runs and not self._leaving.is_set():
+                self._begin(self._claim_waiting(), NOBODY)
 
     def _begin(
         self,
@@ -247,8 +252,11 @@ class AnswersWorker:
         message: WorkMessage | None = None,
     ) -> None:
         """Begin an owner's task, which logs under the id of the request behind its message."""
-        asked = message.fields.get("request_id") if message else None
-        with bound_contextvars(**({"request_id": asked} if asked else {})), work_for(owner):
+        request_id = message.fields.get("request_id") if message else None
+        with (
+            bound_contextvars(**({"request_id": request_id} if request_id else {})),
+            work_for(owner),
+        ):
             task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)

@@ -101,7 +101,7 @@ class RunWriter:
         self.lost = False
         """Somebody else writes this log."""
         self._text, self._reasoning = GrowingText(), GrowingText()
-        self._flowing = ""
+        self._text_kind = ""
         self._unsealed: list[str] = []
         self._settled = asyncio.Event()
         self._flusher: Flusher | None = None
@@ -147,9 +147,9 @@ class RunWriter:
             self._flusher.add(self, soon=kind not in log.PREPARING)
 
     def _add_text(self, kind: str, text: str) -> None:
-        if kind != self._flowing:
+        if kind != self._text_kind:
             self.seal()
-            self._flowing = kind
+            self._text_kind = kind
         self._unsealed.append(text)
         (self._text if kind == log.DELTA else self._reasoning).add(text)
         if kind == log.DELTA and self.spoke_at is None:
@@ -161,12 +161,14 @@ class RunWriter:
         """Make an event of the text that has gathered."""
         if self._unsealed:
             encoded = log.to_text_json("".join(self._unsealed))
-            self.events.append(RunEvent.from_encoded(len(self.events) + 1, self._flowing, encoded))
+            self.events.append(
+                RunEvent.from_encoded(len(self.events) + 1, self._text_kind, encoded)
+            )
             self._unsealed = []
-        self._flowing = ""
+        self._text_kind = ""
 
     @property
-    def attached(self) -> bool:
+    def is_attached(self) -> bool:
         """True until it was closed or abandoned."""
         return self._flusher is not None
 
@@ -174,11 +176,11 @@ class RunWriter:
         """Note how many events the log has."""
         self.written = count
         self.prolonged = True
-        if self._whole:
+        if self._is_whole:
             self._settled.set()
 
     @property
-    def _whole(self) -> bool:
+    def _is_whole(self) -> bool:
         return self.written == len(self.events) and not self._unsealed
 
     async def compare_with_log(self) -> None:
@@ -192,7 +194,7 @@ class RunWriter:
 
     async def close(self) -> None:
         """Write what is left. Gives up after `CLOSE_SECONDS`; raises `RunLost`."""
-        if self._flusher is not None and not self._whole:
+        if self._flusher is not None and not self._is_whole:
             self._flusher.flush_soon()
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
@@ -229,16 +231,16 @@ class Flusher(LoopTask):
 
     def __init__(self) -> None:
         self._dirty: dict[RunWriter, None] = {}
-        self._something = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._urgent = asyncio.Event()
 
     def add(self, writer: RunWriter, *, soon: bool = True) -> None:
         """The writer has something new, which may wait for more unless it is to be told `soon`."""
         self._dirty[writer] = None
         if soon:
-            self._something.set()
+            self._has_work.set()
         else:
-            asyncio.get_running_loop().call_later(PREPARING_SECONDS, self._something.set)
+            asyncio.get_running_loop().call_later(PREPARING_SECONDS, self._has_work.set)
 
     def flush_soon(self) -> None:
         """Send without waiting for more: somebody is waiting."""
@@ -250,8 +252,8 @@ class Flusher(LoopTask):
 
     async def run_round(self) -> None:
         """Send what has gathered, once there is something."""
-        await self._something.wait()
-        self._something.clear()
+        await self._has_work.wait()
+        self._has_work.clear()
         self._urgent.clear()  # what is urgent so far goes along
         writers, self._dirty = list(self._dirty), {}
         if not writers:
@@ -259,7 +261,7 @@ class Flusher(LoopTask):
         try:
             await self._flush(writers)
         except (RedisError, OSError):
-            self._flush_again(writers)
+            self._requeue(writers)
             raise
         await self._wait_for_more()
 
@@ -272,15 +274,15 @@ class Flusher(LoopTask):
     async def _flush(self, writers: list[RunWriter]) -> None:
         keys: list[str] = []
         arguments: list[Any] = []
-        sealed: list[int] = []
+        counts: list[int] = []
         for writer in writers:
             writer.seal()
             keys.append(writer.key)
-            sealed.append(len(writer.events))
+            counts.append(len(writer.events))
             arguments += _build_arguments(writer)
-        found = await APPEND.run(keys, arguments)
+        lengths = await APPEND.run(keys, arguments)
         unclear = []
-        for writer, length, count in zip(writers, found, sealed, strict=True):
+        for writer, length, count in zip(writers, lengths, counts, strict=True):
             if length == writer.written:
                 writer.confirm(count)
             else:
@@ -288,11 +290,11 @@ class Flusher(LoopTask):
         for writer in unclear:  # Redis forgot, an answer of it got lost, or somebody else writes
             await writer.compare_with_log()
             logger.warning("run_log_differs", run_id=str(writer.run_id), lost=writer.lost)
-        self._flush_again([writer for writer in unclear if not writer.lost])
+        self._requeue([writer for writer in unclear if not writer.lost])
 
-    def _flush_again(self, writers: list[RunWriter]) -> None:
+    def _requeue(self, writers: list[RunWriter]) -> None:
         for writer in writers:
-            if writer.attached:
+            if writer.is_attached:
                 self.add(writer)
 
 

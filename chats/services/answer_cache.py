@@ -31,7 +31,7 @@ from redis.exceptions import RedisError
 
 import rag
 from chats.models import CachedAnswer, Message, Trace
-from chats.services.turn_store import Outcome, read_whole_passages
+from chats.services.turn_store import AnswerOutcome, read_whole_passages
 from documents.models import Document
 from jobs import connections
 from rag.config import RagConfig
@@ -93,7 +93,7 @@ class CacheKey:
 class KeptAnswer:
     """An answer that was found: as it ends here, and when it was made. `near`: for other words."""
 
-    outcome: Outcome
+    outcome: AnswerOutcome
     made_at: datetime
     near: bool
 
@@ -225,7 +225,7 @@ def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
         trace = {name: value for name, value in steps.items() if name != "timings_ms"}
         details |= {"question": entry.question} if is_near else {}
     passages = read_whole_passages(answer)
-    outcome = Outcome(
+    outcome = AnswerOutcome(
         status=Message.Status.COMPLETED,
         content=answer.content,
         mode=answer.mode,
@@ -245,7 +245,7 @@ def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
 # Keeping
 
 
-def store_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
+def store_answer(key: CacheKey, *, answer: Message, outcome: AnswerOutcome) -> bool:
     """Keep an answer that ends now, in the transaction that ends it; whether it was kept.
 
     It is not where a document was changed since the question was looked up: the answer may hold
@@ -270,7 +270,7 @@ def store_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
     return True
 
 
-def _is_worth_keeping(outcome: Outcome) -> bool:
+def _is_worth_keeping(outcome: AnswerOutcome) -> bool:
     return (
         outcome.status == Message.Status.COMPLETED
         and outcome.made_at is None

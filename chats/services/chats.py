@@ -30,7 +30,7 @@ from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
 from documents.notices import announce_rights_change
 from documents.quotas import QuotaLimits
-from jobs.connections import ANY_KEY, KeptQuery, released
+from jobs.connections import ANY_KEY, KeptQuery, run_and_release
 
 logger = structlog.get_logger()
 
@@ -40,7 +40,7 @@ _notice_executor = ThreadPoolExecutor(1, thread_name_prefix="notices")
 
 def send_chat_change(chat_id: UUID) -> None:
     """Send the chat's current state to its owner's pages; `deleted` says that it is gone."""
-    _notice_executor.submit(_log_failure, released, _load_and_send, chat_id)
+    _notice_executor.submit(_log_failure, run_and_release, _load_and_send, chat_id)
 
 
 def send_answer_start(chat: Chat) -> None:

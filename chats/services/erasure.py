@@ -31,7 +31,7 @@ from chats.models import Chat, Message, Run, Trace, Turn
 from chats.runs import log
 from chats.services import turn_store
 from chats.services.memory import forget_source_chats
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from documents import deletions
 from documents.libraries import find_unreadable_documents
 from documents.models import Deletion, DeletionKind, Document
@@ -50,7 +50,7 @@ HOLD = "SELECT id FROM documents_document WHERE id = ANY(%s) ORDER BY id FOR KEY
 # An answer that ends while its document goes
 
 
-def mark_deleted_documents(outcome: Outcome) -> Outcome:
+def mark_deleted_documents(outcome: AnswerOutcome) -> AnswerOutcome:
     """Mark deleted documents in an outcome, and remove the text of those that are being erased.
 
     The caller's transaction holds those that are there: they are deleted before it or after it.

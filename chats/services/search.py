@@ -294,7 +294,7 @@ def find_question_scope(
         chat.has_documents = False
     else:
         chat.has_documents = chat.document_links.exists()
-    scope, _read = find_scope(chat=chat, named=documents, library_ids=libraries)
+    scope, _read = find_scope(chat=chat, named_documents=documents, library_ids=libraries)
     return scope
 
 

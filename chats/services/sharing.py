@@ -32,7 +32,7 @@ from chats.services import turn_store
 from chats.services.audience import Audience, set_audience
 from chats.services.branches import TITLE_CHARACTERS, list_branch, refuse_unfinished
 from chats.services.erasure import is_copy
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from documents.audit import Action, record_event
 from documents.models import Document
 from documents.notices import announce_rights_change, announce_shared_change
@@ -281,7 +281,7 @@ def _record_copy(shared: SharedMessage, answer: Message) -> None:
     original = shared.original
     chunk_ids = {source["chunk_id"] for source in answer.sources or ()}
     passages = turn_store.read_whole_passages(original)
-    outcome = Outcome(
+    outcome = AnswerOutcome(
         status=Message.Status(answer.status),
         content=answer.content,
         mode=answer.mode,

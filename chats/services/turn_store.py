@@ -43,7 +43,7 @@ BELOW = """
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """How an answer ended.
 
     `passages` are the full texts shown, by chunk id, as far as they are known; `method` is how
@@ -93,7 +93,7 @@ class Outcome:
         return scope if isinstance(scope, Mapping) else {}
 
 
-def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
+def record_turn(*, answer: Message, outcome: AnswerOutcome, is_held: bool = False) -> Turn:
     """Store the turn of an answer that has just ended.
 
     The caller holds the chat's row lock: turns of a chat are written one by one. `is_held`: the
@@ -129,7 +129,7 @@ def record_turn(*, answer: Message, outcome: Outcome, is_held: bool = False) -> 
     return turn
 
 
-def list_references(outcome: Outcome) -> list[dict[str, Any]]:
+def list_references(outcome: AnswerOutcome) -> list[dict[str, Any]]:
     """The documents that an answer showed, by slot, as plain `rag.conversation.DocRef`."""
     by_document: dict[str, list[Mapping[str, Any]]] = {}
     for source in outcome.sources or ():
@@ -143,7 +143,7 @@ def list_references(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _to_reference(
-    document: Document | None, sources: Sequence[Mapping[str, Any]], outcome: Outcome
+    document: Document | None, sources: Sequence[Mapping[str, Any]], outcome: AnswerOutcome
 ) -> dict[str, Any]:
     """A reference; `document` is None if it was deleted meanwhile."""
     best = max(sources, key=lambda source: float(source["similarity"]))
@@ -196,7 +196,9 @@ def read_whole_passages(message: Message) -> dict[str, str]:
     }
 
 
-def list_remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict[str, Any]]:
+def list_remembered(
+    refs: Sequence[Mapping[str, Any]], outcome: AnswerOutcome
+) -> list[dict[str, Any]]:
     """The documents that a follow-up question refers to.
 
     Those cited by the answer, else those shown, else those relevant to its question.

@@ -49,7 +49,7 @@ from chats.services.chats import (
     touch_chat,
 )
 from chats.services.erasure import mark_deleted_documents
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
@@ -65,7 +65,7 @@ from rag.types import Scope, ScopeReason, Topic
 
 logger = structlog.get_logger()
 
-NO_WISHES = Sampling()
+DEFAULT_SAMPLING = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     client_id: str = "",
     language: str = "ko",
     topic: str = Topic.AUTO,
-    sampling: Sampling = NO_WISHES,
+    sampling: Sampling = DEFAULT_SAMPLING,
     asked_with: str = "",
     model: str = "",
     assistant_id: UUID | None = None,
@@ -135,13 +135,13 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 assistant=assistant,
             )
     except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
-        known = _find_opened(user, client_id) if client_id else None
-        if known is None:
+        earlier = _find_opened_turn(user, client_id) if client_id else None
+        if earlier is None:
             raise
-        return known
+        return earlier
 
 
-def _find_opened(user: User, client_id: str) -> OpenedTurn | None:
+def _find_opened_turn(user: User, client_id: str) -> OpenedTurn | None:
     run = (
         Run.objects.filter(owner=user, client_id=client_id)
         .select_related("message__parent", "message__chat")
@@ -207,7 +207,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     documents: Collection[Document | None] | None = None,
     client_id: str = "",
     topic: str = Topic.AUTO,
-    sampling: Sampling = NO_WISHES,
+    sampling: Sampling = DEFAULT_SAMPLING,
     asked_with: str = "",
     anew: bool = False,
     memory: bool = True,
@@ -224,25 +224,27 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     `assistant` is whom the question is put to; None: the chat's. Raises `QuotaMessages`,
     `QuotaTokens`, `ModelNotAllowed`.
     """
-    asked = assistant or _find_kept_assistant(chat)
-    chosen = _choose_model(chat, asked, model)
-    if asked and sampling.temperature is None:
-        sampling = replace(sampling, temperature=asked.temperature)
-    named = _list_named(question) if documents is None else documents
+    answering = assistant or _find_kept_assistant(chat)
+    main_model = _choose_model(chat, answering, model)
+    if answering and sampling.temperature is None:
+        sampling = replace(sampling, temperature=answering.temperature)
+    named_documents = _list_named_documents(question) if documents is None else documents
     count_question(chat.owner_id)
-    scope, read = find_scope(
+    scope, scope_libraries = find_scope(
         chat=chat,
-        named=named,
+        named_documents=named_documents,
         library_ids=question.library_ids or (),
         topic=topic,
-        picked=assistant,
-        kept=asked,
+        chosen_assistant=assistant,
+        chat_assistant=answering,
     )
-    wished = _describe_options(asked, topic=topic, memory=memory)
-    if chosen and (tools := _describe_tools(chat, asked, confirmed)):
-        wished["tools"] = tools
-    wished |= _name_libraries(chat, question, scope)
-    answer = _make_answer(chat, question, model=chosen.id if chosen else "", scope=scope, **wished)
+    extra = _describe_options(answering, topic=topic, memory=memory)
+    if main_model and (tools := _describe_tools(chat, answering, confirmed)):
+        extra["tools"] = tools
+    extra |= _name_libraries(chat, question, scope)
+    answer = _make_answer(
+        chat, question, model=main_model.id if main_model else "", scope=scope, **extra
+    )
     _store_messages(question, answer, named=documents)
     run = Run.objects.create(
         owner_id=chat.owner_id,
@@ -250,50 +252,52 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         client_id=client_id,
         language=language,
         enqueued_at=timezone.now(),
-        sampling={} if sampling == NO_WISHES else asdict(sampling),
+        sampling={} if sampling == DEFAULT_SAMPLING else asdict(sampling),
         asked_with=asked_with,
         anew=anew,
-        library_ids=sorted(read) or None,
+        library_ids=sorted(scope_libraries) or None,
     )
-    ids = [document.pk for document in named if document is not None]
+    ids = [document.pk for document in named_documents if document is not None]
     replica.note_write(f"user:{chat.owner_id}")
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
 
 
-def _list_named(question: Message) -> list[Document | None]:
+def _list_named_documents(question: Message) -> list[Document | None]:
     """The documents that a stored question names; None: one that is gone."""
     return [link.document for link in question.document_links.select_related("document")]
 
 
-def _choose_model(chat: Chat, asked: Assistant | None, model: str) -> MainModel | None:
+def _choose_model(chat: Chat, assistant: Assistant | None, model: str) -> MainModel | None:
     """The language model of an answer; None where there is none. Raises `ModelNotAllowed`."""
-    wished = model or chat.model or (choose_model(asked, chat.owner) if asked else "")
-    return find_allowed_model(chat.owner, wished)
+    model_id = model or chat.model or (choose_model(assistant, chat.owner) if assistant else "")
+    return find_allowed_model(chat.owner, model_id)
 
 
-def _describe_options(asked: Assistant | None, *, topic: str, memory: bool) -> dict[str, object]:
+def _describe_options(
+    assistant: Assistant | None, *, topic: str, memory: bool
+) -> dict[str, object]:
     """What was wished of an answer and is not usual, as its scope keeps it."""
-    wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
+    options: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
     if not memory:
-        wished["memory"] = False
-    if asked:
-        wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
-    return wished
+        options["memory"] = False
+    if assistant:
+        options["assistant"] = {"id": str(assistant.pk), "name": assistant.name}
+    return options
 
 
 def _describe_tools(
-    chat: Chat, asked: Assistant | None, confirmed: Sequence[dict[str, Any]]
+    chat: Chat, assistant: Assistant | None, confirmed: Sequence[dict[str, Any]]
 ) -> dict[str, object] | None:
     """The tool servers of the chat and of its assistant, and the calls that the user confirmed."""
-    servers = dict.fromkeys([*chat.tool_ids, *(asked.tool_ids if asked else ())])
+    servers = dict.fromkeys([*chat.tool_ids, *(assistant.tool_ids if assistant else ())])
     if not servers:
         return None
-    return {"servers": [str(one) for one in servers], "confirmed": list(confirmed)}
+    return {"servers": [str(server_id) for server_id in servers], "confirmed": list(confirmed)}
 
 
 def _make_answer(
-    chat: Chat, question: Message, *, model: str, scope: Scope, **wished: object
+    chat: Chat, question: Message, *, model: str, scope: Scope, **extra: object
 ) -> Message:
     """The empty answer to a question, not stored yet; what was wished is kept with its scope."""
     return Message(
@@ -305,7 +309,7 @@ def _make_answer(
         scope={
             "document_ids": [str(pk) for pk in scope.document_ids],
             "reason": scope.reason,
-            **wished,
+            **extra,
         },
         # the answer sorts behind its question however coarse the clock is
         created_at=max(timezone.now(), question.created_at + timedelta(microseconds=1)),
@@ -367,8 +371,8 @@ def _confirm_call(message: Message, place: int) -> dict[str, Any]:
 
     The chat is held. Raises `NotFound`.
     """
-    held = Message.objects.get(pk=message.pk)
-    calls: list[dict[str, Any]] = held.tool_calls or []
+    current = Message.objects.get(pk=message.pk)
+    calls: list[dict[str, Any]] = current.tool_calls or []
     if not 0 <= place < len(calls) or calls[place]["state"] != ToolState.ASKS:
         raise NotFound
     calls[place]["state"] = ToolState.CONFIRMED
@@ -388,20 +392,22 @@ def edit_question(
         raise WrongRole
     chat = _lock_chat(message)
     visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
-    named = [document for document in _list_named(message) if document in visible | {None}]
+    documents = [
+        document for document in _list_named_documents(message) if document in visible | {None}
+    ]
     question = make_question(chat, message.parent_id, content, message.library_ids or ())
     return open_answer(
-        chat=chat, question=question, documents=named, language=language, asked_with=asked_with
+        chat=chat, question=question, documents=documents, language=language, asked_with=asked_with
     )
 
 
 def _find_asked_assistant(answer: Message) -> Assistant | None:
     """The assistant that gave an answer, as long as the chat's owner may have it."""
-    told = (answer.scope or {}).get("assistant")
-    if not told:
+    reference = (answer.scope or {}).get("assistant")
+    if not reference:
         return None
     try:
-        return find_assistant(user=answer.chat.owner, assistant_id=UUID(told["id"]))
+        return find_assistant(user=answer.chat.owner, assistant_id=UUID(reference["id"]))
     except NotFound:
         return None
 
@@ -437,50 +443,52 @@ def _find_kept_assistant(chat: Chat) -> Assistant | None:
 def find_scope(  # noqa: PLR0913 - what may narrow it, by name
     *,
     chat: Chat,
-    named: Collection[Document | None],
+    named_documents: Collection[Document | None],
     library_ids: Collection[UUID] = (),
     topic: str = Topic.AUTO,
-    picked: Assistant | None = None,
-    kept: Assistant | None = None,
+    chosen_assistant: Assistant | None = None,
+    chat_assistant: Assistant | None = None,
 ) -> tuple[Scope, set[UUID]]:
     """The documents of a question, and the libraries that these are in.
 
-    Those that it names, alone or by their library, else the chat's, else all that its owner may
-    read, as far as an index serves them. The topic "all" passes over the chat's. An assistant that
-    is `picked` for the question looks into its libraries; one that the chat has `kept`, too, unless
-    the chat is about something of its own.
+    Those that it names, singly or by library, else the chat's, else all that its owner may read, as
+    far as they are indexed. The topic "all" ignores the chat's. The `chosen_assistant`, picked for
+    this question, searches its own libraries; the `chat_assistant` does so unless the chat has
+    documents or libraries.
     """
-    if named or library_ids:
-        ids = [document.pk for document in named if document is not None]
-        wanted = Q(pk__in=ids) | Q(library__in=library_ids)
-        found = dict(_select_searchable(chat.owner_id, wanted))
-        scope = select_scope([*found], (), ())
-    elif (chat.has_documents or chat.library_ids) and topic != Topic.ALL and picked is None:
+    if named_documents or library_ids:
+        ids = [document.pk for document in named_documents if document is not None]
+        condition = Q(pk__in=ids) | Q(library__in=library_ids)
+        documents = dict(_select_searchable(chat.owner_id, condition))
+        scope = select_scope([*documents], (), ())
+    elif (
+        (chat.has_documents or chat.library_ids) and topic != Topic.ALL and chosen_assistant is None
+    ):
         linked = ChatDocument.objects.filter(chat=chat).values("document")
-        wanted = Q(pk__in=linked) | Q(library__in=chat.library_ids or ())
-        found = dict(_select_searchable(chat.owner_id, wanted))
-        scope = select_scope(None, [*found], (), chat_named=True)
-    elif (asked := picked or kept) and asked.library_ids:
-        found = dict(_select_searchable(chat.owner_id, Q(library__in=asked.library_ids)))
-        scope = select_scope(None, [*found], (), chat_named=True)
+        condition = Q(pk__in=linked) | Q(library__in=chat.library_ids or ())
+        documents = dict(_select_searchable(chat.owner_id, condition))
+        scope = select_scope(None, [*documents], (), chat_named=True)
+    elif (assistant := chosen_assistant or chat_assistant) and assistant.library_ids:
+        documents = dict(_select_searchable(chat.owner_id, Q(library__in=assistant.library_ids)))
+        scope = select_scope(None, [*documents], (), chat_named=True)
     else:
-        found = list_readable(chat.owner_id)
-        scope = select_scope(None, (), [*found])
-    return scope, {library for library in found.values() if library is not None}
+        documents = list_readable_documents(chat.owner_id)
+        scope = select_scope(None, (), [*documents])
+    return scope, {library for library in documents.values() if library is not None}
 
 
 def _name_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, list[str]]:
     """The libraries that were chosen for a question, by itself or by its chat."""
-    chosen = {
+    library_ids = {
         ScopeReason.EXPLICIT: question.library_ids,
         ScopeReason.CHAT: chat.library_ids,
     }.get(scope.reason)
-    return {"library_ids": [str(pk) for pk in chosen]} if chosen else {}
+    return {"library_ids": [str(pk) for pk in library_ids]} if library_ids else {}
 
 
-def _select_searchable(owner_id: int, wanted: Q) -> QuerySet[Document, tuple[UUID, UUID | None]]:
+def _select_searchable(owner_id: int, condition: Q) -> QuerySet[Document, tuple[UUID, UUID | None]]:
     """Documents that somebody may read, in order, with their libraries."""
-    rows = Document.objects.filter(wanted).visible_to(User(pk=owner_id)).searchable()
+    rows = Document.objects.filter(condition).visible_to(User(pk=owner_id)).searchable()
     return rows.order_by("created_at", "id").values_list("pk", "library_id")
 
 
@@ -491,22 +499,24 @@ def _select_searchable_among(
     return rows.extra(where=["documents_document.id = ANY(%s)"], params=[document_ids])
 
 
-_all_of = KeptQuery(lambda owner_id: _select_searchable(owner_id, Q()), ANYBODY)
-_among = KeptQuery(_select_searchable_among, ANYBODY, KEYS)
+_readable = KeptQuery(lambda owner_id: _select_searchable(owner_id, Q()), ANYBODY)
+_readable_among = KeptQuery(_select_searchable_among, ANYBODY, KEYS)
 
 
-def list_readable(owner_id: int, among: Collection[UUID] | None = None) -> dict[UUID, UUID | None]:
+def list_readable_documents(
+    owner_id: int, among: Collection[UUID] | None = None
+) -> dict[UUID, UUID | None]:
     """What somebody may read and an index serves, in order, with libraries; all, or of these."""
     if among is None:
-        return dict(_all_of.fetch(owner_id))
-    return dict(_among.fetch(owner_id, list(among))) if among else {}
+        return dict(_readable.fetch(owner_id))
+    return dict(_readable_among.fetch(owner_id, list(among))) if among else {}
 
 
 @transaction.atomic
 def close_turn(
     *,
     lease: Lease[Run],
-    outcome: Outcome,
+    outcome: AnswerOutcome,
     run: Run | None = None,
     summary_follows: bool = False,
     key: CacheKey | None = None,
@@ -517,31 +527,31 @@ def close_turn(
     says how the answer ended. `summary_follows`: the caller writes the turn's summary and holds
     it; else the workers are told of it. `key`: the answer is kept for the same question.
     """
-    ends = {"ended_at": Now(), "first_word_ms": outcome.first_word_ms}
-    if not lease.rows().update(**ends, **RELEASED):
+    end_fields = {"ended_at": Now(), "first_word_ms": outcome.first_word_ms}
+    if not lease.rows().update(**end_fields, **RELEASED):
         return None
-    held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
-    answer = held.message
+    closed_run = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
+    answer = closed_run.message
     chat = touch_answered_chat(answer)  # and holds its row
     outcome = mark_deleted_documents(outcome)  # a chat is held before documents
     _store_outcome(answer, outcome)
     turn = turn_store.record_turn(answer=answer, outcome=outcome, is_held=summary_follows)
     if outcome.made_at is None:  # a kept answer took nothing
-        add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
+        add_tokens(closed_run.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
         answer_cache.store_answer(key, answer=answer, outcome=outcome)
-    replica.note_write(f"user:{held.owner_id}")
+    replica.note_write(f"user:{closed_run.owner_id}")
     transaction.on_commit(lambda: send_answer_end(chat))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))
-    transaction.on_commit(lambda: log_run_end(held, outcome))
+    transaction.on_commit(lambda: log_run_end(closed_run, outcome))
     return turn
 
 
-def _store_outcome(answer: Message, outcome: Outcome) -> None:
+def _store_outcome(answer: Message, outcome: AnswerOutcome) -> None:
     """Write the end of an answer to its row, and to `answer`; and the trace beside it."""
     scope = answer.scope
-    ended: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "status": outcome.status,
         "content": outcome.content,
         "mode": outcome.mode,
@@ -561,8 +571,8 @@ def _store_outcome(answer: Message, outcome: Outcome) -> None:
         "error_params": dict(outcome.error_params),
         "made_at": outcome.made_at,
     }
-    Message.objects.filter(pk=answer.pk).update(**ended)
-    for name, value in ended.items():
+    Message.objects.filter(pk=answer.pk).update(**fields)
+    for name, value in fields.items():
         setattr(answer, name, value)
     Trace.objects.bulk_create(
         [Trace(message_id=answer.pk, steps=dict(outcome.trace))],
@@ -572,7 +582,7 @@ def _store_outcome(answer: Message, outcome: Outcome) -> None:
     )
 
 
-def estimate_usage(outcome: Outcome) -> dict[str, int] | None:
+def estimate_usage(outcome: AnswerOutcome) -> dict[str, int] | None:
     """What an answer took that was stopped or broke off, so that it counts; None without a model.
 
     The server tells it only with the end of an answer.
@@ -581,11 +591,11 @@ def estimate_usage(outcome: Outcome) -> dict[str, int] | None:
     if not isinstance(plan, Mapping) or not isinstance(prompt, Mapping):
         return None
     count = get_counter(str(prompt["model"])).count
-    said = count(outcome.content) + count(outcome.reasoning)
-    return {"prompt_tokens": int(plan["used"]), "completion_tokens": said}
+    completion_tokens = count(outcome.content) + count(outcome.reasoning)
+    return {"prompt_tokens": int(plan["used"]), "completion_tokens": completion_tokens}
 
 
-def log_run_end(run: Run, outcome: Outcome) -> None:
+def log_run_end(run: Run, outcome: AnswerOutcome) -> None:
     """Write the one line of a run: whose, how it ended, tokens, times of steps; never a text."""
     usage = outcome.usage or {}
     logger.info(
@@ -604,7 +614,7 @@ def log_run_end(run: Run, outcome: Outcome) -> None:
     )
 
 
-def _describe_candidates(outcome: Outcome) -> list[dict[str, Any]] | None:
+def _describe_candidates(outcome: AnswerOutcome) -> list[dict[str, Any]] | None:
     """What a page shows of the documents that a clarifying question offers."""
     fields = ("slot", "document_id", "title")
-    return [{name: one[name] for name in fields} for one in outcome.candidates] or None
+    return [{name: candidate[name] for name in fields} for candidate in outcome.candidates] or None

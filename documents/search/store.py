@@ -20,7 +20,7 @@ from documents.models import EmbeddingSpace
 from documents.search import bm25, database
 from documents.search.codes import read_codes
 from documents.search.database import SearchedSpace, SearchScope, SearchTransaction
-from jobs.connections import released
+from jobs.connections import run_and_release
 from rag.ports import PassageStore
 from rag.types import Excerpt, Hit, NamedDocument, Passage
 
@@ -383,7 +383,7 @@ class ReleasingStore:
 
     def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """As `PassageStore.find_similar`."""
-        return released(self._store.find_similar, vector, limit)
+        return run_and_release(self._store.find_similar, vector, limit)
 
     def within(self, document_ids: Collection[UUID]) -> "ReleasingStore":
         """As `PassageStore.within`."""
@@ -391,31 +391,31 @@ class ReleasingStore:
 
     def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
         """As `PassageStore.find_named`."""
-        return released(self._store.find_named, names)
+        return run_and_release(self._store.find_named, names)
 
     def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """As `PassageStore.read_vectors`."""
-        return released(self._store.read_vectors, keys)
+        return run_and_release(self._store.read_vectors, keys)
 
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """As `PassageStore.find_by_terms`."""
-        return released(self._store.find_by_terms, terms, limit)
+        return run_and_release(self._store.find_by_terms, terms, limit)
 
     def read_openings(self, limit: int) -> list[Passage]:
         """As `PassageStore.read_openings`."""
-        return released(self._store.read_openings, limit)
+        return run_and_release(self._store.read_openings, limit)
 
     def read_all(self, limit: int) -> list[Passage] | None:
         """As `PassageStore.read_all`."""
-        return released(self._store.read_all, limit)
+        return run_and_release(self._store.read_all, limit)
 
     def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
         """As `PassageStore.read_places`."""
-        return released(self._store.read_places, places)
+        return run_and_release(self._store.read_places, places)
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """As `PassageStore.read`."""
-        return released(self._store.read, document_id, start, length)
+        return run_and_release(self._store.read, document_id, start, length)
 
     def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
         """As `PassageStore.run_concurrently`."""

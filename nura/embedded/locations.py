@@ -114,7 +114,7 @@ def build_models_socket(data_dir: Path) -> str:
 def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
     if redis_url.startswith(SENTINEL):
-        address = SentinelAddress.read(redis_url)
+        address = SentinelAddress.from_url(redis_url)
         user, password = (
             quote(value or "", safe="") for value in (address.username, address.password)
         )
@@ -134,7 +134,7 @@ def build_celery_options(redis_url: str) -> dict[str, Any]:
     """Celery's transport options for Redis with Sentinels; empty otherwise."""
     if not redis_url.startswith(SENTINEL):
         return {}
-    address = SentinelAddress.read(redis_url)
+    address = SentinelAddress.from_url(redis_url)
     return {"master_name": address.service, "sentinel_kwargs": address.sentinel_options}
 
 

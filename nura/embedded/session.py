@@ -81,7 +81,7 @@ def acquire_folder_lock(
     """
     holders: list[str | None] = []
 
-    def try_lock() -> bool:
+    def is_settled() -> bool:
         try:
             stack.enter_context(lock_folder(data_dir, note))
         except FolderBusyError as busy:
@@ -90,7 +90,7 @@ def acquire_folder_lock(
         holders.append(None)
         return True
 
-    spawn.wait_until(try_lock, timeout, step=0.1)
+    spawn.wait_until(is_settled, timeout, step=0.1)
     return holders[-1]
 
 

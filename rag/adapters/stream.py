@@ -31,29 +31,29 @@ class Decoder:
     """
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
         self._size = 0
         self._document: bool | None = None
 
     def feed(self, part: bytes) -> list[bytes]:
         """The events completed by these bytes. Raises `ValueError` if one is too large."""
-        if self._document is None and (begun := part.lstrip()):
-            self._document = begun.startswith(b"{")
-        self._held.append(part)
+        if self._document is None and (start := part.lstrip()):
+            self._document = start.startswith(b"{")
+        self._pending.append(part)
         self._size += len(part)
         if self._size > MAX_EVENT_BYTES:
             raise ValueError("an event without an end")
         if self._document or not (b"\n" in part or b"\r" in part):
             return []
-        lines = b"".join(self._held).splitlines(keepends=True)
-        self._held = [] if lines[-1].endswith((b"\n", b"\r")) else [lines.pop()]
-        self._size = sum(map(len, self._held))
+        lines = b"".join(self._pending).splitlines(keepends=True)
+        self._pending = [] if lines[-1].endswith((b"\n", b"\r")) else [lines.pop()]
+        self._size = sum(map(len, self._pending))
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
 
     def close(self) -> list[bytes]:
         """The event that the body ended in, if any."""
         if self._document:
-            return [b"".join(self._held)]
+            return [b"".join(self._pending)]
         return self.feed(b"\n")
 
 
@@ -81,18 +81,18 @@ class TextMender:
     def __init__(self) -> None:
         self._half = ""
 
-    def mend(self, more: object) -> str:
+    def mend(self, text: object) -> str:
         """The next part; half a pair at its end waits for the other half. No text adds nothing."""
-        if not more or not isinstance(more, str):
+        if not text or not isinstance(text, str):
             return ""
-        more, self._half = self._half + more, ""
-        if "\ud800" <= more[-1] <= "\udbff":
-            more, self._half = more[:-1], more[-1]
+        text, self._half = self._half + text, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
         try:
-            more.encode()
+            text.encode()
         except UnicodeEncodeError:
-            more = more.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return more.replace("\x00", "")
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.replace("\x00", "")
 
 
 OPENING = "<think>"
@@ -103,53 +103,53 @@ class ThinkingFilter:
     """Separates thinking from the answer in a streamed text, wherever its tags are cut."""
 
     def __init__(self) -> None:
-        self._begun = False
-        self._thinking = False
-        self._answering = False
-        self._held = ""
+        self._has_begun = False
+        self._is_thinking = False
+        self._is_answering = False
+        self._pending = ""
 
     def feed(self, text: str) -> tuple[str, str]:
         """What the next part adds to the thinking and to the answer."""
-        if self._answering:
+        if self._is_answering:
             return "", text
-        text, self._held = self._held + text, ""
-        if not self._begun:
+        text, self._pending = self._pending + text, ""
+        if not self._has_begun:
             bare = text.lstrip()
             if not bare.startswith(OPENING) and OPENING.startswith(bare):
-                self._held = text
+                self._pending = text
                 return "", ""
-            self._begun = True
-            self._thinking = bare.startswith(OPENING)
-            if not self._thinking:
-                self._answering = True
+            self._has_begun = True
+            self._is_thinking = bare.startswith(OPENING)
+            if not self._is_thinking:
+                self._is_answering = True
                 return "", text
             text = bare.removeprefix(OPENING)
         thought = ""
-        if self._thinking:
-            thought, closed, said = text.partition(CLOSING)
+        if self._is_thinking:
+            thought, closed, answer = text.partition(CLOSING)
             if not closed:
-                kept = len(text) - _measure_begun_tag(text)
-                self._held = text[kept:]
-                return text[:kept], ""
-            self._thinking, text = False, said
+                safe_length = len(text) - _measure_begun_tag(text)
+                self._pending = text[safe_length:]
+                return text[:safe_length], ""
+            self._is_thinking, text = False, answer
         text = text.lstrip()  # the blank lines between the thinking and the answer
-        self._answering = bool(text)
+        self._is_answering = bool(text)
         return thought, text
 
     def close(self) -> tuple[str, str]:
         """What was held back because it might have become a tag."""
-        held, self._held = self._held, ""
-        return (held, "") if self._thinking else ("", held)
+        pending, self._pending = self._pending, ""
+        return (pending, "") if self._is_thinking else ("", pending)
 
 
-def drop_thoughts(said: str) -> str:
+def drop_thoughts(reply: str) -> str:
     """A whole reply without thoughts that it only closes: its template opened them in the prompt.
 
     In a reply that is shown as it comes they cannot be told apart before the tag is there.
     """
-    thought, closed, answer = said.partition(CLOSING)
+    thought, closed, answer = reply.partition(CLOSING)
     only_closed = closed and OPENING not in thought
-    return (answer if only_closed else said).strip()
+    return (answer if only_closed else reply).strip()
 
 
 def _measure_begun_tag(text: str) -> int:
@@ -198,50 +198,55 @@ class ReplyReader:
     usage: Usage | None = None
     calls: tuple[ToolCall, ...] = ()
     """Of tools, in a whole reply."""
-    _most_said: int = field(init=False)
-    _most_characters: int = field(init=False)
-    _answered: bool = False
-    _alive: bool = False
-    _waits_since: float = 0.0
+    _max_answer_characters: int = field(init=False)
+    _max_characters: int = field(init=False)
+    _has_answered: bool = False
+    _is_alive: bool = False
+    _waiting_since: float = 0.0
     """When the wait for more began, while one lasts that `watch` ends."""
-    _done: bool = False
+    _is_done: bool = False
     _characters: int = 0
     _answer_characters: int = 0
-    _begun: float = field(default_factory=time.monotonic)
+    _began_at: float = field(default_factory=time.monotonic)
     _decoder: Decoder = field(default_factory=Decoder)
-    _thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
-    _thought: TextMender = field(default_factory=TextMender)
-    _said: TextMender = field(default_factory=TextMender)
+    _thinking_filter: ThinkingFilter = field(default_factory=ThinkingFilter)
+    _thought_mender: TextMender = field(default_factory=TextMender)
+    _answer_mender: TextMender = field(default_factory=TextMender)
 
     def __post_init__(self) -> None:
-        self._most_said = self.options.max_tokens * CHARACTERS_PER_TOKEN
-        self._most_characters = self._most_said + self.thinking_tokens * CHARACTERS_PER_TOKEN
+        self._max_answer_characters = self.options.max_tokens * CHARACTERS_PER_TOKEN
+        self._max_characters = (
+            self._max_answer_characters + self.thinking_tokens * CHARACTERS_PER_TOKEN
+        )
 
     @property
     def phase(self) -> str:
         """Which limit is running: "total", "idle" or "first_token"."""
         if time.monotonic() >= self.deadline:
             return "total"
-        return "idle" if self._alive else "first_token"
+        return "idle" if self._is_alive else "first_token"
 
     @property
     def patience(self) -> float:
         """Seconds that are left to wait for the next event. Thinking counts as progress."""
         now = time.monotonic()
-        if self._done:
+        if self._is_done:
             limit = DRAIN_SECONDS
         elif self.finish_reason:
             limit = GRACE_SECONDS
-        elif self._alive:
-            limit = (self._waits_since or now) + self.endpoint.idle_timeout - now
+        elif self._is_alive:
+            limit = (self._waiting_since or now) + self.endpoint.idle_timeout - now
         else:
-            limit = self._begun + self.endpoint.first_token_timeout - now
+            limit = self._began_at + self.endpoint.first_token_timeout - now
         return max(0.0, min(limit, self.deadline - now))
 
     @property
     def too_long(self) -> bool:
         """The server ignores the token limit, or the answer takes what was left for thinking."""
-        return self._answer_characters > self._most_said or self._characters > self._most_characters
+        return (
+            self._answer_characters > self._max_answer_characters
+            or self._characters > self._max_characters
+        )
 
     @contextmanager
     def watch(self, body: Body) -> Iterator[None]:
@@ -249,17 +254,17 @@ class ReplyReader:
         loop = asyncio.get_running_loop()
         timer: asyncio.Handle
 
-        def look() -> None:
+        def check_silence() -> None:
             nonlocal timer
             left = self.patience
-            if self._waits_since and not left:
+            if self._waiting_since and not left:
                 body.give_up()
             else:  # with the first word there may be less left than now
                 timer = loop.call_later(
-                    min(left or DRAIN_SECONDS, self.endpoint.idle_timeout), look
+                    min(left or DRAIN_SECONDS, self.endpoint.idle_timeout), check_silence
                 )
 
-        timer = loop.call_soon(look)
+        timer = loop.call_soon(check_silence)
         try:
             yield
         finally:
@@ -270,14 +275,14 @@ class ReplyReader:
 
         Raises `TimeoutError` while it is watched.
         """
-        if self.finish_reason or self._done:
+        if self.finish_reason or self._is_done:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.patience):
                     return await body.read()
             return b""
-        self._waits_since = time.monotonic()
+        self._waiting_since = time.monotonic()
         part = await body.read()
-        self._waits_since = 0.0
+        self._waiting_since = 0.0
         return part
 
     def read_part(self, part: bytes) -> Iterator[Piece]:
@@ -288,88 +293,93 @@ class ReplyReader:
         """What is left, then the last piece. Raises when the reply broke off or holds nothing."""
         if not self.too_long:
             yield from self._read_events(self._decoder.close())
-            yield from _to_pieces(*self._note(*self._thinking.close()))
+            yield from _to_pieces(*self._note(*self._thinking_filter.close()))
         if self.too_long:
             self.finish_reason = "length"
-        elif self._done:
+        elif self._is_done:
             self.finish_reason = self.finish_reason or "stop"
         if not self.finish_reason:
             raise LLMInterrupted("no end") if self.started else LLMServerError("no reply in it")
-        if not self._answered and not self.calls:
+        if not self._has_answered and not self.calls:
             reason = self.finish_reason
             raise LLMEmptyAnswer(reason, reason=reason, thought=self.thought)
         yield Piece(usage=self.usage, finish_reason=self.finish_reason)
 
     def _read_events(self, events: Sequence[bytes]) -> Iterator[Piece]:
-        thought, said = "", ""
+        thought, answer = "", ""
         failure: LLMError | ValueError | None = None
         for event in events:
-            if self._done or self.too_long:
+            if self._is_done or self.too_long:
                 break
             try:
                 more = self._read(event)
             except (LLMError, ValueError) as error:  # what came before it is shown all the same
                 failure = error
                 break
-            thought, said = thought + more[0], said + more[1]
-        yield from _to_pieces(thought, said)
+            thought, answer = thought + more[0], answer + more[1]
+        yield from _to_pieces(thought, answer)
         if failure is not None:
             raise failure
 
     def _read(self, event: bytes) -> tuple[str, str]:
         """The thinking and the answer in an event; events that are neither hold nothing."""
         if event == b"[DONE]":
-            self._done = True
+            self._is_done = True
             return "", ""
         chunk = parse_chunk(event)
-        if wrong := chunk.get("error"):
-            raise to_reported_error(wrong, started=self.started, secrets=self.endpoint.secrets)
+        if reported := chunk.get("error"):
+            raise to_reported_error(reported, started=self.started, secrets=self.endpoint.secrets)
         if isinstance(usage := chunk.get("usage"), dict):
-            asked, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
-            self.usage = Usage(_to_count(asked), _to_count(said))
+            prompt_tokens, completion_tokens = (
+                usage.get("prompt_tokens"),
+                usage.get("completion_tokens"),
+            )
+            self.usage = Usage(_to_count(prompt_tokens), _to_count(completion_tokens))
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
             return "", ""
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         if isinstance(message := choice.get("message"), dict):  # it was not streamed
-            self._done = True
+            self._is_done = True
             self.calls = tuple(_find_calls(message.get("tool_calls")))
             return self._add(message)
         delta = choice.get("delta")
         return self._add(delta) if isinstance(delta, dict) else ("", "")
 
     def _add(self, delta: Mapping[str, Any]) -> tuple[str, str]:
-        self._alive = self._alive or any(delta[name] for name in delta if name != "role")
-        thought = self._thought.mend(delta.get("reasoning_content") or delta.get("reasoning"))
-        said = self._said.mend(delta.get("content"))
-        self._characters += len(thought) + len(said)
-        if said:
-            more, said = self._thinking.feed(said)
+        self._is_alive = self._is_alive or any(delta[name] for name in delta if name != "role")
+        thought = self._thought_mender.mend(
+            delta.get("reasoning_content") or delta.get("reasoning")
+        )
+        answer = self._answer_mender.mend(delta.get("content"))
+        self._characters += len(thought) + len(answer)
+        if answer:
+            more, answer = self._thinking_filter.feed(answer)
             thought += more
-        return self._note(thought, said)
+        return self._note(thought, answer)
 
-    def _note(self, thought: str, said: str) -> tuple[str, str]:
-        self.started = self.started or bool(thought or said)
+    def _note(self, thought: str, answer: str) -> tuple[str, str]:
+        self.started = self.started or bool(thought or answer)
         self.thought = self.thought or bool(thought.strip())  # "<think>\n\n</think>" is none
-        self._answered = self._answered or bool(said.strip())
-        self._answer_characters += len(said)
-        return thought, said
+        self._has_answered = self._has_answered or bool(answer.strip())
+        self._answer_characters += len(answer)
+        return thought, answer
 
 
 def _to_count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _to_pieces(thought: str, said: str) -> Iterator[Piece]:
+def _to_pieces(thought: str, answer: str) -> Iterator[Piece]:
     if thought:
         yield Piece(reasoning=thought)
-    if said:
-        yield Piece(text=said)
+    if answer:
+        yield Piece(text=answer)
 
 
-def _find_calls(wanted: object) -> Iterator[ToolCall]:
-    for call in wanted if isinstance(wanted, list) else ():
+def _find_calls(calls: object) -> Iterator[ToolCall]:
+    for call in calls if isinstance(calls, list) else ():
         if function := call.get("function"):
             yield _to_call(str(function.get("name") or ""), function.get("arguments"))
 
@@ -377,9 +387,9 @@ def _find_calls(wanted: object) -> Iterator[ToolCall]:
 def _to_call(name: str, arguments: Any) -> ToolCall:
     """Arguments come as text that should be JSON; some servers send the object itself."""
     try:
-        given = json.loads(arguments) if isinstance(arguments, str) and arguments else arguments
+        value = json.loads(arguments) if isinstance(arguments, str) and arguments else arguments
     except (ValueError, RecursionError) as error:
         return ToolCall(name, error=f"the arguments are not JSON: {type(error).__name__}")
-    if given and not isinstance(given, dict):
+    if value and not isinstance(value, dict):
         return ToolCall(name, error="the arguments are not an object")
-    return ToolCall(name, given or {})
+    return ToolCall(name, value or {})

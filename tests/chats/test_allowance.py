@@ -18,7 +18,7 @@ from chats.services.chats import (
     count_tokens_this_month,
     delete_chat,
 )
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, edit_question, open_turn, regenerate_answer
 from documents import quotas
 from documents.models import QuotaRule
@@ -110,7 +110,8 @@ def answered(owner, tokens_used):
     lease = claim_job(Run, turn.run.pk)
     usage = {"prompt_tokens": 800, "completion_tokens": 100, "estimated": False}
     close_turn(
-        lease=lease, outcome=Outcome(status=Message.Status.COMPLETED, content="답", usage=usage)
+        lease=lease,
+        outcome=AnswerOutcome(status=Message.Status.COMPLETED, content="답", usage=usage),
     )
     return turn
 
@@ -135,7 +136,7 @@ def test_an_answer_under_way_may_pass_the_limit(owner, settings):
     settings.QUOTA_TOKENS_PER_MONTH = 10
     turn = open_turn(user=owner, content="질문")
     usage = {"prompt_tokens": 800, "completion_tokens": 100}
-    outcome = Outcome(status=Message.Status.COMPLETED, content="답", usage=usage)
+    outcome = AnswerOutcome(status=Message.Status.COMPLETED, content="답", usage=usage)
     assert close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome) is not None
     assert count_tokens_this_month(owner.pk) == 900
 
@@ -148,7 +149,7 @@ def test_tokens_of_last_month_are_not_counted(owner, tokens_used):
 
 def test_a_stopped_answer_counts_what_its_prompt_and_text_took(owner):
     turn = open_turn(user=owner, content="질문")
-    outcome = Outcome(
+    outcome = AnswerOutcome(
         status=Message.Status.STOPPED,
         content="대답의 첫머리",
         trace={"token_plan": {"used": 700}, "prompt": {"model": "small"}},
@@ -160,7 +161,7 @@ def test_a_stopped_answer_counts_what_its_prompt_and_text_took(owner):
 def test_a_kept_answer_takes_no_tokens(owner):
     turn = open_turn(user=owner, content="질문")
     usage = {"prompt_tokens": 800, "completion_tokens": 100}
-    outcome = Outcome(
+    outcome = AnswerOutcome(
         status=Message.Status.COMPLETED, content="답", usage=usage, made_at=timezone.now()
     )
     close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome)

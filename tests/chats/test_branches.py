@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Message, Run
 from chats.services.chats import create_chat
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, open_turn
 from jobs.lease import claim_job
 from tests.chats.conftest import client, make_document
@@ -15,7 +15,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def answered(owner, content="질문", **fields):
     turn = open_turn(user=owner, content=content, **fields)
     lease = claim_job(Run, turn.run.pk)
-    outcome = Outcome(status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general")
+    outcome = AnswerOutcome(
+        status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general"
+    )
     close_turn(lease=lease, outcome=outcome)
     return turn
 

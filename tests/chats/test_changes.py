@@ -8,7 +8,7 @@ from django.db import transaction
 from chats.errors import NotFound
 from chats.models import Chat
 from chats.services.chats import create_chat, delete_chat, update_chat
-from jobs.connections import released
+from jobs.connections import run_and_release
 from tests.chats.conftest import make_document
 from tests.locks import has_waiting
 from tests.support import wait_until
@@ -35,7 +35,7 @@ def test_two_changes_at_once_are_made_one_after_the_other(owner, chat):
         with transaction.atomic():
             update_chat(chat=chat, changes={"document_ids": [one]})
             second = pool.submit(
-                released, update_chat, chat=chat, changes={"document_ids": [other, one]}
+                run_and_release, update_chat, chat=chat, changes={"document_ids": [other, one]}
             )
             wait_until(has_waiting)
             update_chat(chat=chat, changes={"document_ids": [one, other]})

@@ -9,7 +9,7 @@ from django.utils import timezone
 from chats.models import Chat, Message, Run, Trace, Turn
 from chats.runs import log
 from chats.services.chats import delete_chat, restore_chats
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, open_turn
 from documents import deletions
 from documents.models import Deletion, Document
@@ -54,7 +54,7 @@ def outcome(*documents, content="스물다섯 날. [1]", label="documents", text
         source(one, slot, text)
         for slot, (one, text) in enumerate(zip(documents, texts, strict=False), 1)
     ]
-    return Outcome(
+    return AnswerOutcome(
         Message.Status.COMPLETED,
         content,
         mode="documents",
@@ -161,7 +161,7 @@ def test_a_chat_with_an_answer_under_way_is_purged_when_that_has_ended(api, owne
     api.delete(f"/api/v1/chats/{turn.user_message.chat_id}")
     assert retention.purge()["chats"] == 0
     assert log.is_stop_requested(turn.run.pk)
-    stopped = Outcome(Message.Status.STOPPED, "")
+    stopped = AnswerOutcome(Message.Status.STOPPED, "")
     close_turn(lease=claim_job(Run, turn.run.pk), outcome=stopped)
     assert retention.purge()["chats"] == 1
 

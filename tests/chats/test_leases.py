@@ -11,9 +11,9 @@ from django.utils import timezone
 from chats.models import Message, Run
 from chats.runs import answering, log
 from chats.runs.worker import reap_runs
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, open_turn
-from jobs.connections import released
+from jobs.connections import run_and_release
 from jobs.lease import claim_job
 from tests.locks import has_waiting
 from tests.support import wait_until
@@ -48,10 +48,10 @@ def test_a_claim_that_waited_while_the_run_was_answered_gets_nothing(turn, claim
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, claim, turn.run.pk)
+            late = pool.submit(run_and_release, claim, turn.run.pk)
             wait_until(has_waiting)  # it has seen a run that nobody holds, and waits for its row
             lease = claim_job(Run, turn.run.pk)
-            outcome = Outcome(status=Message.Status.COMPLETED, content="답")
+            outcome = AnswerOutcome(status=Message.Status.COMPLETED, content="답")
             assert close_turn(lease=lease, outcome=outcome)
         assert not late.result(20)
 
@@ -61,7 +61,7 @@ def test_of_two_claims_at_once_one_gets_the_run(turn, claim):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, claim, turn.run.pk)
+            late = pool.submit(run_and_release, claim, turn.run.pk)
             wait_until(has_waiting)
             assert claim_job(Run, turn.run.pk)
         assert not late.result(20)

@@ -98,8 +98,8 @@ async def test_who_comes_while_another_is_being_announced_is_served_at_once(monk
 
 
 async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
-    monkeypatch.setattr(reader, "HELD", 10)
-    monkeypatch.setattr(reader, "AT_ONCE", 5)
+    monkeypatch.setattr(reader, "MAX_WAITING_ENTRIES", 10)
+    monkeypatch.setattr(reader, "MAX_ENTRIES_A_READING", 5)
     run_id = uuid.uuid4()
     await write(run_id, deltas(1, 300) + end(301))
     with reader.follow_log(log.make_log_key(run_id), 0) as slow:

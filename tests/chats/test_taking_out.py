@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Chat, Message, Run, Turn
 from chats.runs import log
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, open_turn
 from jobs import connections
 from jobs.lease import claim_job
@@ -16,7 +16,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def answered(owner, content="질문", **fields):
     turn = open_turn(user=owner, content=content, **fields)
     lease = claim_job(Run, turn.run.pk)
-    outcome = Outcome(status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general")
+    outcome = AnswerOutcome(
+        status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general"
+    )
     close_turn(lease=lease, outcome=outcome)
     return turn
 
@@ -60,7 +62,8 @@ def test_an_answer_with_another_beside_it_leaves_the_question_to_that_one(api, o
     other = Message.objects.exclude(pk=first.assistant_message.pk).get(role="assistant")
     assert delete(api, other).json()["code"] == "still_answering"
     close_turn(
-        lease=claim_job(Run, other.run.pk), outcome=Outcome(Message.Status.COMPLETED, "다른 답")
+        lease=claim_job(Run, other.run.pk),
+        outcome=AnswerOutcome(Message.Status.COMPLETED, "다른 답"),
     )
     assert delete(api, first.assistant_message).status_code == 204
     assert texts(api, first.user_message.chat_id) == ["질문", "다른 답"]
@@ -100,7 +103,7 @@ def test_a_follow_up_forgets_the_documents_of_a_deleted_pair(api, owner):
     }
     close_turn(
         lease=claim_job(Run, first.run.pk),
-        outcome=Outcome(Message.Status.COMPLETED, "답", mode="documents", sources=[source]),
+        outcome=AnswerOutcome(Message.Status.COMPLETED, "답", mode="documents", sources=[source]),
     )
     second = answered(owner, "그럼?", chat_id=first.user_message.chat_id)
     follower = Turn.objects.get(message=second.assistant_message)

@@ -9,7 +9,7 @@ from django.db import connection
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Category, Chat, Message, MessageDocument, Run
 from chats.services import chats as chat_services
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, edit_question, open_turn, regenerate_answer
 from jobs.lease import claim_job
 from tests.chats.conftest import make_document
@@ -139,7 +139,7 @@ def test_an_answer_follows_its_question_and_the_branch_before_it(owner):
 def test_closing_needs_the_claim_that_holds_the_run(owner):
     turn = open_turn(user=owner, content="질문")
     lease = claim_job(Run, turn.run.pk)
-    done = Outcome(status=Message.Status.COMPLETED, content="답", mode="general")
+    done = AnswerOutcome(status=Message.Status.COMPLETED, content="답", mode="general")
     assert not close_turn(lease=replace(lease, token=uuid.uuid4()), outcome=done)
     assert close_turn(lease=lease, outcome=done)
     assert not close_turn(lease=lease, outcome=done)
@@ -162,7 +162,7 @@ def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
     gone = make_document(owner)
     turn = open_turn(user=owner, content="질문", document_ids=[gone.pk])
     lease = claim_job(Run, turn.run.pk)
-    done = Outcome(status=Message.Status.COMPLETED, content="답", mode="general")
+    done = AnswerOutcome(status=Message.Status.COMPLETED, content="답", mode="general")
     close_turn(lease=lease, outcome=done)
     gone.delete()
     question = Message.objects.get(pk=turn.user_message.pk)

@@ -5,7 +5,7 @@ import uuid
 from chats.history import Branch, load_conversation
 from chats.models import Message, Run, Turn
 from chats.services import turns
-from chats.services.turn_store import Outcome
+from chats.services.turn_store import AnswerOutcome
 from chats.services.turns import close_turn, open_turn
 from jobs.lease import claim_job
 
@@ -43,7 +43,7 @@ def outcome(*documents, **fields):
         "question_type": "single",
         "sources": shown,
     }
-    return Outcome(**known | fields)
+    return AnswerOutcome(**known | fields)
 
 
 def end(turn, *documents, **fields):

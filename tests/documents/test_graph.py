@@ -13,7 +13,7 @@ from django.db import IntegrityError, connection
 from documents import spaces
 from documents.models import Chunk
 from documents.search import database, store
-from jobs.connections import released
+from jobs.connections import run_and_release
 from nura.management.commands import doctor
 from tests.documents.changing import add, reindex, vectors_of
 from tests.documents.test_reindex_kill import kill
@@ -88,7 +88,7 @@ def test_a_new_graph_takes_the_place_of_the_old_one_and_uploads_cost_what_they_d
 def test_uploads_and_searches_go_on_while_it_is_made(library, owner):
     with ThreadPoolExecutor(1) as pool:
         with held(INSERT):
-            made = pool.submit(released, reindex, graph="1GB")
+            made = pool.submit(run_and_release, reindex, graph="1GB")
             wait_until(has_waiting_build)
             late = add(owner, "새 지침.md")
             assert late.pk in found_by_the_graph()
@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_leaves_the_old_graph_and_the_next_one_ends(library
         with held(INSERT):
             kill(begin_build())
             assert found_by_the_graph() == {document.pk for document in library}
-            made = pool.submit(released, reindex, graph="1GB")
+            made = pool.submit(run_and_release, reindex, graph="1GB")
             wait_until(looks_at_the_spare)  # while Postgres has not noticed yet that it may end
         made.result(60)
     assert indexes() == only_the_usual()

@@ -11,7 +11,7 @@ from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, Docume
 from documents.reindex import renewal
 from documents.search import bm25
 from documents.search.store import ScopedStore
-from jobs.connections import released
+from jobs.connections import run_and_release
 from nura.management.commands import doctor
 from rag import tokenize
 from rag.indexing import TERMS_VERSION
@@ -167,7 +167,7 @@ def test_a_document_that_is_renamed_meanwhile_keeps_its_new_name(library):
         renamed.wait(20)
 
     with ThreadPoolExecutor(1) as pool:
-        brought = pool.submit(released, renewal.renew_terms, wait_for_the_name)
+        brought = pool.submit(run_and_release, renewal.renew_terms, wait_for_the_name)
         assert written.wait(20)
         with transaction.atomic():
             services.update_document(document=document, name="새 이름.md")

@@ -11,17 +11,17 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from jobs import connections
-from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, released
+from jobs.connections import ANYBODY, KEYS, KeptQuery, SentinelAddress, run_and_release
 from nura.embedded.locations import build_celery_options, to_celery_url
 
 URL = "redis+sentinel://nura:a%40b@one:26380,two/main?db=2&sentinel_password=c"
 
 
 def test_each_part_of_an_address_of_sentinels_is_found():
-    assert SentinelAddress.read(URL) == SentinelAddress(
+    assert SentinelAddress.from_url(URL) == SentinelAddress(
         (("one", 26380), ("two", 26379)), "main", 2, "nura", "a@b", "c"
     )
-    bare = SentinelAddress.read("redis+sentinel://one/main")
+    bare = SentinelAddress.from_url("redis+sentinel://one/main")
     assert bare == SentinelAddress((("one", 26379),), "main", 0, None, None, None)
 
 
@@ -65,7 +65,7 @@ async def test_a_connection_that_was_reset_is_opened_anew():
 @pytest.mark.parametrize("url", ["redis+sentinel://one", "redis+sentinel:///main"])
 def test_an_address_without_hosts_or_service_is_none(url):
     with pytest.raises(ValueError, match="SERVICE"):
-        SentinelAddress.read(url)
+        SentinelAddress.from_url(url)
 
 
 def test_celery_gets_the_same_in_its_own_words():
@@ -119,7 +119,7 @@ def test_a_kept_query_serves_all_threads_each_with_its_own_values(errands):
     rows = {owner: errands.create(owner=owner).pk for owner in range(1, 9)}
     kept = KeptQuery(lambda owner: errands.filter(owner=owner).values_list("pk", "owner"), ANYBODY)
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda owner: released(kept.fetch, owner), [*rows] * 5))
+        found = list(threads.map(lambda owner: run_and_release(kept.fetch, owner), [*rows] * 5))
     assert found == [[(rows[owner], owner)] for owner in [*rows] * 5]
 
 

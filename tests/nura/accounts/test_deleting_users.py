@@ -12,7 +12,7 @@ from chats.models import Chat, Run
 from chats.services.chats import create_chat
 from chats.services.turns import close_turn, open_turn
 from documents.models import Document
-from jobs.connections import released
+from jobs.connections import run_and_release
 from jobs.lease import claim_job
 from nura.accounts.deletion import delete_account
 from tests.chats.conftest import make_document
@@ -33,7 +33,7 @@ def delete_during(user, change):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             finish = change()
-            deleted = pool.submit(released, delete_account, user=user)
+            deleted = pool.submit(run_and_release, delete_account, user=user)
             wait_until(has_waiting)
             finish()
         deleted.result(20)
@@ -57,7 +57,7 @@ def test_a_chat_that_begins_while_the_rest_is_being_deleted_goes_with_it(minsu):
     """The rows to delete are known by then, and its owner is still there."""
     create_chat(owner=minsu, title="t")
     with ThreadPoolExecutor(1) as pool:
-        begin = partial(pool.submit, released, open_turn, user=minsu, content="질문")
+        begin = partial(pool.submit, run_and_release, open_turn, user=minsu, content="질문")
         begun = []
 
         def begin_once(**_):
