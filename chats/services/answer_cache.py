@@ -1,13 +1,14 @@
-"""Answers that the same question is given again, where an installation wants that.
+"""The answer cache: the same question gets the same answer again, where an installation wants that.
 
-An answer is found again under two keys. One says what it was made from: exactly these documents in
+An answer is cached under two keys. One says what it was made from: exactly these documents in
 exactly this state, these settings, and this version of the engine with its prompts. The state is
-read from the rows whenever a question is asked, so no answer outlives a change of a document, be it
-noticed or not. The other says what was asked: the same words, or, by an embedder that knows the
-language, nearly the same (`rag.understand.sameness` decides then).
+read from the rows at every question, so no answer outlives a change of a document, whether or not
+anybody noticed it. The other says what was asked: the same words or, with an embedder that knows
+the language, nearly the same (`rag.understand.sameness` then decides).
 
-Who asks reads every document of the scope, so an answer is shared only by those who may read all
-that it was made from. What was said before and who asks must not matter: `Question.stands_alone`.
+Everyone who asks may read every document of the scope, so an answer is shared only among people
+who may read all that it was made from. Neither the conversation nor the person may matter to the
+question: `Question.stands_alone`.
 """
 
 import functools
@@ -46,13 +47,13 @@ from rag.understand.sameness import fold_question, is_dependent_on_today, is_sam
 logger = structlog.get_logger()
 
 MAX_ANSWERS = 20_000
-"""Answers that are kept; the nightly purge takes the oldest of more."""
+"""Beyond so many cached answers the nightly purge removes the oldest."""
 MIN_SIMILARITY = 0.9
-"""Cosine of two questions from which their words are compared."""
+"""Questions with at least this cosine have their words compared."""
 MAX_COMPARED = 8
 """Nearest questions whose words are compared."""
 KEPT_LABELS = frozenset((AnswerLabel.DOCUMENTS, AnswerLabel.PARTIAL, AnswerLabel.PASSAGES))
-"""Answers that rest on documents; what was not found may be found with other words."""
+"""Only answers based on documents: what was not found may be found with other words."""
 COUNTS = "nura:answer-cache"
 """A hash in Redis: how many questions were looked up with which result."""
 RESULTS = ("same", "near", "miss")
@@ -60,9 +61,9 @@ RESULTS = ("same", "near", "miss")
 _OTHERS = frozenset(
     ("text", "scope", "conversation", "topic", "history_pairs", "sampling", "profile")
 )
-"""Fields of a question that the keys tell of otherwise, or that do not matter where it is alone."""
+"""Fields of a question that other parts of the keys cover, or that a history alone fills."""
 _SECRET = frozenset(("api_key", "headers", "fence", "socket", "models_socket"))
-"""Of the configuration: what changes no answer."""
+"""Fields of the configuration that change no answer."""
 
 STATE = """
     SELECT count(*), md5(string_agg(
@@ -74,7 +75,7 @@ STATE = """
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """A question as answers are kept by it.
+    """The key under which the answer to a question is cached.
 
     `scope` is the digest of `basis` and the documents' state. `vector` is None where the embedder
     does not know its language.
@@ -91,7 +92,7 @@ class CacheKey:
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """An answer that was found: as it ends here, and when it was made. `near`: for other words."""
+    """A cached answer and when it was made. `near`: it was asked for in other words."""
 
     outcome: AnswerOutcome
     made_at: datetime
@@ -99,7 +100,7 @@ class KeptAnswer:
 
 
 def is_cache_on() -> bool:
-    """Whether this installation keeps answers."""
+    """Whether this installation caches answers."""
     return bool(settings.ANSWER_CACHE_HOURS)
 
 
@@ -107,7 +108,7 @@ def is_cache_on() -> bool:
 
 
 def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey | None:
-    """The key of a question; None where no kept answer would do, nor may its own be kept."""
+    """The key of a question; None where it may neither use nor fill the cache."""
     text, ids = question.text, question.scope.document_ids
     if not question.stands_alone or not ids or find_emergency(text) is not None:
         return None
@@ -136,7 +137,7 @@ def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey 
 
 
 def _digest_scope(basis: str, document_ids: Sequence[UUID]) -> str | None:
-    """What an answer is made from, as of now; None where a document has no index any more."""
+    """A digest of what an answer is made from; None where a document is no longer indexed."""
     with connection.cursor() as cursor:
         cursor.execute(STATE, [list(document_ids)])
         count, state = cursor.fetchone()
@@ -173,12 +174,12 @@ def _digest_engine() -> str:
 
 
 def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
-    """The key with its vector; without, where the embedder fails or does not know the language."""
+    """The key with its vector, or unchanged if the embedder fails or does not know the language."""
     if not engine.searcher.knows_language(key.text):
         return key
     try:
         vector = engine.embedder.embed_query(key.text)
-    except NuraError as error:  # the same words are found without
+    except NuraError as error:  # the same words are found without a vector
         logger.warning("question_not_embedded", error=str(error)[:200])
         return key
     return replace(key, vector=vector, embedding=engine.embedder.name)
@@ -188,7 +189,7 @@ def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
 
 
 def find_answer(key: CacheKey, *, owner: User) -> KeptAnswer | None:
-    """The answer that was kept for this question, or for one that is nearly the same."""
+    """The cached answer to this question, or to one that is nearly the same."""
     exact = _list_fresh(key).filter(question_key=key.question).first()
     entry = exact or _find_near(key)
     _count_result("miss" if entry is None else "same" if exact else "near")
@@ -220,7 +221,7 @@ def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
     is_near = entry.question_key != key.question
     details = {"entry": entry.pk, "made_at": entry.made_at.isoformat(), "near": is_near}
     trace: dict[str, Any] = {}
-    if is_own or not is_near:  # other words are somebody else's
+    if is_own or not is_near:  # the other wording is somebody else's
         steps = Trace.objects.filter(message=answer).values_list("steps", flat=True).first() or {}
         trace = {name: value for name, value in steps.items() if name != "timings_ms"}
         details |= {"question": entry.question} if is_near else {}
@@ -246,10 +247,10 @@ def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
 
 
 def store_answer(key: CacheKey, *, answer: Message, outcome: AnswerOutcome) -> bool:
-    """Keep an answer that ends now, in the transaction that ends it; whether it was kept.
+    """Cache an answer in the transaction that ends it; whether it was cached.
 
-    It is not where a document was changed since the question was looked up: the answer may hold
-    what was there before, or half of it. The caller holds the rows of its sources' documents.
+    It is not if a document has changed since the question was looked up: the answer may be based
+    on the old text, or on half of it. The caller has locked the rows of its sources' documents.
     """
     if not _is_worth_keeping(outcome) or _digest_scope(key.basis, key.document_ids) != key.scope:
         return False
@@ -283,12 +284,12 @@ def _is_worth_keeping(outcome: AnswerOutcome) -> bool:
 
 
 def forget_answers(messages: QuerySet[Message]) -> None:
-    """Give the answers of these messages to nobody any more, in the caller's transaction."""
+    """Remove the answers of these messages from the cache, in the caller's transaction."""
     CachedAnswer.objects.filter(message__in=messages).delete()
 
 
 def forget_answer(message: Message) -> None:
-    """The same of an answer that did not help, wherever it was given."""
+    """Remove an answer that did not help, wherever it has been reused."""
     steps = Trace.objects.filter(message=message).values_list("steps", flat=True).first() or {}
     entry = steps.get("cache", {}).get("entry")
     CachedAnswer.objects.filter(message=message).delete()
@@ -297,7 +298,7 @@ def forget_answer(message: Message) -> None:
 
 
 def list_expired_answers() -> QuerySet[CachedAnswer]:
-    """Answers that are given to nobody any more, and the oldest of too many."""
+    """Cached answers that are no longer usable, and the oldest beyond the limit."""
     since = timezone.now() - timedelta(hours=settings.ANSWER_CACHE_HOURS)
     times = CachedAnswer.objects.order_by("-made_at").values_list("made_at", flat=True)
     oldest = times[MAX_ANSWERS : MAX_ANSWERS + 1].first()
@@ -310,11 +311,11 @@ def list_expired_answers() -> QuerySet[CachedAnswer]:
 def _count_result(result: str) -> None:
     try:
         connections.sync().hincrby(COUNTS, result, 1)
-    except RedisError as error:  # the figure is worth no answer
+    except RedisError as error:  # no answer may fail for the sake of a figure
         logger.warning("lookup_not_counted", error=str(error)[:200])
 
 
 def read_counts() -> dict[str, int]:
-    """How many questions were looked up with which result, since Redis was last emptied."""
+    """Counts of cache look-ups by their result, since Redis was last emptied."""
     counts = connections.sync().hgetall(COUNTS)
     return {result: int(counts.get(result, 0)) for result in RESULTS}

@@ -1,8 +1,7 @@
-"""Assistants and prompts: kept, found, and what an assistant brings to a question.
+"""Assistants and prompts: storing and finding them, and what an assistant adds to a question.
 
-An assistant gives nobody a right. What it may look into is its libraries as far as whoever asks may
-read them; its model is taken where the asker may choose that; its instructions are text in the
-prompt and nothing else.
+An assistant grants no rights. It searches its libraries as far as the asker may read them; its
+model is used if the asker may choose it; its instructions are text in the prompt and nothing else.
 """
 
 import io
@@ -31,9 +30,9 @@ from rag.types import Intent
 MAX_PICTURE_BYTES = 4 * 1024 * 1024
 MAX_PICTURE_PIXELS = 24_000_000
 MAX_DECODED_PIXELS = 4_000_000
-"""What is held of one; photographs of more are read in a smaller size, which JPEG allows."""
+"""Pixels of a picture held in memory; larger photographs are decoded smaller, which JPEG allows."""
 PICTURE_SIDE = 192
-"""Pixels of the square that is kept of a picture."""
+"""Side of the stored square in pixels."""
 PICTURE_FORMATS = ("PNG", "JPEG", "WEBP")
 
 
@@ -83,7 +82,7 @@ def save_assistant(
     assistant: Assistant | None = None,
     audience: Audience | None = None,
 ) -> Assistant:
-    """Make an assistant, or change one of the actor's; `fields` are those of `Assistant`.
+    """Create an assistant, or change one of the actor's; `fields` are those of `Assistant`.
 
     Raises `NotFound` for a library that the actor may not read or a tool server that he may not
     use, `ModelNotAllowed`.
@@ -107,7 +106,7 @@ def _check_libraries(
 
 
 def list_folders(user: User) -> list[str]:
-    """The folders of the user's own, by name: with prompts, or shown to others."""
+    """The user's own folders by name: those with prompts, and those shared with others."""
     folders = Prompt.objects.owned_by(user).exclude(folder="").values_list("folder")
     return sorted(
         name for (name,) in folders.union(FolderShare.objects.owned_by(user).values_list("name"))
@@ -122,9 +121,10 @@ def save_prompt(
     prompt: Prompt | None = None,
     audience: Audience | None = None,
 ) -> Prompt:
-    """Make a prompt, or change one of the actor's; `fields` are those of `Prompt`.
+    """Create a prompt, or change one of the actor's; `fields` are those of `Prompt`.
 
-    Whoever has its folder has it from now on, and whoever has that of before no longer.
+    A prompt that moves is shared with the readers of its new folder, and no longer with those of
+    the old one.
     """
     was_shown = prompt is not None and _is_shown(prompt)
     row = _save_prepared(
@@ -136,7 +136,7 @@ def save_prompt(
 
 
 def _is_shown(row: Assistant | Prompt | FolderShare) -> bool:
-    """Whether others have it as it is stored, by itself or with its folder."""
+    """Whether the stored row is shared with others, by itself or through its folder."""
     if row.is_shared or not isinstance(row, Prompt):
         return row.is_shared
     return Prompt.objects.with_folder_shares().get(pk=row.pk).is_in_shared_folder
@@ -162,9 +162,9 @@ def _save_prepared(
 
 @transaction.atomic
 def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> None:
-    """Delete an assistant or a prompt of the actor's; chats with it go on without.
+    """Delete an assistant or a prompt of the actor's; chats with it go on without it.
 
-    Of a shared folder only the sharing ends.
+    A shared folder only stops being shared.
     """
     if row.is_shared:
         record_event(Action.DATA_DELETED, actor=actor, subject=actor, target=row)
@@ -178,7 +178,7 @@ def delete_prepared(*, actor: User, row: Assistant | Prompt | FolderShare) -> No
 
 @transaction.atomic
 def share_folder(*, actor: User, name: str, audience: Audience) -> FolderShare:
-    """Show a folder of the actor's prompts to these and nobody else: all that is ever in it."""
+    """Share a folder of the actor's prompts, now and later, with exactly this audience."""
     share, _created = FolderShare.objects.get_or_create(owner=actor, name=name)
     set_audience(share, audience, actor=actor)
     return share
@@ -186,7 +186,7 @@ def share_folder(*, actor: User, name: str, audience: Audience) -> FolderShare:
 
 @dataclass(frozen=True, slots=True)
 class PromptFolder:
-    """Prompts of one owner that stand together; `name` is "" for those in no folder."""
+    """The prompts in one folder of one owner; `name` is "" for those in no folder."""
 
     name: str
     owner: User
@@ -197,7 +197,7 @@ class PromptFolder:
 def group_prompts(user: User) -> list[PromptFolder]:
     """All prompts that the user may use, by folder and owner, his own first.
 
-    Folders of his own that he shows are there even without prompts.
+    His own shared folders are listed even when empty.
     """
     visible = Prompt.objects.visible_to(user).select_related("owner")
     own_shares = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
@@ -220,10 +220,7 @@ def group_prompts(user: User) -> list[PromptFolder]:
 
 
 def describe_assistants(rows: Collection[Assistant], user: User) -> list[dict[str, Any]]:
-    """Assistants as the API shows them to this user.
-
-    Their libraries and tool servers only as far as he may use them.
-    """
+    """Assistants as the API shows them to this user, with the libraries and servers he may use."""
     libraries = {pk for row in rows for pk in row.library_ids}
     servers = {pk for row in rows for pk in row.tool_ids}
     usable = set[UUID]()
@@ -272,13 +269,13 @@ def export_assistants(user: User) -> list[dict[str, Any]]:
 
 
 def export_prompts(user: User) -> list[Mapping[str, str]]:
-    """The user's own prompts, to take along."""
+    """The user's own prompts, for export."""
     rows = Prompt.objects.owned_by(user).values_list("title", "folder", "text")
     return [{"title": title, "folder": folder, "text": text} for title, folder, text in rows]
 
 
 def export_folders(user: User) -> list[dict[str, Any]]:
-    """The folders of the user's own that he shows, and to whom."""
+    """The user's own shared folders, and their audiences."""
     rows = FolderShare.objects.owned_by(user).prefetch_related("users", "groups")
     return [{"name": row.name, "audience": describe_audience(row)} for row in rows]
 
@@ -304,9 +301,9 @@ def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> in
 
 
 def make_picture(data: bytes) -> bytes:
-    """A small square of a picture, drawn anew: nothing of the file itself is kept.
+    """A small square picture, encoded anew, so that nothing of the uploaded file is kept.
 
-    Raises `ValidationError` for what is no PNG, JPEG or WebP, or too large.
+    Raises `ValidationError` if it is not a PNG, JPEG or WebP, or is too large.
     """
     from PIL import Image, ImageOps
 
@@ -319,7 +316,7 @@ def make_picture(data: bytes) -> bytes:
         with Image.open(io.BytesIO(data), formats=PICTURE_FORMATS) as picture:
             if picture.width * picture.height > MAX_PICTURE_PIXELS:
                 raise refusal
-            if not picture.info.get("progressive"):  # of which all is held before it is smaller
+            if not picture.info.get("progressive"):  # a progressive one is held whole
                 picture.draft("RGB", (2 * PICTURE_SIDE, 2 * PICTURE_SIDE))
             if picture.width * picture.height > MAX_DECODED_PIXELS:
                 raise refusal

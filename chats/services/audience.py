@@ -13,7 +13,7 @@ from documents.audit import Action, record_event
 from documents.notices import announce_rights_change, announce_shared_change
 
 MAX_NAMED = 200
-"""People or groups that one thing is shown to by name."""
+"""People or groups by name with whom one thing is shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Audience:
 
 
 def list_nameable_groups(user: User) -> list[Group]:
-    """The groups that this user may name: his own, all of them where he administrates."""
+    """The groups that this user may name: his own; for an administrator, all."""
     groups = Group.objects.all() if user.is_staff else user.groups.all()
     return list(groups.order_by("name"))
 
@@ -39,7 +39,7 @@ def list_nameable_groups(user: User) -> list[Group]:
 def find_audience(
     *, user: User, everybody: bool, usernames: Collection[str], group_names: Collection[str]
 ) -> Audience:
-    """Those who are named. Raises `ValidationError` with the names that nobody has."""
+    """The audience with these names. Raises `ValidationError` with the names that nobody has."""
     names = {name.strip() for name in usernames if name.strip()} - {user.get_username()}
     people = list(User.objects.filter(username__in=names, is_active=True).order_by("username"))
     wanted_groups = {name.strip() for name in group_names if name.strip()}
@@ -56,9 +56,9 @@ def find_audience(
 
 
 def set_audience(row: Shareable, audience: Audience, *, actor: User) -> None:
-    """Let these have the row, and nobody else; what is open of others ends at once.
+    """Share the row with this audience only; what others have open of it ends at once.
 
-    The caller's transaction holds the row.
+    The caller's transaction has locked the row.
     """
     row.for_everybody = audience.everybody
     row.save(update_fields=("for_everybody",))

@@ -1,4 +1,4 @@
-"""What is done to a branch of a chat without asking anything: taken out of, copied, reworded."""
+"""Changes to a branch of a chat that ask nothing: deleting, copying, rewording."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TITLE_CHARACTERS = 200
 OWN_WORDS = "user"
-"""Who wrote a running summary that a person has changed."""
+"""The model of a running summary that a person has edited."""
 Row = TypeVar("Row", bound=Model)
 
 UP = """
@@ -49,8 +49,8 @@ def list_branch(message_id: UUID) -> list[Message]:
 def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     """Delete a question with all its answers, or an answer with the question that only it answers.
 
-    What follows in the branch moves up to what went before, so that the rest of the conversation
-    stays, and what is remembered of it is as if the pair had never been said.
+    What follows it in the branch is attached to what preceded it, so that the rest of the
+    conversation stays and memory is as if the pair had never been said.
 
     Raises `StillAnswering`.
     """
@@ -89,7 +89,7 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
 
 @transaction.atomic
 def rewrite_question(*, message: Message, content: str) -> Message:
-    """Keep other words for a question in its place and ask nothing: its answers stay as they are.
+    """Reword a question in place without asking it again: its answers stay as they are.
 
     Raises `WrongRole`, `EmptyMessage`, `StillAnswering`.
     """
@@ -115,14 +115,14 @@ def rewrite_question(*, message: Message, content: str) -> Message:
 def edit_running_summary(
     *, chat: Chat, message: Message | None, text: str, through: int | None = None
 ) -> None:
-    """Keep a person's own words for what the first turns of a branch said.
+    """Replace the running summary of a branch by a person's own words.
 
-    `message` is of the branch, None for the newest; `through` is the last turn that the text which
-    was read tells of. Raises `SummaryChanged`.
+    `message` is one of the branch, None for the newest branch; `through` is the last turn that the
+    text he edited covers. Raises `SummaryChanged`.
     """
     locked = _lock_chat(chat.pk)
     turn = None
-    while turn is None:  # a worker may fold more turns until the row is held
+    while turn is None:  # a worker may fold more turns until the row is locked
         branch = _find_branch(locked, message)
         if branch.summarised is None:
             raise SummaryChanged
@@ -146,7 +146,7 @@ def _find_branch(chat: Chat, message: Message | None) -> Branch:
 def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
     """A new chat with a copy of the branch up to a message; of a question, up to its newest answer.
 
-    The copy shares nothing with the original; verdicts and runs are not copied.
+    The copy shares nothing with the original; feedback and runs are not copied.
 
     Raises `NotFound`, `StillAnswering`.
     """
@@ -214,7 +214,7 @@ def _map_key(key: UUID | None, new_ids: dict[UUID, UUID]) -> UUID | None:
 
 
 def _copy_rows(rows: Iterable[Row], **changes: object) -> None:
-    """Store rows once more, under keys of their own."""
+    """Store copies of rows under new keys."""
     copies = list(rows)
     for row in copies:
         row.pk = None
@@ -226,7 +226,7 @@ def _copy_rows(rows: Iterable[Row], **changes: object) -> None:
 
 
 def _lock_chat(chat_id: UUID) -> Chat:
-    """The chat with its row held: its turns are written one by one. Raises `NotFound`."""
+    """The chat with its row locked: its turns are written one by one. Raises `NotFound`."""
     chat = Chat.objects.select_for_update().filter(pk=chat_id, deleted_at=None).first()
     if chat is None:
         raise NotFound

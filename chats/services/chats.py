@@ -1,4 +1,4 @@
-"""Chats and categories, made, changed, deleted; and how much a user may ask."""
+"""Creating, changing and deleting chats and categories; and how much a user may ask."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -35,16 +35,16 @@ from jobs.connections import ANY_KEY, KeptQuery, run_and_release
 logger = structlog.get_logger()
 
 _notice_executor = ThreadPoolExecutor(1, thread_name_prefix="notices")
-"""Nobody waits for a notice, a question least of all."""
+"""Notices are sent in a thread of their own: no request, least of all a question, waits for one."""
 
 
 def send_chat_change(chat_id: UUID) -> None:
-    """Send the chat's current state to its owner's pages; `deleted` says that it is gone."""
+    """Send the chat's current state to its owner's pages; `deleted`: it is gone."""
     _notice_executor.submit(_log_failure, run_and_release, _load_and_send, chat_id)
 
 
 def send_answer_start(chat: Chat) -> None:
-    """Send a chat in which an answer has just begun, as `answering`."""
+    """Send a chat in which an answer has just begun, marked as `answering`."""
     chat.answering = True
     _send_loaded_chat(chat)
 
@@ -65,7 +65,7 @@ def _send_loaded_chat(chat: Chat) -> None:
 def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
     try:
         send(*arguments)
-    except Exception:  # in a thread of its own nobody else would say so
+    except Exception:  # nobody else would log it: the thread's result is not read
         logger.exception("chat_notice_lost")
 
 
@@ -113,19 +113,19 @@ ADD_TOKENS = """
 """
 UNLIMITED = 2**31 - 1
 TEMPORARY = timedelta(hours=24)
-"""After its last question a temporary chat is kept so long."""
+"""How long a temporary chat is kept after its last question."""
 PLAIN_FIELDS = (
     *("title", "history_pairs", "pinned", "archived", "unread"),
     *("use_memory", "temporary"),
 )
-"""What of a chat is changed as it is given."""
+"""Fields of a chat that are stored as they come."""
 
 
 def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -> Chat | None:
-    """Move the user's chat up in the list and hold its row; None where there is none.
+    """Move the user's chat up in the list and lock its row in one statement; None if none.
 
-    It is found by its own id, else by what a program calls it, and `has_documents` says whether it
-    is about some. The caller's transaction holds the row. One statement.
+    It is found by its own id, else by what a program calls it; `has_documents` says whether
+    documents are linked to it. The row is locked for the caller's transaction.
     """
     parameters = [timezone.now(), user.pk, chat_id, external_id or None]
     rows = list(Chat.objects.raw(TOUCH, parameters))
@@ -138,7 +138,8 @@ def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -
 def touch_answered_chat(answer: Message) -> Chat:
     """Mark the chat of a finished answer unread, move it up and lock its row, in one statement.
 
-    `has_documents` says whether it is about some, `answering` whether another answer is written.
+    `has_documents` says whether documents are linked to it, `answering` whether another answer is
+    being written.
     """
     (chat,) = Chat.objects.raw(END, [timezone.now(), answer.chat_id, answer.pk])
     return chat
@@ -159,7 +160,7 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     assistant_id: UUID | None = None,
     tool_ids: Collection[UUID] = (),
 ) -> Chat:
-    """A new chat about these documents and libraries: all of it or nothing.
+    """Create a chat about these documents and libraries, all of it or nothing.
 
     Raises `NotFound`, `LibraryNotFound`, `ModelNotAllowed`.
     """
@@ -211,7 +212,7 @@ def add_chat(  # noqa: PLR0913, PLR0917 - the same
     history_pairs: int | None = None,
     library_ids: Collection[UUID] = (),
 ) -> Chat:
-    """The same within the caller's transaction, of what was looked up before."""
+    """Create a chat in the caller's transaction, of documents and libraries looked up before."""
     chat = Chat(owner=owner, title=title, category=category, history_pairs=history_pairs)
     chat.library_ids = list(library_ids) or None
     chat.has_documents = bool(documents)
@@ -223,9 +224,9 @@ def add_chat(  # noqa: PLR0913, PLR0917 - the same
 
 @transaction.atomic
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
-    """Apply those of the names of `ChatChange` that are there.
+    """Apply changes, a subset of the fields of `ChatChange`.
 
-    Changes of one chat are made one after the other. Raises `NotFound`, `LibraryNotFound`,
+    Changes to one chat are made one after the other. Raises `NotFound`, `LibraryNotFound`,
     `ModelNotAllowed`.
     """
     locked = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
@@ -263,7 +264,7 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
 
 @transaction.atomic
 def change_chats(*, owner: User, chat_ids: Collection[UUID], changes: dict[str, object]) -> int:
-    """Apply those of pinned, archived, unread and category_id that are there; how many chats.
+    """Apply `pinned`, `archived`, `unread` and `category_id` where given; the number of chats.
 
     All of them or none. Raises `NotFound` where one is not the owner's.
     """
@@ -276,9 +277,9 @@ def change_chats(*, owner: User, chat_ids: Collection[UUID], changes: dict[str, 
 
 @transaction.atomic
 def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None = None) -> int:
-    """Hide the chats from their owner, all or none; how many. Raises `NotFound`.
+    """Hide the chats from their owner, all or none; the number of chats. Raises `NotFound`.
 
-    They are purged when their retention is over. With an `actor` it is written to the audit log.
+    They are purged after their retention. With an `actor` the deletion goes into the audit log.
     """
     count = _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
     keys = set(chat_ids)
@@ -294,7 +295,7 @@ def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None 
 
 
 def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
-    """The owner's chats with these ids, held; their pages hear of it on commit."""
+    """The owner's chats with these ids, locked; his pages are notified on commit."""
     ids = set(chat_ids)
     locked = Chat.objects.visible_to(owner).filter(pk__in=ids).select_for_update().order_by("pk")
     if len(locked) != len(ids):
@@ -305,29 +306,29 @@ def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
 
 
 def delete_chat(*, chat: Chat, actor: User | None = None) -> None:
-    """The same of one chat; one that is hidden already stays so."""
+    """Hide one chat from its owner; does nothing if it is hidden already."""
     with suppress(NotFound):
         delete_chats(owner=chat.owner, chat_ids=[chat.pk], actor=actor)
 
 
 def delete_idle_chats() -> int:
-    """Hide temporary chats in which nothing was said for a while, to be purged; how many."""
+    """Hide temporary chats that have expired, to be purged; the number of chats."""
     idle = find_idle_chats().values_list("owner_id", "pk")
     for owner_id, pk in list(idle):
-        with suppress(NotFound):  # its owner was faster
+        with suppress(NotFound):  # its owner has just deleted it
             delete_chats(owner=User.objects.get(pk=owner_id), chat_ids=[pk])
     return len(idle)
 
 
 def find_idle_chats() -> ChatQuerySet:
-    """Temporary chats whose time is over."""
+    """Temporary chats that have expired."""
     cutoff = timezone.now() - TEMPORARY
     return Chat.objects.filter(temporary=True, deleted_at=None, updated_at__lt=cutoff)
 
 
 @transaction.atomic
 def restore_chats(*, chat_ids: Collection[UUID]) -> int:
-    """Give deleted chats back to their owners; how many."""
+    """Restore deleted chats to their owners; the number of chats."""
     deleted = Chat.objects.filter(pk__in=chat_ids).exclude(deleted_at=None)
     keys = list(deleted.values_list("pk", flat=True))
     count = deleted.update(deleted_at=None)
@@ -336,7 +337,7 @@ def restore_chats(*, chat_ids: Collection[UUID]) -> int:
 
 
 def clear_memory(*, chat: Chat) -> None:
-    """Forget the documents that the chat was about; its turns stay in the store."""
+    """Forget the documents that the conversation was about; its turns stay stored."""
     Chat.objects.filter(pk=chat.pk).update(memory_cleared_at=timezone.now())
     send_chat_change(chat.pk)
 
@@ -364,13 +365,13 @@ def find_documents(*, owner: User, document_ids: Collection[UUID]) -> list[Docum
 
 
 def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:
-    """Make the chat be about these documents too."""
+    """Link these documents to the chat as well."""
     links = [ChatDocument(chat=chat, document=document) for document in documents]
     ChatDocument.objects.bulk_create(links, ignore_conflicts=True)
 
 
 def count_question(owner_id: int) -> None:
-    """Count one question. The caller's transaction takes it back where the question fails.
+    """Count one question; the caller's transaction undoes that if the question fails.
 
     Raises `QuotaMessages`, `QuotaTokens`.
     """
@@ -386,12 +387,15 @@ def count_question(owner_id: int) -> None:
 
 
 def check_tokens(owner_id: int) -> None:
-    """Whether tokens of the month are left, for what is no question. Raises `QuotaTokens`."""
+    """Check that tokens of the month are left, for a request that is no question.
+
+    Raises `QuotaTokens`.
+    """
     _check_tokens(owner_id, quotas.find_limits(owner_id))
 
 
 def _check_tokens(owner_id: int, limits: QuotaLimits) -> None:
-    """An answer that is under way may pass the limit; the next question does not begin."""
+    """An answer under way may exceed the limit; the next question is refused."""
     limit = limits[QuotaMeasure.TOKENS].hard
     if limit is not None and count_tokens_this_month(owner_id) >= limit:
         next_month = quotas.get_next_month()
@@ -403,7 +407,7 @@ def _check_tokens(owner_id: int, limits: QuotaLimits) -> None:
 
 
 def add_tokens(owner_id: int, usage: Mapping[str, Any] | None) -> None:
-    """Count what an answer took, as `rag.ports.Usage` tells it; None: nothing is known."""
+    """Count the tokens of an answer, with the fields of `rag.ports.Usage`; None: not known."""
     tokens = sum((usage or {}).get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
     if tokens:
         with connection.cursor() as cursor:
