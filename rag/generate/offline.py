@@ -1,7 +1,7 @@
-"""Answers without a language model: found passages, quoted turns, a question back, a document.
+"""Answers without a language model: passages, quoted turns, clarifying questions, documents.
 
-Of a document stands the version that was shown; where that is gone, what was shown of it then
-stands in its place, and that is said.
+A document is shown in the version that was shown before. If that version is gone, the answer shows
+what earlier answers showed of it, and says so.
 """
 
 import re
@@ -47,15 +47,15 @@ from rag.understand.references import LAST_PART, Reference, Unclear
 from rag.verify.sentences import to_span
 
 MAX_CANDIDATES = 20
-"""Candidates that a question back lists; more would not be read."""
+"""Candidates in a clarifying question; nobody would read more."""
 PART_CHARACTERS = 3000
 MAX_LOOK_CHARACTERS = 600
-"""Characters beyond `PART_CHARACTERS` in which a part may look for its end."""
+"""Characters beyond `PART_CHARACTERS` within which a part may end."""
 MAX_OTHERS = 5
-"""Further documents that are named where several were asked for."""
+"""Further documents that are listed if several were asked for."""
 MARKDOWN = (".md", ".markdown")
 _BETWEEN = "\n\n…\n\n"
-"""Stands between two passages of what was shown."""
+"""Separates two passages shown before."""
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),
     re.compile(r"\n\s*"),
@@ -67,7 +67,7 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class FixedAnswer:
-    """A whole answer. `candidates` stand in a question back, `view` tells what was shown."""
+    """A complete answer; `candidates` of a clarifying question, `view` of a document shown."""
 
     text: str
     mode: AnswerMode
@@ -89,7 +89,7 @@ class ShownPart:
 def find_fixed_answer(
     question: Question, analysis: QuestionAnalysis, store: PassageStore, language: str
 ) -> FixedAnswer | None:
-    """The fixed answer that a question asks for; None where it must be searched."""
+    """The fixed answer to a question; None if documents must be searched."""
     reference = analysis.reference
     if reference is None:
         if analysis.question_type is QuestionType.RESET:
@@ -104,40 +104,42 @@ def find_fixed_answer(
 
 
 def answer_memory_wish(question: Question, packs: Packs, language: str) -> FixedAnswer | None:
-    """The answer to a message that only wishes something to be remembered or forgotten."""
-    read = find_wish(question.text, packs) if packs.kinds else None
-    if read is None:
+    """The answer to a message that only asks to remember or forget something; else None."""
+    extraction = find_wish(question.text, packs) if packs.kinds else None
+    if extraction is None:
         return None
     name = (
         "memory_off"
         if question.profile is None
-        else _choose_wish_reply(read, question.profile, packs)
+        else _choose_wish_reply(extraction, question.profile, packs)
     )
     return FixedAnswer(get_reply(name, language), AnswerMode.GENERAL, AnswerLabel.CONVERSATION)
 
 
-def _choose_wish_reply(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
-    """The name of the reply that says what becomes of a wish."""
-    held = [slot for slot in known if slot.status is not SlotStatus.PROPOSED]
-    if read.everything:
+def _choose_wish_reply(extraction: Extraction, slots: Sequence[Slot], packs: Packs) -> str:
+    """The name of the reply that says how a wish is carried out."""
+    confirmed = [slot for slot in slots if slot.status is not SlotStatus.PROPOSED]
+    if extraction.everything:
         return "memory_forgot"
-    if read.forgets:
-        meant = [slot for wish in read.forgets for slot in find_forgotten(held, wish, packs)]
-        if any(is_protected(slot, packs) for slot in meant):
+    if extraction.forgets:
+        forgotten = [
+            slot for wish in extraction.forgets for slot in find_forgotten(confirmed, wish, packs)
+        ]
+        if any(is_protected(slot, packs) for slot in forgotten):
             return "memory_asks"
-        return "memory_forgot" if meant else "memory_unknown"
-    changed = apply_statements(known, read.statements, packs, at=datetime.now(UTC))
+        return "memory_forgot" if forgotten else "memory_unknown"
+    changed = apply_statements(slots, extraction.statements, packs, at=datetime.now(UTC))
     asks = any(slot.status is SlotStatus.PROPOSED for slot in changed)
     return "memory_asks" if asks else "memory_kept"
 
 
 def render_clarification(reference: Reference, language: str) -> str:
-    """What to ask back, in "ko" or "en", with numbered candidates. Raises `ValueError`."""
+    """The clarifying question with numbered candidates, in "ko" or "en". Raises `ValueError`."""
     if reference.unclear is None:
         raise ValueError("the reference is clear")
-    shown = reference.documents[:MAX_CANDIDATES]
-    listed = [f"{ref.slot}. {_get_title(ref)}" for ref in shown]
-    if more := len(reference.documents) - len(shown):
+    candidates = reference.documents[:MAX_CANDIDATES]
+    listed = [f"{ref.slot}. {_get_title(ref)}" for ref in candidates]
+    if more := len(reference.documents) - len(candidates):
         listed.append(f"\n… +{more}")
     forgotten = reference.unclear is Unclear.NOTHING and reference.documents
     name = "clarify_forgotten" if forgotten else f"clarify_{reference.unclear}"
@@ -179,46 +181,47 @@ def show_document(  # noqa: PLR0913 - one request, by name
     present: bool = False,
     others: Sequence[DocRef] = (),
 ) -> ShownPart:
-    """Part `part` of a document, the last one where there are fewer.
+    """Part `part` of a document, or its last part if there are fewer.
 
-    `readable` tells the present version of every document that may be read. `present`: as it is
-    now, whatever was shown then. `others` were asked for as well: that their turn comes later is
-    said. Raises what the store raises.
+    `readable` maps every document that may be read to its present version. `present`: show that
+    version, whatever was shown before. `others` were asked for as well; the text says that they
+    come later. Raises what the store raises.
     """
     version = readable.get(ref.document_id)
-    kept = _BETWEEN.join(ref.passages) or ref.snippet
-    found, note = None, ""
+    shown_before = _BETWEEN.join(ref.passages) or ref.snippet
+    cut, note = None, ""
     if version is not None:
-        found = _cut_part(lambda start, length: store.read(ref.document_id, start, length), part)
-    if version is None or found is None:
-        found, note = _cut_kept_part(kept, part), "whole_gone" if kept else "whole_lost"
-    elif not present and version != ref.version and kept:
-        found, note = _cut_kept_part(kept, part), "whole_newer"
+        cut = _cut_part(lambda start, length: store.read(ref.document_id, start, length), part)
+    if version is None or cut is None:
+        cut, note = (
+            _cut_kept_part(shown_before, part),
+            "whole_gone" if shown_before else "whole_lost",
+        )
+    elif not present and version != ref.version and shown_before:
+        cut, note = _cut_kept_part(shown_before, part), "whole_newer"
     else:
         note = "" if present or version == ref.version else "whole_present"
     versions = {"then": str(ref.version), "now": str(version)}
     if note in {"", "whole_present"}:
         ref = replace(ref, version=version or ref.version)
     pieces = [
-        f"**『{_get_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
+        f"**『{_get_title(ref)}』 (v{ref.version}) {cut.number}/{cut.parts}**",
         get_reply(note, language, **versions) if note else "",
-        get_reply("whole_beyond", language, part=str(part))
-        if found.parts < part < LAST_PART
-        else "",
+        get_reply("whole_beyond", language, part=str(part)) if cut.parts < part < LAST_PART else "",
         (
             markdown.sanitise_markdown
             if ref.source.casefold().endswith(MARKDOWN)
             else markdown.escape_lines
-        )(found.text),
+        )(cut.text),
     ]
-    if found.parts > 1:
-        end = "whole_next" if found.number < found.parts else "whole_end"
+    if cut.parts > 1:
+        end = "whole_next" if cut.number < cut.parts else "whole_end"
         pieces.append(f"---\n\n{get_reply(end, language)}")
     if others:
         titles = ", ".join(f"『{_get_title(one)}』" for one in others[:MAX_OTHERS])
         pieces.append(get_reply("whole_others", language, titles=titles))
     text = "\n\n".join(piece for piece in pieces if piece)
-    return ShownPart(text, View(ref.document_id, found.number, found.parts), ref)
+    return ShownPart(text, View(ref.document_id, cut.number, cut.parts), ref)
 
 
 def _get_title(ref: DocRef) -> str:
@@ -233,7 +236,7 @@ class _Part:
 
 
 def _cut_kept_part(text: str, part: int) -> _Part:
-    """A part of what was shown then."""
+    """A part of what was shown before."""
 
     def read(start: int, length: int) -> Excerpt:
         return Excerpt(text[start : start + length], start, len(text))
@@ -241,20 +244,20 @@ def _cut_kept_part(text: str, part: int) -> _Part:
     return _cut_part(read, part) or _Part("", 1, 1)
 
 
-def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | None:
-    """The part with this number, or the last one; None where nothing can be read.
+def _cut_part(read_excerpt: Callable[[int, int], Excerpt | None], part: int) -> _Part | None:
+    """The part with this number, or the last one; None if nothing can be read.
 
-    `read` gives the text from an offset, of a length. Part n ends at the first end of a paragraph
-    after n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
+    `read_excerpt` takes an offset and a length. Part n ends at the first end of a paragraph after
+    n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
     """
     number = max(1, part)
-    found = read((number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOK_CHARACTERS)
-    if found is None:
+    excerpt = read_excerpt((number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOK_CHARACTERS)
+    if excerpt is None:
         return None
-    parts = 1 + max(0, found.total - MAX_LOOK_CHARACTERS - 1) // PART_CHARACTERS
+    parts = 1 + max(0, excerpt.total - MAX_LOOK_CHARACTERS - 1) // PART_CHARACTERS
     if number > parts:
-        return _cut_part(read, parts)
-    text = found.text
+        return _cut_part(read_excerpt, parts)
+    text = excerpt.text
     first = _find_part_end(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
     last = len(text)
     if number < parts:
@@ -263,49 +266,51 @@ def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | 
 
 
 def _find_part_end(text: str) -> int:
-    """Where a part ends within the text."""
-    found = next((match for pattern in _ENDS if (match := pattern.search(text))), None)
-    return found.end() if found else 0
+    """The offset in the text where a part ends; 0 if there is no good place."""
+    first_end = next((match for pattern in _ENDS if (match := pattern.search(text))), None)
+    return first_end.end() if first_end else 0
 
 
-# What is said before anything else: that somebody needs help now, and whom to call.
+# What comes before any answer: that somebody needs help now, and whom to call.
 #
-# By rules alone (`rag/lexicon/emergency.toml`), with and without a language model, and before the
-# question is searched: whoever needs an ambulance does not wait for an index.
+# By rules alone (`rag/lexicon/emergency.toml`), with or without a language model, and before the
+# search: whoever needs an ambulance must not wait for an index.
 
 MAX_CHARACTERS = 2000
-"""Of a message that are read: a longer one is a pasted text, and its beginning tells what it is."""
+"""Characters read of a message; a longer one is a pasted text, and its beginning is enough."""
 MAX_SENTENCES = 12
 
 
 class Emergency(StrEnum):
-    """Who is to be called: an ambulance, or a crisis line as well."""
+    """Whom to call: an ambulance, or a crisis line as well."""
 
     BODY = "body"
     SELF_HARM = "self_harm"
 
 
 def find_emergency(text: str) -> Emergency | None:
-    """The emergency that a user's message tells of, the crisis of a mind before one of the body."""
-    known = load_patterns("emergency")
-    found: Emergency | None = None
-    if not known["hints"].search(text[:MAX_CHARACTERS]):
+    """The emergency in a user's message; self-harm comes before physical ones."""
+    patterns = load_patterns("emergency")
+    emergency: Emergency | None = None
+    if not patterns["hints"].search(text[:MAX_CHARACTERS]):
         return None
     for sentence in split_sentences(text[:MAX_CHARACTERS])[:MAX_SENTENCES]:
         kinds = {
             Emergency.SELF_HARM if name.startswith("self_harm") else Emergency.BODY
-            for name, pattern in known.named.items()
+            for name, pattern in patterns.named.items()
             if name.startswith(("body_", "self_harm_")) and pattern.search(sentence)
         }
         if Emergency.SELF_HARM in kinds:
             return Emergency.SELF_HARM
-        if kinds and (not known["informs"].search(sentence) or known["present"].search(sentence)):
-            found = Emergency.BODY
-    return found
+        if kinds and (
+            not patterns["informs"].search(sentence) or patterns["present"].search(sentence)
+        ):
+            emergency = Emergency.BODY
+    return emergency
 
 
 def write_emergency_note(text: str) -> str:
-    """What an answer to a message begins with, in the message's language; empty for none."""
+    """The beginning of the answer to an emergency, in the message's language; else empty."""
     emergency = find_emergency(text)
     if emergency is None:
         return ""
@@ -313,21 +318,21 @@ def write_emergency_note(text: str) -> str:
 
 
 MAX_PRODUCT_CHARACTERS = 80
-"""Of a question about the product; longer ones tell of something else."""
+"""Characters of a question about the product; longer ones are about something else."""
 MAX_REVIEWED = 8
-"""Passages that an answer keeps beside those that it shows."""
+"""Passages that an answer keeps besides those that it shows."""
 MAX_QUOTES, MAX_QUOTE_CHARACTERS = 3, 300
 MAX_TURN_CHARACTERS = 8000
-"""Of a turn's texts."""
+"""Characters read of each text of a turn."""
 MIN_QUOTED_SHARE = 0.5
-"""Share of the question's weight that a quoted sentence must hold; what stands elsewhere in its
-text counts as half."""
+"""Share of the question's weight that a quoted sentence must contain; words elsewhere in its text
+count half."""
 MIN_SHARE_OF_BEST_QUOTE = 0.8
-"""Further sentences are quoted that score at least this share of the best one."""
+"""Further sentences are quoted if their score is at least this share of the best one's."""
 OWN_WORDS_WORTH = 1.3
-"""What the user's own words are worth beside an answer's: the question is mostly after them."""
+"""Factor for the user's own words, which such questions mostly look for."""
 _MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
-"""As `rag.generate.passages.MARKER`, with its number."""
+"""`rag.generate.passages.MARKER` with its number as a group."""
 _READY = {
     about: {name: re.compile("|".join(found), re.IGNORECASE) for name, found in group.items()}
     for about, group in load_rules("ready").items()
@@ -343,10 +348,10 @@ _QUESTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OfflineAnswer:
-    """A whole answer. `evidence` is what was looked at, the passages shown first.
+    """A complete answer. `evidence` are the passages considered; those shown come first.
 
-    `cited` are the numbers of those shown, `spans` their decisive sentences by number, `citations`
-    what each marker stands for.
+    `cited` are the numbers of those shown, `spans` their decisive sentences by number, and
+    `citations` what each marker refers to.
     """
 
     text: str
@@ -359,14 +364,14 @@ class OfflineAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A sentence of a turn. `score` is the share of the question that it holds."""
+    """A sentence of a turn. `score` is the share of the question that it contains."""
 
     number: int
     text: str
     score: float
 
 
-def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
+def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by name
     analysis: QuestionAnalysis,
     evidence: Sequence[Evidence],
     turns: Sequence[PastTurn],
@@ -382,16 +387,16 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     asked about; `notices` are names of replies that say how the passages were found.
     """
     question = analysis.text
-    said = answer_from_turns(question, turns, language)
-    if said and is_recalling(question):
-        return OfflineAnswer(said, AnswerLabel.CONVERSATION)
+    quoted = answer_from_turns(question, turns, language)
+    if quoted and is_recalling(question):
+        return OfflineAnswer(quoted, AnswerLabel.CONVERSATION)
     if name := find_ready_answer(analysis):
         lacks = name == "plain_no_documents"
         label = AnswerLabel.INSUFFICIENT if lacks else AnswerLabel.GENERAL
         return OfflineAnswer(get_reply(name, language), label)
     standalone = analysis.standalone or question
     passages = compose_passages(
-        # the words of a follow-up say what is asked now; what it lacks was asked before
+        # a follow-up's own words first, then those completed from earlier questions
         [question, standalone] if analysis.follows else [standalone],
         evidence,
         question_type=analysis.question_type,
@@ -400,25 +405,25 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
         language=language,
     )
     if passages.has_answer:
-        told = (get_reply(name, language) for name in notices)
+        notes = (get_reply(name, language) for name in notices)
         answer = _renumber_shown(passages, evidence)
-        text = "\n\n".join([*told, answer.text])
-        before = len(text) - len(answer.text)
-        citations = (replace(one, offset=one.offset + before) for one in answer.citations)
+        text = "\n\n".join([*notes, answer.text])
+        shift = len(text) - len(answer.text)
+        citations = (replace(one, offset=one.offset + shift) for one in answer.citations)
         return replace(answer, text=text, citations=tuple(citations))
-    if said:
-        return OfflineAnswer(said, AnswerLabel.CONVERSATION)
+    if quoted:
+        return OfflineAnswer(quoted, AnswerLabel.CONVERSATION)
     return OfflineAnswer(
         passages.text or get_reply("plain_no_model", language), AnswerLabel.INSUFFICIENT
     )
 
 
-def _renumber_shown(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
-    """The answer with its passages numbered as it shows them: slots count as they are read.
+def _renumber_shown(answer: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
+    """The answer with passages and slots renumbered in the order in which it shows them.
 
-    Of what else was looked at only passages of the documents shown stay.
+    Of the other evidence, only passages of the documents shown are kept.
     """
-    shown = [item for number in found.spans for item in evidence if item.number == number]
+    shown = [item for number in answer.spans for item in evidence if item.number == number]
     documents = {item.document_id for item in shown}
     rest = [item for item in evidence if item not in shown and item.document_id in documents]
     slots: dict[object, int] = {}
@@ -426,18 +431,18 @@ def _renumber_shown(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Offl
         replace(item, number=number, slot=slots.setdefault(item.document_id, len(slots) + 1))
         for number, item in enumerate([*shown, *rest[:MAX_REVIEWED]], 1)
     )
-    before = {item.slot: slots[item.document_id] for item in shown}
-    now = {item.number: number for number, item in enumerate(shown, 1)}
+    new_slots = {item.slot: slots[item.document_id] for item in shown}
+    new_numbers = {item.number: number for number, item in enumerate(shown, 1)}
     text, position = "", 0
     citations: list[Citation] = []
-    for match, (number, place) in zip(_MARKER.finditer(found.text), found.cited, strict=True):
-        text += found.text[position : match.start()]
-        citations.append(Citation(len(text), now[number], (place,)))
-        text += f"[{before.get(int(match[1]), match[1])}]"
+    for match, (number, place) in zip(_MARKER.finditer(answer.text), answer.cited, strict=True):
+        text += answer.text[position : match.start()]
+        citations.append(Citation(len(text), new_numbers[number], (place,)))
+        text += f"[{new_slots.get(int(match[1]), match[1])}]"
         position = match.end()
-    text += found.text[position:]
+    text += answer.text[position:]
     spans = {
-        number: tuple(_to_span(item, start, end) for start, end in found.spans[item.number])
+        number: tuple(_to_span(item, start, end) for start, end in answer.spans[item.number])
         for number, item in enumerate(shown, 1)
     }
     return OfflineAnswer(
@@ -446,13 +451,13 @@ def _renumber_shown(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Offl
 
 
 def _to_span(item: Evidence, start: int, end: int) -> Span:
-    """What of a sentence, told by offsets in the document, stands in its passage."""
+    """The part of a sentence, given by document offsets, that is in a passage."""
     first, last = max(start, item.start), min(end, item.start + len(item.text))
     return to_span(item, first - item.start, last - item.start)
 
 
 def find_ready_answer(analysis: QuestionAnalysis) -> str:
-    """The name of a ready answer's reply; empty where passages are to be shown."""
+    """The name of the reply that answers a question; empty if passages should."""
     if analysis.question_type is QuestionType.SMALLTALK:
         return f"plain_{_find_pattern('smalltalk', analysis.text) or 'greeting'}"
     if name := find_product_topic(analysis.text):
@@ -461,16 +466,16 @@ def find_ready_answer(analysis: QuestionAnalysis) -> str:
 
 
 def find_product_topic(question: str) -> str:
-    """What of the product itself is asked about, "help_files"; empty: about something else."""
+    """The topic of a question about the product ("help_files"); empty for other questions."""
     return "" if len(question) > MAX_PRODUCT_CHARACTERS else _find_pattern("product", question)
 
 
 def _find_pattern(about: str, text: str) -> str:
-    return next((name for name, says in _READY[about].items() if says.search(text)), "")
+    return next((name for name, pattern in _READY[about].items() if pattern.search(text)), "")
 
 
 def answer_from_turns(question: str, turns: Sequence[PastTurn], language: str) -> str:
-    """The sentences of these turns that hold what is asked for; empty where none does."""
+    """The sentences of these turns that answer a question; empty if none does."""
     lines = [
         get_reply("recalled_quote", language, number=str(one.number), text=one.text)
         for one in quote_turns(question, turns)
@@ -479,38 +484,47 @@ def answer_from_turns(question: str, turns: Sequence[PastTurn], language: str) -
 
 
 def quote_turns(question: str, turns: Sequence[PastTurn]) -> list[Quote]:
-    """At most `MAX_QUOTES` sentences, in the order of the conversation; of equal ones the latest.
+    """At most `MAX_QUOTES` sentences in conversation order; of equal ones the latest.
 
-    A turn that the question names by its place is quoted itself; otherwise no questions are.
+    If the question names a turn by number, that turn's question is quoted; otherwise no questions
+    are.
     """
     number = find_turn_number(question)
     if named := [turn for turn in turns if turn.number == number]:
         texts = (" ".join(neutralise_text(turn.user_text).split()) for turn in named)
-        cut = (shorten_text(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
-        return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
-    asked = tokenize.weigh_query_terms(strip_recall_frame(question))
-    wanted = {term: weight for term, weight in asked.items() if weight >= 1}
-    found = [one for turn in turns for one in _quote_turn(turn, wanted)]
-    best = max((one.score for one in found), default=0.0)
+        shortened = (
+            shorten_text(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts
+        )
+        return [Quote(turn.number, text, 1.0) for turn, text in zip(named, shortened, strict=True)]
+    weights = tokenize.weigh_query_terms(strip_recall_frame(question))
+    question_terms = {term: weight for term, weight in weights.items() if weight >= 1}
+    quotes = [one for turn in turns for one in _quote_turn(turn, question_terms)]
+    best = max((one.score for one in quotes), default=0.0)
     if best < MIN_QUOTED_SHARE:
         return []
-    near = [
-        one for one in found if one.score >= max(MIN_QUOTED_SHARE, MIN_SHARE_OF_BEST_QUOTE * best)
+    best_quotes = [
+        one for one in quotes if one.score >= max(MIN_QUOTED_SHARE, MIN_SHARE_OF_BEST_QUOTE * best)
     ]
-    latest = {one.text: one for one in sorted(near, key=lambda one: one.number)}
+    latest = {one.text: one for one in sorted(best_quotes, key=lambda one: one.number)}
     chosen = sorted(latest.values(), key=lambda one: (-one.score, -one.number))[:MAX_QUOTES]
     return sorted(chosen, key=lambda one: one.number)
 
 
-def _quote_turn(turn: PastTurn, wanted: Mapping[str, float]) -> Iterator[Quote]:
-    """The sentences of a turn that hold some of the terms and more, questions left out."""
+def _quote_turn(turn: PastTurn, question_terms: Mapping[str, float]) -> Iterator[Quote]:
+    """The sentences of a turn with some of the terms and new ones, except questions."""
     for text, worth in ((turn.user_text, OWN_WORDS_WORTH), (strip_own_sentences(turn), 1.0)):
         parts = split_sentences(neutralise_text(text[:MAX_TURN_CHARACTERS]))
-        held = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
-        around = set[str]().union(*held)
-        for part, own in zip(parts, held, strict=True):
-            if not _QUESTION.search(part) and own - wanted.keys() and own & wanted.keys():
-                shares = ((one in own) + (one in around) for one in wanted)
-                told = sum(w * share / 2 for w, share in zip(wanted.values(), shares, strict=True))
-                score = worth * told / sum(wanted.values())
+        terms_by_part = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
+        all_terms = set[str]().union(*terms_by_part)
+        for part, part_terms in zip(parts, terms_by_part, strict=True):
+            if (
+                not _QUESTION.search(part)
+                and part_terms - question_terms.keys()
+                and part_terms & question_terms.keys()
+            ):
+                shares = ((one in part_terms) + (one in all_terms) for one in question_terms)
+                covered = sum(
+                    w * share / 2 for w, share in zip(question_terms.values(), shares, strict=True)
+                )
+                score = worth * covered / sum(question_terms.values())
                 yield Quote(turn.number, shorten_text(part, MAX_QUOTE_CHARACTERS), score)

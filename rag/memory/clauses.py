@@ -13,14 +13,14 @@ from rag.tokenize import korean
 from rag.tokenize.korean import Morpheme
 
 MAX_MESSAGE_CHARACTERS = 1500
-"""A longer message brings a text: of it only its first and last paragraph are read."""
+"""A longer message includes a pasted text; only its first and last paragraph are read."""
 MAX_PARAGRAPH_CHARACTERS = 400
 MAX_QUOTED_CHARACTERS = 12
-"""Of words between quotation marks that may still be a name; longer ones are a quotation."""
+"""Longest quoted words that may be a name; longer ones are a quotation."""
 MIN_SPEAKERS = 2
-"""From so many on "A: ... B: ..." is a conversation, and not the user's own words."""
+"""With this many speakers, "A: ... B: ..." is a transcript and not the user's own words."""
 OMITTED = "…"
-"""Stands for what was left out of a message."""
+"""Replaces what was left out of a message."""
 
 _NOUN_TAGS = frozenset("NNG NNP NNB NR SL SN SH XR XSN XPN SO W_SERIAL".split())  # noqa: SIM905
 _JOINING_ENDS = frozenset("고 는데 은데 ᆫ데 지만 며 으며 거든 어서 아서 니까 으니까 다가 구".split())  # noqa: SIM905
@@ -33,7 +33,7 @@ _POLITE_REQUEST = re.compile(r"(?:줄래|주실래|주시겠|줄\s?수\s?있)\S*
 _SPAN = re.compile(r"\s*(?:약\s?)?\d+\s?(?:년|개월|달|주|일|분기|시간)")
 _TIMES = frozenset(("때", "땐", "경우"))
 _LASTING = frozenset(("편", "상태", "중", "지", "체질", "상황"))
-"""Nouns behind a predicate that only say that it lasts: "먹고 있는 중"."""
+"""Nouns after a predicate that only mark it as lasting: "먹고 있는 중"."""
 _FENCE = re.compile(r"```.*?(?:```|\Z)|^\s*>.*$|^\s*\|.*\|\s*$", re.DOTALL | re.MULTILINE)
 _QUOTE = re.compile(
     r"“([^”]*)”|\"([^\"\n]*)\"|「([^」]*)」|『([^』]*)』|‘([^’\n]{2,})’"
@@ -62,14 +62,14 @@ _LEADING_KO = re.compile(
     r"|참|또|다시|이제|살|세|년|달|주|일|월|개월|전|부터|\d+(?:살|세|년|일|주|달|개월)\S*"
     r"|\S*(?:팀|본부|사업부|실))$"
 )
-"""Words before a thing that are no part of its name."""
+"""Words before a thing that are not part of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun phrase that a clause speaks of, from `start` to the end of its particle.
+    """A topic or subject of a clause, from `start` to the end of its particle.
 
-    `head` is its last word, `own`: it begins or ends with a pronoun of the first person.
+    `head` is its last word. `own`: it begins or ends with a first-person pronoun.
     """
 
     head: str
@@ -81,7 +81,7 @@ class NounPhrase:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a sentence with one predicate; `before` is what stands before it there."""
+    """A part of a sentence with one predicate; `before` is the sentence up to it."""
 
     text: str
     sentence: str
@@ -94,7 +94,7 @@ class Clause:
 
     @property
     def is_about_self(self) -> bool:
-        """Whether a pronoun of the first person stands in it."""
+        """Whether it contains a first-person pronoun."""
         return any(
             one.form in _OWN_PRONOUNS
             and (one.tag == "NP" or (not one.start and one.tag in {"IC", "MM"}))
@@ -103,17 +103,17 @@ class Clause:
 
 
 def find_own_words(text: str) -> str:
-    """The message without quotations, code, tables and the text that it brings along."""
+    """The message without quotations, code, tables and pasted text."""
     text = _FENCE.sub("\n", text)
     if len(text) > MAX_MESSAGE_CHARACTERS:
         parts = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
         ends = [parts[0], parts[-1]] if len(parts) > 1 else []
         text = "\n\n".join(one for one in ends if len(one) <= MAX_PARAGRAPH_CHARACTERS)
-    known = load_patterns("profile")
-    brought = known["brings"].search(text)
-    if brought:
-        text = text[: brought.end()]
-    speakers = list(known["speaker"].finditer(text))
+    patterns = load_patterns("profile")
+    introduction = patterns["brings"].search(text)
+    if introduction:
+        text = text[: introduction.end()]
+    speakers = list(patterns["speaker"].finditer(text))
     if len({one["who"] for one in speakers}) >= MIN_SPEAKERS:
         text = text[: speakers[0].start("who")]
     return _QUOTE.sub(_keep_name, text)
@@ -126,7 +126,7 @@ def _keep_name(quoted: re.Match[str]) -> str:
 
 
 def detect_language(text: str) -> str:
-    """The language whose rules read a sentence: Korean where it holds Hangul."""
+    """The language whose rules apply to a sentence: "ko" if it contains Hangul, else "en"."""
     return "ko" if re.search("[가-힣]", text) else "en"
 
 
@@ -143,10 +143,10 @@ def is_asking(sentence: str, language: str) -> bool:
 
 
 def is_about_time(text: str) -> bool:
-    """Whether what follows "앞으로" or "항상" is said of things, not of the speaker's wish.
+    """Whether the words after "앞으로" or "항상" describe things instead of a wish of the speaker.
 
-    So it is before a verb that stands before a noun ("남은 일정", "지켜야 하는 수칙"), before a
-    question ("어떻게 되는지") and before a span of time ("3년간").
+    They do if they are a verb that modifies a noun ("남은 일정", "지켜야 하는 수칙"), an indirect
+    question ("어떻게 되는지") or a span of time ("3년간").
     """
     if _SPAN.match(text):
         return True
@@ -168,29 +168,29 @@ def is_about_time(text: str) -> bool:
 
 
 def split_clauses(sentence: str, language: str) -> Iterator[Clause]:
-    """The clauses of a sentence in order; of a question only what is asked is marked so."""
-    known = load_patterns("profile")
+    """The clauses of a sentence in order; in a question only the one that asks is marked."""
+    patterns = load_patterns("profile")
     asks = is_asking(sentence, language)
     places = list(_split_korean(sentence) if language == "ko" else _split_english(sentence))
     for start, end in places:
         text = sentence[start:end]
         morphemes = tuple(korean.analyse_question(text)) if language == "ko" else ()
-        ifs = any(one.tag == "EC" and one.form.endswith("면") for one in morphemes)
-        asked = asks and (start, end) == places[-1]
+        has_condition = any(one.tag == "EC" and one.form.endswith("면") for one in morphemes)
+        is_asked = asks and (start, end) == places[-1]
         yield Clause(
             text,
             sentence,
             language,
             before=sentence[:start],
-            asks=asked or (language == "en" and bool(known["asks_en"].search(text))),
-            supposes=ifs or bool(known[f"supposes_{language}"].search(text)),
+            asks=is_asked or (language == "en" and bool(patterns["asks_en"].search(text))),
+            supposes=has_condition or bool(patterns[f"supposes_{language}"].search(text)),
             morphemes=morphemes,
             topics=tuple(_find_topics(text, morphemes)),
         )
 
 
 def _split_korean(sentence: str) -> Iterator[tuple[int, int]]:
-    """Where clauses begin and end: behind an ending that joins what could stand alone."""
+    """Start and end of each clause: one ends after a connective that joins full clauses."""
     morphemes = korean.analyse_question(sentence)
     start = 0
     for one, following in itertools.pairwise(morphemes):
@@ -212,16 +212,16 @@ def _split_korean(sentence: str) -> Iterator[tuple[int, int]]:
 
 def _split_english(sentence: str) -> Iterator[tuple[int, int]]:
     start = 0
-    for found in _SPLIT_EN.finditer(sentence):
-        if found.start() > start:
-            yield start, found.start()
-        start = found.end()
+    for match in _SPLIT_EN.finditer(sentence):
+        if match.start() > start:
+            yield start, match.start()
+        start = match.end()
     if start < len(sentence):
         yield start, len(sentence)
 
 
 def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[NounPhrase]:
-    """The noun phrases before particles of topics and subjects."""
+    """The noun phrases before topic and subject particles."""
     for place, one in enumerate(morphemes):
         if one.tag not in {"JX", "JKS"} or one.form not in _TOPIC_PARTICLES:
             continue
@@ -233,16 +233,16 @@ def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[NounPhras
         words = [each.form for each in morphemes[first:place] if each.tag not in {"JKG", "XSN"}]
         if not words:
             continue
-        written = text[morphemes[first].start : one.start].split()
-        own = words[0] in _OWN_PRONOUNS or words[-1] in _OWN_PRONOUNS
-        head = written[-1] if written else words[-1]
-        yield NounPhrase(head, tuple(words), morphemes[first].start, one.end, own)
+        spelled_words = text[morphemes[first].start : one.start].split()
+        is_own = words[0] in _OWN_PRONOUNS or words[-1] in _OWN_PRONOUNS
+        head = spelled_words[-1] if spelled_words else words[-1]
+        yield NounPhrase(head, tuple(words), morphemes[first].start, one.end, is_own)
 
 
 def is_modifying_noun(clause: Clause, end: int) -> bool:
-    """Whether the predicate that ends near `end` stands before a noun: "알레르기가 있는 사람".
+    """Whether the predicate that ends near `end` modifies a noun: "알레르기가 있는 사람".
 
-    "나는 서울에 사는 개발자야" says it of the user all the same.
+    Not in "나는 서울에 사는 개발자야", which is about the user all the same.
     """
     ends = [
         place
@@ -268,7 +268,7 @@ def _is_ending_in_copula(morphemes: Sequence[Morpheme]) -> bool:
 
 
 def find_items_before(clause: Clause, end: int) -> list[str]:
-    """The things that stand before a place: a noun phrase, or several that are joined."""
+    """The things named directly before an offset: a noun phrase, or several joined ones."""
     if clause.language == "en":
         return split_items(clause.text[:end], "en")
     morphemes = [one for one in clause.morphemes if one.end <= end and one.start < end]
@@ -276,39 +276,39 @@ def find_items_before(clause: Clause, end: int) -> list[str]:
         morphemes.pop()
     items: list[list[Morpheme]] = [[]]
     for one in reversed(morphemes):
-        held = items[-1]
-        if one.form in _JOINERS and held:
+        current = items[-1]
+        if one.form in _JOINERS and current:
             items.append([])
-        elif one.tag in _NOUN_TAGS or one.tag == "SS" or (one.tag == "ETM" and held):
-            held.insert(0, one)
-        elif one.tag in {"VA", "XSA"} and held and held[0].tag == "ETM":
-            held.insert(0, one)  # "매운 음식"
+        elif one.tag in _NOUN_TAGS or one.tag == "SS" or (one.tag == "ETM" and current):
+            current.insert(0, one)
+        elif one.tag in {"VA", "XSA"} and current and current[0].tag == "ETM":
+            current.insert(0, one)  # "매운 음식"
         else:
             break
-    told: list[str] = []
+    texts: list[str] = []
     for each in reversed(items):
-        kept = list(itertools.dropwhile(lambda one: one.tag in {"ETM", "SS"}, each))
-        if kept:
-            told.append(_clean_item(clause.text[kept[0].start : kept[-1].end]))
-    return [one for one in told if one]
+        phrase = list(itertools.dropwhile(lambda one: one.tag in {"ETM", "SS"}, each))
+        if phrase:
+            texts.append(_clean_item(clause.text[phrase[0].start : phrase[-1].end]))
+    return [one for one in texts if one]
 
 
 def split_items(text: str, language: str) -> list[str]:
-    """The things of a list such as "A와 B" or "A, B and C"."""
+    """The items of an enumeration such as "A와 B" or "A, B and C"."""
     if language == "ko":
         return [clean for part in _LIST_KO.split(text) if (clean := _clean_item(part))]
-    found = []
+    items = []
     for part in _LIST_EN.split(text):
         clean = _TAIL_EN.sub("", part).strip(" .,;:!?\"'")
         while (shorter := _ARTICLE_EN.sub("", clean)) != clean:
             clean = shorter
         if clean:
-            found.append(clean)
-    return found
+            items.append(clean)
+    return items
 
 
 def _clean_item(text: str) -> str:
-    """An item without words of time or persons before it, and without marks around it."""
+    """An item without leading words for times or persons and without surrounding punctuation."""
     words = text.strip(" \"'“”‘’()[]·,.").split()
     while len(words) > 1 and _LEADING_KO.match(words[0]):
         words.pop(0)

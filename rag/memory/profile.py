@@ -1,7 +1,7 @@
-"""What is known of a user: slots by kind, and what a new statement does to them.
+"""What is known about a user: slots by kind, and how a new statement changes them.
 
-Kinds, their policies and the rules that find them are data: packs (`rag/memory/packs/*.toml`, and
-files of an installation's own). Nothing here knows where slots are stored.
+Kinds, their policies and the rules that find statements are data: packs (`rag/memory/packs/*.toml`
+and an installation's own files). Nothing here knows where slots are stored.
 """
 
 import functools
@@ -21,23 +21,23 @@ from rag.tokenize.text import to_letters
 PACKS = Path(__file__).parent / "packs"
 SUFFIX = ".toml"
 MAX_HISTORY = 50
-"""Earlier states that a slot keeps, the latest ones."""
+"""Earlier states that a slot keeps; the oldest are dropped."""
 FADED = 0.25
-"""A symptom of which less than this is left is not spoken of any more."""
+"""A symptom whose weight falls below this is no longer mentioned."""
 MIN_FORGOTTEN_SHARE = 0.5
-"""Share of the words of a wish to forget that a slot must hold."""
+"""Share of a wish's words that a slot must contain to be forgotten."""
 OWN_WEIGHT = 0.15
-"""What a slot weighs for any question, beside the terms that it shares with it."""
+"""Weight of a slot for any question, added to the share of terms in common."""
 MIN_NAMED_CHARACTERS = 2
-"""Of a thing that is looked for in a text; shorter words stand in others."""
+"""Shortest value that is looked for in texts; shorter ones occur within other words."""
 MIN_MEDICAL_TERMS = 2
-"""Words of medicine in a text from which it is about health."""
+"""Number of medical words in a text that makes it about health."""
 _OWNER = re.compile(r"^(?:(?:우리|저희|내|제|our|my|the)\s+)+", re.IGNORECASE)
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
 
 class Policy(StrEnum):
-    """What a new statement does to what is known of the same kind and key."""
+    """How a new statement changes a slot of the same kind and key."""
 
     OVERWRITE = "overwrite"
     ACCUMULATE = "accumulate"
@@ -48,7 +48,7 @@ class Policy(StrEnum):
 
 
 class SlotStatus(StrEnum):
-    """Whether a slot holds, waits for the user's word, or did hold once."""
+    """Whether a slot is valid, waits for the user to confirm it, or was valid once."""
 
     ACTIVE = "active"
     PROPOSED = "proposed"
@@ -56,11 +56,11 @@ class SlotStatus(StrEnum):
 
 
 DATED = frozenset((Policy.SERIES, Policy.TIMELINE, Policy.FADING))
-"""Policies of what may have changed since."""
+"""Policies of slots that may be out of date; prompts give their dates."""
 
 
 class Effect(StrEnum):
-    """What a statement says of its slot: that it is so, or that it is so no more."""
+    """Whether a statement says that something is so, or that it no longer is."""
 
     SET = "set"
     END = "end"
@@ -68,9 +68,9 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something that a user said of himself. `sentence` stands literally in what he wrote.
+    """Something that users said about themselves. `sentence` is a literal quotation.
 
-    `explicit`: he asked for it to be remembered. `corrects`: he says that it changed.
+    `explicit`: they asked for it to be remembered. `corrects`: they say that it changed.
     """
 
     kind: str
@@ -83,15 +83,15 @@ class Statement:
     explicit: bool = False
     corrects: bool = False
     known_only: bool = False
-    """It counts only where its slot is known already: it says too little of whom it is about."""
+    """It counts only if its slot exists already: alone, it does not say whom it is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One thing that is known. `history` holds its earlier states, oldest first, as plain JSON.
+    """One thing known about a user. `history` holds earlier states as plain JSON, oldest first.
 
-    A slot that is PROPOSED waits to be confirmed; `replaces` is the id of the one that it would
-    change, and `effect` END would end it. `source` names the turn that it comes from.
+    A PROPOSED slot waits to be confirmed; `replaces` is the id of the slot that it would change, or
+    end if its `effect` is END. `source` names the turn that it comes from.
     """
 
     kind: str
@@ -148,9 +148,9 @@ class ProfileRule:
 
 @dataclass(frozen=True, slots=True)
 class SlotKind:
-    """A kind of slot. `contradiction`: "latest", or "confirm" where the user is asked first.
+    """A kind of slot. `contradiction`: "latest", or "confirm" if the user is asked first.
 
-    `related_only`: a prompt tells it only where it shares a word with the question.
+    `related_only`: a prompt includes it only if it shares a word with the question.
     """
 
     name: str
@@ -162,27 +162,27 @@ class SlotKind:
 
 @dataclass(frozen=True, slots=True)
 class Packs:
-    """The kinds and rules in use, and what fixed keys are called by language."""
+    """The kinds and rules in use, and the titles of fixed keys by language."""
 
     kinds: Mapping[str, SlotKind]
     rules: tuple[ProfileRule, ...]
     titles: Mapping[str, Mapping[str, str]]
     terms: tuple[str, ...] = ()
-    """Words by which a text belongs to one of the packs that ask for care (medicine)."""
+    """Words that mark a text as belonging to a sensitive pack (medicine)."""
 
     def get_kind_title(self, kind: str, language: str) -> str:
-        """What people call a kind; its name where no pack in use has it."""
-        known = self.kinds.get(kind)
-        return known.titles.get(language, kind) if known else kind
+        """The title of a kind; its name if no pack in use defines it."""
+        slot_kind = self.kinds.get(kind)
+        return slot_kind.titles.get(language, kind) if slot_kind else kind
 
     def get_key_title(self, key: str, language: str) -> str:
-        """What people call a key; those that are the user's own words stay."""
+        """The title of a key; keys in the user's own words stay as they are."""
         return self.titles.get(key, {}).get(language, key)
 
     def is_asked_for(self, key: str, text: str) -> bool:
-        """Whether a text means what is kept under a key without its name: "where I live"."""
-        asked = self.titles.get(key, {}).get("asked", "")
-        return bool(asked) and re.search(asked, text, re.IGNORECASE) is not None
+        """Whether a text refers to a key without naming it: "where I live"."""
+        pattern = self.titles.get(key, {}).get("asked", "")
+        return bool(pattern) and re.search(pattern, text, re.IGNORECASE) is not None
 
 
 @functools.lru_cache(maxsize=8)
@@ -198,15 +198,15 @@ def load_packs(names: tuple[str, ...]) -> Packs:
     for name in names:
         path = Path(name) if name.endswith(SUFFIX) else PACKS / f"{name}{SUFFIX}"
         try:
-            read = tomllib.loads(path.read_text(encoding="utf-8"))
-            pieces = _fill_pieces(read.get("pieces", {}))
-            for kind, told in read.get("kinds", {}).items():
-                asks = told.get("contradiction", "latest")
-                policy, called = Policy(told["policy"]), told.get("titles", {})
-                kinds[kind] = SlotKind(kind, policy, asks, called, told.get("related_only", False))
-            rules += (_to_rule(told, pieces) for told in read.get("rules", ()))
-            titles |= read.get("keys", {})
-            terms += read.get("terms", ())
+            pack = tomllib.loads(path.read_text(encoding="utf-8"))
+            pieces = _fill_pieces(pack.get("pieces", {}))
+            for kind, entry in pack.get("kinds", {}).items():
+                asks = entry.get("contradiction", "latest")
+                policy, called = Policy(entry["policy"]), entry.get("titles", {})
+                kinds[kind] = SlotKind(kind, policy, asks, called, entry.get("related_only", False))
+            rules += (_to_rule(entry, pieces) for entry in pack.get("rules", ()))
+            titles |= pack.get("keys", {})
+            terms += pack.get("terms", ())
         except (OSError, ValueError, KeyError, TypeError, re.error) as error:
             raise ValueError(f"{path}: {error}") from error
     unknown = {rule.kind for rule in rules} - kinds.keys()
@@ -218,26 +218,26 @@ def load_packs(names: tuple[str, ...]) -> Packs:
 def _fill_pieces(stored: Mapping[str, str]) -> dict[str, str]:
     pieces: dict[str, str] = {}
     for name, text in stored.items():
-        pieces[name] = _PIECE.sub(lambda found: pieces[found[1]], text.replace("\n", ""))
+        pieces[name] = _PIECE.sub(lambda match: pieces[match[1]], text.replace("\n", ""))
     return pieces
 
 
-def _to_rule(told: Mapping[str, Any], pieces: Mapping[str, str]) -> ProfileRule:
+def _to_rule(entry: Mapping[str, Any], pieces: Mapping[str, str]) -> ProfileRule:
     def compile_pattern(text: str) -> re.Pattern[str]:
-        filled = _PIECE.sub(lambda found: pieces[found[1]], text.replace("\n", ""))
+        filled = _PIECE.sub(lambda match: pieces[match[1]], text.replace("\n", ""))
         return re.compile(filled, re.IGNORECASE)
 
     patterns = {
-        name: compile_pattern(told[name])
+        name: compile_pattern(entry[name])
         for name in ("match", "item_match", "item_refuses")
-        if name in told
+        if name in entry
     }
-    given: dict[str, Any] = {**told, **patterns}
-    given["effect"] = Effect(given.get("effect", Effect.SET))
-    given["units"] = {name: tuple(to) for name, to in given.get("units", {}).items()}
-    given["examples"] = tuple(tuple(one) for one in given.get("examples", ()))
-    given["refuses"] = tuple(given.get("refuses", ()))
-    return ProfileRule(**given)
+    values: dict[str, Any] = {**entry, **patterns}
+    values["effect"] = Effect(values.get("effect", Effect.SET))
+    values["units"] = {name: tuple(to) for name, to in values.get("units", {}).items()}
+    values["examples"] = tuple(tuple(one) for one in values.get("examples", ()))
+    values["refuses"] = tuple(values.get("refuses", ()))
+    return ProfileRule(**values)
 
 
 # What a statement changes
@@ -251,10 +251,10 @@ def apply_statements(
     at: datetime,
     source: str = "",
 ) -> tuple[Slot, ...]:
-    """The slots after statements of one turn: those that changed or are new, in order.
+    """The slots that the statements of one turn change or add, in order.
 
-    Slots without an id are new ones. Saying the same again changes nothing but the time, so that a
-    turn may be read twice.
+    Slots without an id are new. Repeating a statement changes only the time, so a turn may be read
+    twice.
     """
     known = {slot.id or f"new {place}": slot for place, slot in enumerate(slots)}
     changed: dict[str, Slot] = {}
@@ -269,34 +269,36 @@ def apply_statements(
 
 
 def _apply_statement(
-    known: Mapping[str, Slot], said: Statement, kind: SlotKind, *, at: datetime, source: str
+    slots: Mapping[str, Slot], statement: Statement, kind: SlotKind, *, at: datetime, source: str
 ) -> dict[str, Slot]:
-    """Slots by their place in `known`; a new one by an empty name."""
-    same = {
+    """The changed slots by their key in `slots`; a new one under an empty key."""
+    same_key = {
         name: slot
-        for name, slot in known.items()
-        if slot.kind == said.kind and is_same_key(slot.key, said.key)
+        for name, slot in slots.items()
+        if slot.kind == statement.kind and is_same_key(slot.key, statement.key)
     }
-    proposed = [slot for slot in same.values() if slot.status is SlotStatus.PROPOSED]
-    held = next((one for one in same.items() if one[1].status is not SlotStatus.PROPOSED), None)
+    proposed = [slot for slot in same_key.values() if slot.status is SlotStatus.PROPOSED]
+    current = next(
+        (one for one in same_key.items() if one[1].status is not SlotStatus.PROPOSED), None
+    )
     fresh = Slot(
-        kind=said.kind,
-        key=said.key,
-        value=said.value,
-        unit=said.unit,
+        kind=statement.kind,
+        key=statement.key,
+        value=statement.value,
+        unit=statement.unit,
         at=at,
         source=source,
-        sentence=said.sentence,
-        certainty=said.certainty,
+        sentence=statement.sentence,
+        certainty=statement.certainty,
     )
-    if held is None:
-        return _begin_slot(fresh, said, kind, proposed)
-    place, slot = held
-    if said.effect is Effect.END:
-        changed = _end_or_propose(slot, fresh, said, kind, proposed)
+    if current is None:
+        return _begin_slot(fresh, statement, kind, proposed)
+    place, slot = current
+    if statement.effect is Effect.END:
+        changed = _end_or_propose(slot, fresh, statement, kind, proposed)
     elif is_same_value(slot, fresh):
-        changed = _confirm_slot(slot, fresh, said, kind, proposed)
-    elif not _needs_confirmation(kind, said):
+        changed = _confirm_slot(slot, fresh, statement, kind, proposed)
+    elif not _needs_confirmation(kind, statement):
         changed = change_slot(slot, fresh)
     else:
         changed = _propose_slot(fresh, slot, proposed)
@@ -306,33 +308,33 @@ def _apply_statement(
 
 
 def _begin_slot(
-    fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
+    fresh: Slot, statement: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> dict[str, Slot]:
-    if said.known_only or proposed:
+    if statement.known_only or proposed:
         return {}
-    if said.effect is Effect.SET:
+    if statement.effect is Effect.SET:
         return {"": fresh}
-    # who says that he no longer takes a medicine took it: that is worth knowing
+    # whoever no longer takes a medicine did take it, which is worth knowing
     past = replace(fresh, status=SlotStatus.PAST)
     return {"": past} if kind.policy is Policy.TIMELINE else {}
 
 
 def _end_or_propose(
-    slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
+    slot: Slot, fresh: Slot, statement: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
     if slot.status is SlotStatus.PAST:
         return None
-    if not _needs_confirmation(kind, said):
+    if not _needs_confirmation(kind, statement):
         return end_slot(slot, at=fresh.at, sentence=fresh.sentence, source=fresh.source)
-    asked = replace(fresh, value=slot.value, unit=slot.unit, effect=Effect.END)
-    return _propose_slot(asked, slot, proposed)
+    proposal = replace(fresh, value=slot.value, unit=slot.unit, effect=Effect.END)
+    return _propose_slot(proposal, slot, proposed)
 
 
 def _confirm_slot(
-    slot: Slot, fresh: Slot, said: Statement, kind: SlotKind, proposed: Sequence[Slot]
+    slot: Slot, fresh: Slot, statement: Statement, kind: SlotKind, proposed: Sequence[Slot]
 ) -> Slot | None:
     if slot.status is SlotStatus.PAST:
-        if _needs_confirmation(kind, said):
+        if _needs_confirmation(kind, statement):
             return _propose_slot(fresh, slot, proposed)
         return change_slot(slot, fresh)
     if kind.policy in {Policy.SERIES, Policy.FADING} and slot.at != fresh.at:
@@ -341,21 +343,21 @@ def _confirm_slot(
 
 
 def _propose_slot(fresh: Slot, slot: Slot, proposed: Sequence[Slot]) -> Slot | None:
-    """A slot that waits to be confirmed; None where the same does already."""
+    """A slot that waits to be confirmed; None if the same one already does."""
     if any(one.effect is fresh.effect and is_same_value(one, fresh) for one in proposed):
         return None
     return replace(fresh, status=SlotStatus.PROPOSED, replaces=slot.id)
 
 
-def _needs_confirmation(kind: SlotKind, said: Statement) -> bool:
-    """Whether the user is asked before what he said changes what is known."""
+def _needs_confirmation(kind: SlotKind, statement: Statement) -> bool:
+    """Whether the user is asked before a statement changes a slot."""
     if kind.policy is Policy.PROTECTED:
         return True
-    return kind.contradiction == "confirm" and not (said.explicit or said.corrects)
+    return kind.contradiction == "confirm" and not (statement.explicit or statement.corrects)
 
 
 def change_slot(slot: Slot, fresh: Slot) -> Slot:
-    """The slot with another's state, and its own in the history."""
+    """The slot with the state of `fresh`; its previous state goes into the history."""
     return replace(
         fresh,
         id=slot.id,
@@ -367,7 +369,7 @@ def change_slot(slot: Slot, fresh: Slot) -> Slot:
 
 
 def end_slot(slot: Slot, *, at: datetime | None, sentence: str, source: str) -> Slot:
-    """The slot as one that holds no more."""
+    """The slot as no longer valid."""
     return replace(
         slot,
         at=at,
@@ -379,7 +381,7 @@ def end_slot(slot: Slot, *, at: datetime | None, sentence: str, source: str) -> 
 
 
 def to_entry(slot: Slot) -> dict[str, Any]:
-    """A state of a slot as its history keeps it: plain JSON."""
+    """A slot's state as its history keeps it: plain JSON."""
     return {
         "value": slot.value,
         "unit": slot.unit,
@@ -391,14 +393,14 @@ def to_entry(slot: Slot) -> dict[str, Any]:
 
 
 def is_same_key(one: str, other: str) -> bool:
-    """Whether two keys name the same thing, however they are spelt and whosever it is."""
-    mine, theirs = (_OWNER.sub("", each) for each in (one, other))
-    mine, theirs = (to_letters(each) or each for each in (mine, theirs))
-    return theirs in {mine, f"{mine}s"} or mine == f"{theirs}s"
+    """Whether two keys name the same thing, apart from spelling and possessives."""
+    key, other_key = (_OWNER.sub("", each) for each in (one, other))
+    key, other_key = (to_letters(each) or each for each in (key, other_key))
+    return other_key in {key, f"{key}s"} or key == f"{other_key}s"
 
 
 def is_same_value(one: Slot, other: Slot) -> bool:
-    """Whether two slots say the same."""
+    """Whether two slots have the same value."""
     return to_letters(one.shown) == to_letters(other.shown)
 
 
@@ -406,17 +408,19 @@ def is_same_value(one: Slot, other: Slot) -> bool:
 
 
 def find_forgotten(slots: Sequence[Slot], wish: str, packs: Packs) -> tuple[Slot, ...]:
-    """The slots that a wish to forget means, by the words that they share with it."""
-    wanted = _find_words(wish)
+    """The slots that a wish to forget refers to, by the words in common."""
+    wish_words = _find_words(wish)
     if not wish:  # "잊어줘" alone: what was said last
         latest = max((slot.at for slot in slots if slot.at), default=None)
         return tuple(slot for slot in slots if latest and slot.at == latest)
-    asked = tuple(slot for slot in slots if packs.is_asked_for(slot.key, wish))
-    if asked:
-        return asked
-    if not wanted:
+    named_slots = tuple(slot for slot in slots if packs.is_asked_for(slot.key, wish))
+    if named_slots:
+        return named_slots
+    if not wish_words:
         return ()
-    shares = [len(wanted & _find_words(_join_names(slot, packs))) / len(wanted) for slot in slots]
+    shares = [
+        len(wish_words & _find_words(_join_names(slot, packs))) / len(wish_words) for slot in slots
+    ]
     best = max(shares, default=0.0)
     if best < MIN_FORGOTTEN_SHARE:
         return ()
@@ -439,11 +443,11 @@ def _find_words(text: str) -> set[str]:
     return {term for term in tokenize.count_terms(text) if len(term) > 1}
 
 
-# What a prompt is told
+# What a prompt includes
 
 
 def weigh_slot(slot: Slot, packs: Packs, now: datetime, half_life_days: float) -> float:
-    """How far a slot still holds, 0..1: symptoms fade, all else stays."""
+    """How valid a slot still is, 0..1: symptoms fade, everything else stays."""
     kind = packs.kinds.get(slot.kind)
     if kind is None or slot.status is not SlotStatus.ACTIVE:
         return 0.0
@@ -454,7 +458,7 @@ def weigh_slot(slot: Slot, packs: Packs, now: datetime, half_life_days: float) -
 
 
 def is_protected(slot: Slot, packs: Packs) -> bool:
-    """Whether nothing may be said without it."""
+    """Whether every answer must take the slot into account."""
     kind = packs.kinds.get(slot.kind)
     return kind is not None and kind.policy is Policy.PROTECTED
 
@@ -467,32 +471,35 @@ def rank_slots(
     now: datetime,
     half_life_days: float,
 ) -> tuple[Slot, ...]:
-    """The slots that still hold: protected ones first, then by what they have to do with it."""
-    wanted = tokenize.weigh_query_terms(question) if question else {}
-    whole = sum(wanted.values()) or 1.0
+    """The slots still valid: protected ones first, then by relevance to the question."""
+    question_terms = tokenize.weigh_query_terms(question) if question else {}
+    total_weight = sum(question_terms.values()) or 1.0
     ranked: list[tuple[bool, float, Slot]] = []
     for slot in slots:
-        left = weigh_slot(slot, packs, now, half_life_days)
-        kept = is_protected(slot, packs) and slot.status is SlotStatus.ACTIVE
-        if left < FADED and not kept:
+        weight_left = weigh_slot(slot, packs, now, half_life_days)
+        is_kept = is_protected(slot, packs) and slot.status is SlotStatus.ACTIVE
+        if weight_left < FADED and not is_kept:
             continue
-        held = _find_words(_join_names(slot, packs))
-        shared = sum(weight for term, weight in wanted.items() if term in held) / whole
+        slot_words = _find_words(_join_names(slot, packs))
+        shared = (
+            sum(weight for term, weight in question_terms.items() if term in slot_words)
+            / total_weight
+        )
         if packs.kinds[slot.kind].related_only and not shared:
             continue
-        always = slot.kind == "preference"
-        ranked.append((not kept, -(shared + OWN_WEIGHT * left + always), slot))
+        is_preference = slot.kind == "preference"
+        ranked.append((not is_kept, -(shared + OWN_WEIGHT * weight_left + is_preference), slot))
     return tuple(slot for _, _, slot in sorted(ranked, key=lambda one: one[:2]))
 
 
 def describe_slots(slots: Iterable[Slot], packs: Packs, language: str) -> tuple[str, ...]:
-    """A line for each slot, as a prompt tells it; protected ones are marked."""
+    """One line per slot for a prompt; protected ones are marked."""
     lines = []
     for slot in slots:
         kind = packs.get_kind_title(slot.kind, language)
         key = packs.get_key_title(slot.key, language)
-        named = kind if to_letters(key) in to_letters(slot.value) else f"{kind} · {key}"
-        line = f"{named}: {slot.shown}"
+        label = kind if to_letters(key) in to_letters(slot.value) else f"{kind} · {key}"
+        line = f"{label}: {slot.shown}"
         if is_protected(slot, packs):
             line += f" {prompts.load_prompt('profile_protected', language)}"
         elif slot.at is not None and packs.kinds[slot.kind].policy in DATED:
@@ -502,24 +509,26 @@ def describe_slots(slots: Iterable[Slot], packs: Packs, language: str) -> tuple[
 
 
 def write_caution(slots: Iterable[Slot], texts: Sequence[str], packs: Packs, language: str) -> str:
-    """What an answer says first of allergies and the like that `texts` name; empty for none."""
-    held = [text.casefold() for text in texts]
-    touched: dict[str, list[str]] = {}
+    """The warning about allergies and the like that `texts` mention; empty if none."""
+    lowered_texts = [text.casefold() for text in texts]
+    items_by_title: dict[str, list[str]] = {}
     for slot in slots:
-        named = slot.value.casefold()
+        value = slot.value.casefold()
         if slot.status is not SlotStatus.ACTIVE or not is_protected(slot, packs):
             continue
-        if len(named) >= MIN_NAMED_CHARACTERS and any(named in text for text in held):
-            touched.setdefault(packs.get_kind_title(slot.kind, language), []).append(slot.value)
+        if len(value) >= MIN_NAMED_CHARACTERS and any(value in text for text in lowered_texts):
+            items_by_title.setdefault(packs.get_kind_title(slot.kind, language), []).append(
+                slot.value
+            )
     notes = [
         get_reply("profile_caution", language, title=title, items=", ".join(items))
-        for title, items in touched.items()
+        for title, items in items_by_title.items()
     ]
     return "\n\n".join(notes)
 
 
 def is_medical(texts: Iterable[str]) -> bool:
-    """Whether texts are about health: they hold a word of medicine each, or one holds several."""
+    """Whether any of the texts contains several medical words."""
     terms = load_packs(("medical",)).terms
     return any(
         sum(term in text for term in terms) >= MIN_MEDICAL_TERMS

@@ -1,7 +1,7 @@
-"""What older turns hold on a question: chosen by likeness, or looked for where it asks so.
+"""Recalls older turns for a question: by likeness, or by a search if the question asks for it.
 
-"처음에 말한 예산", "아까 내가 뭐라고 했지?", "what did I say about the budget?": how people ask for
-something of the conversation itself is data, `rag/lexicon/recall.toml`.
+How people refer to the conversation itself ("처음에 말한 예산", "아까 내가 뭐라고 했지?",
+"what did I say about the budget?") is data: `rag/lexicon/recall.toml`.
 """
 
 import asyncio
@@ -26,39 +26,39 @@ from rag.retrieve.search import Searcher
 from rag.tokenize.text import choose_reply_language, estimate_dense_weight, neutralise_text
 
 MAX_READ_CHARACTERS = 500
-"""Of a question: what it asks for stands near an end of it."""
+"""Characters read at either end of a question, where people say what they want."""
 MAX_SEARCHED_TURNS = 1000
-"""Turns that are searched, the newest ones."""
+"""The newest turns, which are searched."""
 MAX_LISTED_CHARACTERS = 200
-"""Of a turn as a model sees it in a list."""
+"""Characters of a turn in a list for a model."""
 REPLY_TOKENS = 60
 
 
 def is_recalling(text: str) -> bool:
-    """True when a question asks for something that was said in the conversation."""
+    """Whether a question asks for something said in the conversation."""
     parts = (text[:MAX_READ_CHARACTERS], text[-MAX_READ_CHARACTERS:])
-    found = (
+    patterns = (
         one for name, one in load_patterns("recall").named.items() if name.startswith("recalls_")
     )
-    return any(one.search(part) for one in found for part in parts)
+    return any(one.search(part) for one in patterns for part in parts)
 
 
 def strip_recall_frame(text: str) -> str:
-    """The question without the words that only say that it recalls: what it is about."""
+    """The question's topic, without the words that refer to the conversation."""
     return " ".join(load_patterns("recall")["frame"].sub(" ", text[:MAX_READ_CHARACTERS]).split())
 
 
 def find_turn_number(text: str) -> int | None:
-    """The number of the turn that a question names by its place: "3번째 질문", "first question"."""
-    known, read = load_patterns("recall"), text[:MAX_READ_CHARACTERS]
-    if match := known["place_nth"].search(read):
+    """The number of the turn that a question names: "3번째 질문", "first question"."""
+    patterns, beginning = load_patterns("recall"), text[:MAX_READ_CHARACTERS]
+    if match := patterns["place_nth"].search(beginning):
         return int(match[1] or match[2])
-    return 1 if known["place_first"].search(read) else None
+    return 1 if patterns["place_first"].search(beginning) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """Older turns and findings for the prompt, and what the trace tells."""
+    """Older turns and findings for the prompt, and what goes into the trace."""
 
     turns: tuple[PastTurn, ...] = ()
     findings: tuple[str, ...] = ()
@@ -67,10 +67,10 @@ class RecallResult:
 
 @dataclass(frozen=True, slots=True)
 class Recaller:
-    """Looks through a conversation for one configuration.
+    """Searches conversations, for one configuration.
 
-    `caller` leads explorations. `windowed`: the answerer reads the last turns anyway; where no
-    model does, they are looked at, too.
+    `caller` runs explorations. `windowed`: a model reads the last turns anyway; otherwise they are
+    searched, too.
     """
 
     searcher: Searcher
@@ -79,7 +79,7 @@ class Recaller:
     caller: ToolCaller | None
     windowed: bool
     model: str = ""
-    """The name of the model that answers, for counting its tokens."""
+    """The name of the answering model, for counting tokens."""
 
     async def recall_turns(  # noqa: PLR0913 - the question, its place, what it found, and the stores
         self,
@@ -93,13 +93,13 @@ class Recaller:
         since: int = 1,
         may_ask: bool = True,
     ) -> RecallResult:
-        """What turns before the last `recent` of `total` hold. Raises what the stores raise.
+        """What the turns before the last `recent` of `total` have on the question.
 
-        `documents` are those that the question's search found. Nothing from before turn `since`
-        counts. `may_ask`: whether the light model may be asked to choose; a question that asks for
-        what was said is explored within the limits of the rules.
+        `documents` are those that the question's search found. Turns before `since` do not count.
+        `may_ask`: the light model may be asked to choose; a question that asks for something said
+        is explored regardless, within the limits of the rules. Raises what the stores raise.
         """
-        before = total + 1 - (recent if self.windowed else 0)
+        end = total + 1 - (recent if self.windowed else 0)
         if since > total:
             return RecallResult()
         if is_recalling(question):
@@ -116,12 +116,12 @@ class Recaller:
                 caller=self.caller,
                 light=self.light,
                 since=since,
-                before=before,
+                before=end,
             )
             return await explorer.explore()
-        if before <= since:
+        if end <= since:
             return RecallResult()
-        lines = await asyncio.to_thread(history.list_turns, MAX_SEARCHED_TURNS, before)
+        lines = await asyncio.to_thread(history.list_turns, MAX_SEARCHED_TURNS, end)
         older = [line for line in lines if line.number >= since]
         light = self.light if may_ask else None
         return await self._select_turns(question, older, history, documents, light)
@@ -134,7 +134,7 @@ class Recaller:
         documents: Collection[UUID],
         light: Light | None,
     ) -> RecallResult:
-        """The turns that the light model chooses; those of the best scores where it does not."""
+        """The turns that the light model chooses, or those with the best scores if it does not."""
         candidates, numbers = await asyncio.to_thread(
             choose_turns, question, lines, self.searcher.embedder, documents=documents
         )
@@ -150,13 +150,13 @@ class Recaller:
 
 
 async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light) -> tuple[int, ...]:
-    """The numbers of turns that the light model names: a JSON array, which may be empty.
+    """The numbers of the turns that the light model chooses; may be empty.
 
     Raises `LLMError`, `BadReply`.
     """
     language = choose_reply_language(question)
     ordered = sorted(lines, key=lambda line: line.number)
-    said = await light.ask_text(  # no schema: many servers hold replies to objects, not to arrays
+    reply = await light.ask_text(  # no schema: many servers can only enforce objects, not arrays
         prompts.fill_prompt("select", language, limit=str(MAX_CHOSEN)),
         prompts.fill_prompt(
             "select_turns",
@@ -166,50 +166,50 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
         ),
         max_tokens=REPLY_TOKENS,
     )
-    known = {line.number for line in lines}
-    named = parse_json(said, "[")
-    if not isinstance(named, list):
-        raise BadReply(said[:200])
-    numbers = [one for one in named if isinstance(one, int) and one in known]
-    if named and not numbers:
-        raise BadReply(said[:200])
+    known_numbers = {line.number for line in lines}
+    reply_numbers = parse_json(reply, "[")
+    if not isinstance(reply_numbers, list):
+        raise BadReply(reply[:200])
+    numbers = [one for one in reply_numbers if isinstance(one, int) and one in known_numbers]
+    if reply_numbers and not numbers:
+        raise BadReply(reply[:200])
     return tuple(dict.fromkeys(numbers))[:MAX_CHOSEN]
 
 
 def render_turn_line(line: TurnLine) -> str:
-    """A turn as a model sees it in a list: its number and its line."""
+    """A turn in a list for a model: its number and its line."""
     return f"{line.number}: {to_one_line(line.summary or line.question, MAX_LISTED_CHARACTERS)}"
 
 
-# How well turns bear on a question. CPU work without waiting: to be called in a thread.
+# How relevant turns are to a question. CPU-bound: to be called in a thread.
 
 MAX_QUERY_CHARACTERS = 2000
 COSINE_WEIGHT = 1.5
-"""What the cosine weighs beside BM25."""
+"""Weight of the cosine relative to BM25."""
 MAX_CHOSEN = 3
 MAX_CANDIDATES = 50
 """Turns that are compared with each other."""
 SHARED_DOCUMENTS_WEIGHT = 1.0
-"""What documents weigh that the question's search found and the turn showed."""
+"""Weight of documents that the question's search found and the turn showed."""
 SPREAD_SHARE = 0.5
-"""Share of a turn's score that it has from turns like it: a thread is found as one."""
+"""Share of a turn's score that comes from similar turns, so that a thread is found as one."""
 LIKENESS_EXPONENT = 2
-"""Exponent of the likeness of turns: weak likeness is chance."""
+"""Exponent of the likeness of turns, because weak likeness is chance."""
 SPREAD_STEPS = 8
 MIN_SHARE_OF_BEST_TURN = 0.7
-"""A further turn is chosen when it scores at least this share of the best one."""
+"""A further turn is chosen if its score is at least this share of the best one's."""
 MIN_COVERED_SHARE = 0.2
-"""Share of the question's weight that the best turn must hold, or ..."""
+"""Share of the question's weight that a relevant turn must contain, or ..."""
 MIN_COSINE = 0.15
-"""... the cosine it must have; else the question is on something else."""
+"""... the cosine that it must reach; otherwise the question is about something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTurn:
-    """A turn that shares something with a query.
+    """A turn that has something in common with a query.
 
-    `score` orders them: BM25 and cosine, each as a share of the best one's, summed with their
-    weights. `is_relevant`: it holds enough of the query to be on the same.
+    `score` is the weighted sum of BM25 and cosine, each as a share of the best turn's.
+    `is_relevant`: it has enough in common with the query to be about the same thing.
     """
 
     line: TurnLine
@@ -220,39 +220,39 @@ class FoundTurn:
 def search_turns(
     query: str, lines: Sequence[TurnLine], embedder: Embedder | None = None
 ) -> list[FoundTurn]:
-    """The turns that share something with a query, best first, later ones before equal ones."""
+    """Turns that have something in common with a query, best first; of equal ones the later."""
     if not lines or not query.strip():
         return []
-    wanted = tokenize.weigh_query_terms(query[:MAX_QUERY_CHARACTERS])
+    query_terms = tokenize.weigh_query_terms(query[:MAX_QUERY_CHARACTERS])
     vector = _embed_query(query, embedder)
     terms = _count_line_terms(lines)
-    lengths = [sum(own.values()) for own in terms]
+    lengths = [sum(line_terms.values()) for line_terms in terms]
     average, total = sum(lengths) / len(lines), len(lines)
-    frequencies = Counter(term for own in terms for term in own)
+    frequencies = Counter(term for line_terms in terms for term in line_terms)
     lexical = [
         sum(
             weight
             * indexing.compute_idf(frequencies[term], total)
-            * indexing.compute_term_weight(own[term], length, average)
-            for term, weight in wanted.items()
-            if term in own
+            * indexing.compute_term_weight(line_terms[term], length, average)
+            for term, weight in query_terms.items()
+            if term in line_terms
         )
-        for own, length in zip(terms, lengths, strict=True)
+        for line_terms, length in zip(terms, lengths, strict=True)
     ]
     cosines = [_compute_cosine(vector, line.vector) for line in lines]
     weights = {
         term: weight * indexing.compute_coverage_weight(frequencies[term], total)
-        for term, weight in wanted.items()
+        for term, weight in query_terms.items()
         if weight >= 1
     }
     enough = MIN_COVERED_SHARE * sum(weights.values())
-    found = []
+    turns = []
     for at, (one, other) in enumerate(zip(_to_shares(lexical), _to_shares(cosines), strict=True)):
-        held = sum(weights[term] for term in weights.keys() & terms[at])
-        is_relevant = 0 < enough <= held or cosines[at] >= MIN_COSINE
+        covered = sum(weights[term] for term in weights.keys() & terms[at])
+        is_relevant = 0 < enough <= covered or cosines[at] >= MIN_COSINE
         if one or other:
-            found.append(FoundTurn(lines[at], one + COSINE_WEIGHT * other, is_relevant))
-    return sorted(found, key=lambda one: (-one.score, -one.line.number))
+            turns.append(FoundTurn(lines[at], one + COSINE_WEIGHT * other, is_relevant))
+    return sorted(turns, key=lambda one: (-one.score, -one.line.number))
 
 
 def choose_turns(
@@ -263,42 +263,42 @@ def choose_turns(
     documents: Collection[UUID] = (),
     limit: int = MAX_CHOSEN,
 ) -> tuple[list[TurnLine], tuple[int, ...]]:
-    """At most `MAX_CANDIDATES` turns, best first, and the numbers of those that scores choose.
+    """At most `MAX_CANDIDATES` turns, best first, and the numbers of those chosen by score.
 
-    A turn's score is its own likeness to the question and that of the turns like it.
+    A turn's score combines its likeness to the question with that of similar turns.
     """
-    found = search_turns(question, lines, embedder)[:MAX_CANDIDATES]
-    near = [one.line for one in found]
-    shared = _to_shares([len({*documents} & {*line.document_ids}) for line in near])
-    own = _to_shares(
+    turns = search_turns(question, lines, embedder)[:MAX_CANDIDATES]
+    turn_lines = [one.line for one in turns]
+    shared = _to_shares([len({*documents} & {*line.document_ids}) for line in turn_lines])
+    own_scores = _to_shares(
         [
             one.score + SHARED_DOCUMENTS_WEIGHT * also
-            for one, also in zip(found, shared, strict=True)
+            for one, also in zip(turns, shared, strict=True)
         ]
     )
-    scores = _spread_scores(own, near)
-    order = sorted(range(len(near)), key=lambda at: -scores[at])
-    candidates = [near[at] for at in order]
-    if not any(one.is_relevant for one in found[:limit]):
+    scores = _spread_scores(own_scores, turn_lines)
+    order = sorted(range(len(turn_lines)), key=lambda at: -scores[at])
+    candidates = [turn_lines[at] for at in order]
+    if not any(one.is_relevant for one in turns[:limit]):
         return candidates, ()
     chosen = [at for at in order[:limit] if scores[at] >= MIN_SHARE_OF_BEST_TURN * scores[order[0]]]
-    best = own.index(max(own))
-    if best not in chosen:  # the most like of all, though in a thread of its own
+    best = own_scores.index(max(own_scores))
+    if best not in chosen:  # most like the question, though in a thread of its own
         chosen = [*chosen[: limit - 1], best]
-    return candidates, tuple(near[at].number for at in chosen)
+    return candidates, tuple(turn_lines[at].number for at in chosen)
 
 
 def _count_line_terms(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
-    """The terms of every line; all that are not stored yet are made in one batch."""
+    """The terms of every line; those not stored yet are computed in one batch."""
     missing = [line for line in lines if not line.terms]
-    made = iter(
+    new_counts = iter(
         list(tokenize.count_terms_of_all([f"{one.question}\n{one.summary}" for one in missing]))
     )
-    return [line.terms or next(made) for line in lines]
+    return [line.terms or next(new_counts) for line in lines]
 
 
 def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
-    """The vector of a query; empty where no embedder knows its language, or it fails."""
+    """The vector of a query; empty if the embedder is missing, fails, or lacks its language."""
     if embedder is None or estimate_dense_weight(query, embedder.languages) < MIN_KNOWN_SHARE:
         return ()
     try:
@@ -308,7 +308,7 @@ def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
 
 
 def _compute_cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
-    """Of unit vectors, 0..1; 0 where one is missing, or they are of two embedders."""
+    """The cosine of unit vectors, 0..1; 0 if one is missing or their lengths differ."""
     if not one or not other or len(one) != len(other):
         return 0.0
     return float(min(1.0, max(0.0, sum(map(operator.mul, one, other)))))
@@ -320,18 +320,20 @@ def _to_shares(scores: Sequence[float]) -> list[float]:
     return [score / best if best > 0 else 0.0 for score in scores]
 
 
-def _spread_scores(own: Sequence[float], lines: Sequence[TurnLine]) -> Sequence[float]:
-    """Scores that walk along the likeness of the turns' vectors, as in personalised PageRank."""
-    ways = [[0.0] * len(lines) for _ in lines]
+def _spread_scores(own_scores: Sequence[float], lines: Sequence[TurnLine]) -> Sequence[float]:
+    """Scores spread along the likeness of the turns' vectors, as in personalised PageRank."""
+    likeness = [[0.0] * len(lines) for _ in lines]
     for a, b in itertools.combinations(range(len(lines)), 2):
-        ways[a][b] = ways[b][a] = (
+        likeness[a][b] = likeness[b][a] = (
             _compute_cosine(lines[a].vector, lines[b].vector) ** LIKENESS_EXPONENT
         )
-    scores = own
+    scores = own_scores
     for _ in range(SPREAD_STEPS):
-        near = [sum(map(operator.mul, row, scores)) / (sum(row) or 1.0) for row in ways]
+        neighbour_scores = [
+            sum(map(operator.mul, row, scores)) / (sum(row) or 1.0) for row in likeness
+        ]
         scores = [
             (1 - SPREAD_SHARE) * one + SPREAD_SHARE * other
-            for one, other in zip(own, near, strict=True)
+            for one, other in zip(own_scores, neighbour_scores, strict=True)
         ]
     return scores

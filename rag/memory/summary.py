@@ -1,8 +1,8 @@
-"""The window of a conversation that goes into every prompt, and what is kept of the turns before.
+"""The window of a conversation that goes into every prompt, and what is kept of earlier turns.
 
-Of a turn a line and its terms are kept for later, and its vector once it has left the window; and
-the running summary. No summary may lose medication, allergies, diagnoses; amounts, dates, codes:
-what a model drops of them is put back.
+Each turn is kept as one line and its terms, and as a vector once it has left the window; turns
+before the window are folded into a running summary. No summary may lose medication, allergies,
+diagnoses, amounts, dates or codes: what a model drops of them is put back.
 """
 
 import asyncio
@@ -33,44 +33,44 @@ from rag.tokenize.text import (
 from rag.types import HistoryMessage, Speaker
 
 MAX_LINE_CHARACTERS = 160
-"""Of what is told of a turn in one line."""
+"""Length of the line that describes a turn."""
 MAX_MESSAGE_CHARACTERS = 500
 SLIDE_TURNS = 5
-"""By so many turns at once the window moves on, and so many are folded together: each move costs
-the model's server the beginning of the prompt that it remembers."""
+"""The window advances by this many turns at once, which are folded together: each move invalidates
+the prompt prefix that the model's server has cached."""
 EXTRACTIVE = "extractive"
-"""Who wrote a summary where no model was asked, or none answered: it is a line each turn."""
+"""The author of a summary that no model wrote: it has one line per turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The last turns of what the conversation is about now.
+    """The last turns of the conversation since its last new start.
 
-    `first` is the number of the first of them, one more than the last turn's where there is none.
-    `folded` tells what came before them, back to the last new start, in the words of `folded_by`;
-    `left` are turns that have left the window and are not folded yet, by number, a line each.
+    `first` is the number of the first of them, or one more than the last turn's if there are none.
+    `folded` summarises the turns before them, back to the last new start; `folded_by` wrote it.
+    `unfolded` are turns that have left the window but are not folded yet: number and line of each.
     """
 
     messages: tuple[HistoryMessage, ...] = ()
     first: int = 1
     folded: str = ""
     folded_by: str = EXTRACTIVE
-    left: tuple[tuple[int, str], ...] = ()
+    unfolded: tuple[tuple[int, str], ...] = ()
 
-    def render_summary(self, without: Collection[int] = ()) -> str:
-        """What came before the window; turns that the prompt holds whole are left out."""
+    def render_summary(self, excluded: Collection[int] = ()) -> str:
+        """The turns before the window, without the `excluded` ones, which are given in full."""
         lines = self.folded.splitlines()
-        if without and self.folded_by == EXTRACTIVE:  # a model's numbers are those of its own list
-            known = tuple(f"{number}. " for number in without)
-            lines = [line for line in lines if not line.startswith(known)]
-        lines += [f"{number}. {line}" for number, line in self.left if number not in without]
+        if excluded and self.folded_by == EXTRACTIVE:  # a model may number its lines otherwise
+            prefixes = tuple(f"{number}. " for number in excluded)
+            lines = [line for line in lines if not line.startswith(prefixes)]
+        lines += [f"{number}. {line}" for number, line in self.unfolded if number not in excluded]
         return "\n".join(line for line in lines if line.strip())
 
 
 def find_window_start(begins_at: int, total: int, pairs: int) -> int:
     """The number of the first turn in the window of the question after turn `total`.
 
-    At most `pairs` turns, back to `begins_at`; it stays where it is until it moves on by several.
+    At most `pairs` turns, back to `begins_at`; the window advances by several turns at once.
     """
     over = max(0, total - begins_at + 1 - pairs)
     step = max(1, min(SLIDE_TURNS, pairs))
@@ -80,8 +80,8 @@ def find_window_start(begins_at: int, total: int, pairs: int) -> int:
 def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False) -> Window:
     """At most the last `pairs` turns, each message cut at `MAX_MESSAGE_CHARACTERS`.
 
-    It goes back no further than the last new start, and holds no turn that is folded already.
-    `forgets`: the question itself begins anew.
+    It does not go back beyond the last new start and contains no turn that is already folded.
+    `forgets`: the question itself is a new start.
     """
     total = conversation.total
     begins = total + 1 if forgets else conversation.begins_at
@@ -99,7 +99,7 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
         first=first,
         folded=running.text if running and through >= begins else "",
         folded_by=running.model if running else EXTRACTIVE,
-        left=tuple(
+        unfolded=tuple(
             (turn.number, turn.summary or " ".join(turn.user_text.split())[:MAX_LINE_CHARACTERS])
             for turn in between
         ),
@@ -109,7 +109,7 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
 def show_last_turn_whole(
     messages: Sequence[HistoryMessage], turn: PastTurn
 ) -> tuple[HistoryMessage, ...]:
-    """The messages with their last turn whole: a follow-up leans on all of it."""
+    """The messages with their last turn in full, because a follow-up may refer to any of it."""
     whole = {Speaker.USER: turn.user_text, Speaker.ASSISTANT: turn.assistant_text}
     return (
         *messages[:-2],
@@ -123,24 +123,24 @@ def show_last_turn_whole(
 
 
 MAX_QUESTION_CHARACTERS = 1000
-"""Of a question that are read for a line, a vector, a summary; and ..."""
+"""Characters of a question that are read for a line, a vector or a summary; and ..."""
 MAX_SUMMARISED_CHARACTERS = 500
 """... of an answer by a model."""
 MAX_EMBEDDED_CHARACTERS = 1000
-"""Of an answer: models read little more."""
+"""Characters of an answer that are embedded: models read little more."""
 MAX_INDEXED_CHARACTERS = 20_000
-"""Of a text whose terms are kept."""
+"""Characters of a text whose terms are kept."""
 MAX_RUNNING_CHARACTERS = 1200
-"""Of a running summary, without what is put back into it."""
+"""Length of a running summary, not counting what is put back into it."""
 MAX_FOLDED_AT_ONCE = 15
-"""Where many are late."""
+"""Turns folded in one request, if many are waiting."""
 MIN_LINE_CHARACTERS = 50
 LINE_TOKENS = 120
 FOLD_TOKENS = 900
 MIN_SHARED_TERMS_SHARE = 0.4
-"""Share of a line's terms that stand in its turn, at least."""
+"""Share of a line's terms that must occur in its turn."""
 MAX_REFUSAL_CHARACTERS = 80
-"""Of a summary within which a refusal begins."""
+"""A refusal begins within the first characters of a summary."""
 _QUOTES = "\"'“”‘’「」`-•* "
 _DIGITS = re.compile(r"\d+")
 
@@ -149,7 +149,8 @@ _DIGITS = re.compile(r"\d+")
 class TurnNote:
     """What is stored of a turn.
 
-    `model` wrote the summary. `vectors` are those of turns by number, made by `embedding`.
+    `model` wrote the summary. `vectors` are those of turns, by number; `embedding` names the
+    embedder that computed them.
     """
 
     summary: str
@@ -160,7 +161,7 @@ class TurnNote:
     embedding: str
 
 
-async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by name
+async def note_turn(  # noqa: PLR0913 - everything that a note is made with, by name
     turn: PastTurn,
     folding: Sequence[PastTurn],
     running: RunningSummary | None,
@@ -170,17 +171,17 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     rules: ContextRules,
     windowed: bool,
 ) -> TurnNote:
-    """Note a turn, by rules where a model fails.
+    """Note a turn; rules replace a model that fails.
 
-    `folding` are the whole turns that `list_turns_to_fold` names; they are folded into `running`,
-    and embedded. Most conversations never leave their window: where a model reads it (`windowed`),
-    nobody looks for a turn in it, so that its vector can wait.
+    `folding` are the turns that `list_turns_to_fold` names, in full; they are folded into `running`
+    and embedded. Most conversations never leave their window: if a model reads it (`windowed`), no
+    turn in it is searched for, so its vector can wait.
     """
-    said = await _ask_for_line(turn, light)
+    model_line = await _ask_for_line(turn, light)
     embedded = folding if windowed else [turn]
     (line, model), vectors, terms = await asyncio.to_thread(
         lambda: (
-            _choose_line(said, light, turn),
+            _choose_line(model_line, light, turn),
             _embed_turns(embedded, embedder),
             count_turn_terms(turn),
         )
@@ -202,10 +203,10 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
 def list_turns_to_fold(
     number: int, running: RunningSummary | None, *, pairs: int, begins_at: int = 1
 ) -> range:
-    """The numbers of the turns that are to be folded when turn `number` is noted.
+    """The numbers of the turns to be folded when turn `number` is noted.
 
-    Those that have left the window of the next question, in whole batches; none from before the
-    last new start.
+    Those that are before the window of the next question, in whole batches, but none from before
+    the last new start.
     """
     first = max(begins_at, (running.through if running else 0) + 1)
     waiting = max(0, find_window_start(begins_at, number, pairs) - first)
@@ -222,17 +223,17 @@ def count_turn_terms(turn: PastTurn) -> dict[str, int]:
 
 
 def _embed_turns(turns: Sequence[PastTurn], embedder: Embedder) -> Mapping[int, Sequence[float]]:
-    """The vectors of those in a language that the embedder knows; none where it fails."""
+    """Vectors of the turns in a language that the embedder knows; empty if it fails."""
     texts = {turn.number: _join_texts(turn) for turn in turns}
-    known = {
+    supported = {
         number: text
         for number, text in texts.items()
         if estimate_dense_weight(text, embedder.languages) >= MIN_KNOWN_SHARE
     }
-    if not known:
+    if not supported:
         return {}
     try:
-        return dict(zip(known, embedder.embed_passages([*known.values()]), strict=True))
+        return dict(zip(supported, embedder.embed_passages([*supported.values()]), strict=True))
     except EmbedderFailed:
         return {}
 
@@ -243,7 +244,7 @@ def _join_texts(turn: PastTurn) -> str:
 
 
 async def _fold_turns(
-    turns: Sequence[PastTurn], before: str, light: Light | None, rules: ContextRules
+    turns: Sequence[PastTurn], previous: str, light: Light | None, rules: ContextRules
 ) -> RunningSummary:
     """The running summary with these turns, oldest first, folded in."""
     language = choose_reply_language(
@@ -251,45 +252,50 @@ async def _fold_turns(
     )
     text, model = "", EXTRACTIVE
     if light is not None:
-        told = "\n\n".join(_render_turn(turn, f"Q{turn.number}") for turn in turns)
-        asked = prompts.fill_prompt(
+        rendered = "\n\n".join(_render_turn(turn, f"Q{turn.number}") for turn in turns)
+        request = prompts.fill_prompt(
             "fold_turns",
             language,
-            summary=neutralise_text(before) or "-",
-            turns=neutralise_text(told),
+            summary=neutralise_text(previous) or "-",
+            turns=neutralise_text(rendered),
         )
         reply = await _ask_light_model(
-            light, prompts.load_prompt("fold", language), asked, FOLD_TOKENS
+            light, prompts.load_prompt("fold", language), request, FOLD_TOKENS
         )
         body = split_protected(reply)[0]
         if not _is_refusal(body[:MAX_REFUSAL_CHARACTERS]):
             text, model = shorten_text(body, MAX_RUNNING_CHARACTERS), light.name
     return await asyncio.to_thread(
-        _make_running_summary, turns, before, text, model, rules, language
+        _make_running_summary, turns, previous, text, model, rules, language
     )
 
 
-def _make_running_summary(  # noqa: PLR0913, PLR0917 - what a fold is made of
+def _make_running_summary(  # noqa: PLR0913, PLR0917 - everything a fold is made of
     turns: Sequence[PastTurn],
-    before: str,
+    previous: str,
     text: str,
     model: str,
     rules: ContextRules,
     language: str,
 ) -> RunningSummary:
-    """What a model wrote, or else the turns' lines, with what must not be lost."""
+    """The text that a model wrote, or else the turns' lines; with what must not be lost."""
     if not text:
-        text, model = _join_lines(turns, before), EXTRACTIVE
-    body, kept = split_protected(before)
+        text, model = _join_lines(turns, previous), EXTRACTIVE
+    body, restored = split_protected(previous)
     latest = turns[::-1]
-    texts = [*(turn.user_text for turn in latest), *kept, body, *map(strip_own_sentences, latest)]
-    found = find_protected(texts, rules.protected_terms)
-    return RunningSummary(restore_protected(text, found, language), turns[-1].number, model)
+    texts = [
+        *(turn.user_text for turn in latest),
+        *restored,
+        body,
+        *map(strip_own_sentences, latest),
+    ]
+    protected = find_protected(texts, rules.protected_terms)
+    return RunningSummary(restore_protected(text, protected, language), turns[-1].number, model)
 
 
-def _join_lines(turns: Sequence[PastTurn], before: str) -> str:
-    """One line a turn, all shorter the more there are; the oldest go when too many."""
-    old = split_protected(before)[0].splitlines()
+def _join_lines(turns: Sequence[PastTurn], previous: str) -> str:
+    """One line per turn: the more turns, the shorter each; the oldest go if there are too many."""
+    old = split_protected(previous)[0].splitlines()
     new = [f"{turn.number}. {turn.summary or write_line(turn)}" for turn in turns]
     lines = [line for line in [*old, *new] if line.strip()]
     width = max(MIN_LINE_CHARACTERS, MAX_RUNNING_CHARACTERS // max(1, len(lines)) - 1)
@@ -298,33 +304,35 @@ def _join_lines(turns: Sequence[PastTurn], before: str) -> str:
 
 
 def _render_turn(turn: PastTurn, mark: str) -> str:
-    """The beginnings of a turn's texts as a model reads them."""
+    """The beginnings of a turn's texts as a prompt gives them."""
     answer = strip_own_sentences(turn)[:MAX_SUMMARISED_CHARACTERS]
     return f"{mark}: {turn.user_text[:MAX_QUESTION_CHARACTERS]}\nA: {answer}"
 
 
 async def _ask_light_model(light: Light, system: str, user: str, max_tokens: int) -> str:
-    """What the light model says; empty where it fails."""
+    """The light model's reply; empty if it fails."""
     try:
         return neutralise_text(await light.ask_text(system, user, max_tokens=max_tokens)).strip()
     except LLMError:
         return ""
 
 
-def _is_refusal(said: str, known: str = "") -> bool:
-    """Whether a model talks of itself, in words that are not those of a `known` text."""
-    one, other = said.casefold(), known.casefold()
-    return any(phrase in one and phrase not in other for phrase in load_phrases("refusals"))
+def _is_refusal(text: str, source: str = "") -> bool:
+    """Whether a model refuses, in phrases that do not occur in its `source`."""
+    lowered, source_lowered = text.casefold(), source.casefold()
+    return any(
+        phrase in lowered and phrase not in source_lowered for phrase in load_phrases("refusals")
+    )
 
 
 # The line of a turn
 
 MAX_ASKED_CHARACTERS = 80
-"""Of a line for the question, where there is an answer worth telling."""
+"""Characters of a line for the question, if the answer has a sentence to show."""
 MAX_LINE_SOURCE_CHARACTERS = 4000
-"""Of a text that are read for a line."""
+"""Characters of a text that are read for a line."""
 FIGURE_WEIGHT = 1.5
-"""What an amount, date or code in a sentence counts beside a term of the question."""
+"""Weight of an amount, date or code in a sentence, added to those of the question's terms."""
 _FIXED = (
     *("emergency_body", "emergency_self_harm"),
     *("passages_more", "passages_nothing", "passages_nothing_told"),
@@ -337,25 +345,25 @@ _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 
 
 async def _ask_for_line(turn: PastTurn, light: Light | None) -> str:
-    """The turn's line in a model's words; empty where none is asked."""
+    """The turn's line as the light model writes it; empty without one."""
     if light is None:
         return ""
-    asked = neutralise_text(_render_turn(turn, "Q"))
+    request = neutralise_text(_render_turn(turn, "Q"))
     system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
-    return (await _ask_light_model(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
+    return (await _ask_light_model(light, system, request, LINE_TOKENS)).strip(_QUOTES)
 
 
-def _choose_line(said: str, light: Light | None, turn: PastTurn) -> tuple[str, str]:
+def _choose_line(model_line: str, light: Light | None, turn: PastTurn) -> tuple[str, str]:
     """The turn's line, and who wrote it."""
-    if light is not None and is_usable_line(said, turn):
-        return said, light.name
+    if light is not None and is_usable_line(model_line, turn):
+        return model_line, light.name
     return write_line(turn), EXTRACTIVE
 
 
 def is_usable_line(line: str, turn: PastTurn) -> bool:
-    """Whether a model's line tells a turn: one short line, mostly in its words.
+    """Whether a model's line describes a turn: one short line, mostly in the turn's own words.
 
-    Small models refuse, explain themselves, or speak of something else.
+    Small models refuse, explain themselves, or write about something else.
     """
     if not line or "\n" in line or len(line) > MAX_LINE_CHARACTERS:
         return False
@@ -363,37 +371,43 @@ def is_usable_line(line: str, turn: PastTurn) -> bool:
     whole = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}"
     if _is_refusal(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
         return False
-    own = tokenize.count_terms(line).keys()
-    return len(own & count_turn_terms(turn).keys()) >= MIN_SHARED_TERMS_SHARE * len(own) > 0
+    line_terms = tokenize.count_terms(line).keys()
+    return (
+        len(line_terms & count_turn_terms(turn).keys())
+        >= MIN_SHARED_TERMS_SHARE * len(line_terms)
+        > 0
+    )
 
 
 def write_line(turn: PastTurn) -> str:
-    """The question and the answer's most telling sentence, at most `MAX_LINE_CHARACTERS`.
+    """The question and the answer's most informative sentence, at most `MAX_LINE_CHARACTERS`.
 
-    Of a long question it is the beginning and, thrice as much, the end, where it asks.
+    A long question is cut to its beginning and three times as much of its end, where it asks.
     """
-    asked = to_one_line(turn.user_text, MAX_LINE_SOURCE_CHARACTERS)
-    telling = _find_telling_sentence(asked, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS])
+    question = to_one_line(turn.user_text, MAX_LINE_SOURCE_CHARACTERS)
+    telling = _find_telling_sentence(
+        question, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS]
+    )
     room = MAX_ASKED_CHARACTERS if telling else MAX_LINE_CHARACTERS
-    if len(asked) > room:
-        asked = f"{shorten_text(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
-    return shorten_text(f"{asked} → {telling}" if telling else asked, MAX_LINE_CHARACTERS)
+    if len(question) > room:
+        question = f"{shorten_text(question, room // 4)} {question[-(room * 3 // 4) :].lstrip()}"
+    return shorten_text(f"{question} → {telling}" if telling else question, MAX_LINE_CHARACTERS)
 
 
-def _find_telling_sentence(asked: str, said: str) -> str:
-    """The sentence of an answer that holds most of the question, preferably with a figure."""
-    parts = [to_one_line(part, MAX_LINE_SOURCE_CHARACTERS) for part in split_sentences(said)]
-    wanted = tokenize.weigh_query_terms(asked)
+def _find_telling_sentence(question: str, answer: str) -> str:
+    """The sentence of an answer with most of the question's terms, preferably with a figure."""
+    parts = [to_one_line(part, MAX_LINE_SOURCE_CHARACTERS) for part in split_sentences(answer)]
+    question_terms = tokenize.weigh_query_terms(question)
     weights = [
-        sum(weight for term, weight in wanted.items() if term in held)
+        sum(weight for term, weight in question_terms.items() if term in terms)
         + FIGURE_WEIGHT * bool(load_patterns("protected")["figure"].search(part))
-        for part, held in zip(parts, tokenize.count_terms_of_all(parts), strict=True)
+        for part, terms in zip(parts, tokenize.count_terms_of_all(parts), strict=True)
     ]
     return parts[weights.index(max(weights))] if parts else ""
 
 
 def strip_own_sentences(turn: PastTurn) -> str:
-    """The answer without signs of Markdown, and sentences that the product says of itself."""
+    """The answer without Markdown and without the product's own fixed sentences."""
     text = _MARKER.sub("", turn.assistant_text)
     for fixed in _load_own_sentences():
         text = text.replace(fixed, "")
@@ -412,28 +426,28 @@ def shorten_text(text: str, length: int) -> str:
 
 
 def to_one_line(text: str, length: int) -> str:
-    """The text, which may be of anybody, on one line of at most `length` characters."""
+    """The untrusted text, neutralised, on one line of at most `length` characters."""
     return shorten_text(" ".join(neutralise_text(text[: 2 * length]).split()), length)
 
 
 # What no summary may lose
 
 MAX_PROTECTED_CHARACTERS = 2000
-"""Of what is put back into a summary."""
+"""Characters put back into a summary."""
 MAX_PROTECTED_ITEMS = 400
-"""Of one text that are looked at: it can hold endless tables."""
+"""Items taken from one text, which may contain endless tables."""
 MAX_FACT_CHARACTERS = 160
-"""Of a sentence kept for a protected word."""
+"""Characters of a sentence kept for a protected word."""
 MAX_CONTEXT_CHARACTERS = 80
-"""Of a sentence kept around an amount, date or code."""
+"""Characters of a sentence kept around an amount, date or code."""
 MIN_TOLD_SHARE = 0.75
-"""Share of a sentence's terms that a summary must hold to tell it."""
+"""Share of a sentence's terms that a summary must contain to include the sentence."""
 _LOOSE = re.compile(r"(?<=\d),(?=\d{3})|(?<!\d)[\s,]+|[\s,]+(?!\d)")
-"""White space and commas but for those between two numbers."""
+"""White space and commas, except between two numbers."""
 
 
 class Item(NamedTuple):
-    """A thing to keep: the `key` that tells it, in its `text`; grave ones come first."""
+    """Something to keep: a `key` and the `text` around it; grave items come first."""
 
     key: str
     text: str
@@ -441,62 +455,68 @@ class Item(NamedTuple):
 
 
 def find_protected(texts: Iterable[str], terms: Sequence[str]) -> list[Item]:
-    """What is to be kept of texts, none twice: grave ones first, else in the order of the texts.
+    """The distinct items of texts that must be kept: grave ones first, else in text order.
 
-    `terms` are the protected words; empty: those of `rag/lexicon/protected_words.txt`.
+    `terms` are the protected words; if empty, those of `rag/lexicon/protected_words.txt`.
     """
-    wanted = _compile_words(tuple(terms))
-    each = (itertools.islice(_find_items(text, wanted), MAX_PROTECTED_ITEMS) for text in texts)
-    found = dict.fromkeys(itertools.chain.from_iterable(each))
-    return sorted(found, key=lambda item: not item.grave)
+    pattern = _compile_words(tuple(terms))
+    items_by_text = (
+        itertools.islice(_find_items(text, pattern), MAX_PROTECTED_ITEMS) for text in texts
+    )
+    items = dict.fromkeys(itertools.chain.from_iterable(items_by_text))
+    return sorted(items, key=lambda item: not item.grave)
 
 
-def _find_items(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
-    known = load_patterns("protected")
+def _find_items(text: str, pattern: re.Pattern[str]) -> Iterator[Item]:
+    patterns = load_patterns("protected")
     for sentence in split_sentences(neutralise_text(text)):
-        for match in itertools.chain(wanted.finditer(sentence), known["dose"].finditer(sentence)):
+        for match in itertools.chain(
+            pattern.finditer(sentence), patterns["dose"].finditer(sentence)
+        ):
             yield Item(match[0], _cut_around(sentence, match, MAX_FACT_CHARACTERS), grave=True)
-        for match in known["figure"].finditer(sentence):
+        for match in patterns["figure"].finditer(sentence):
             yield Item(
                 match[0].strip(), _cut_around(sentence, match, MAX_CONTEXT_CHARACTERS), grave=False
             )
 
 
-def restore_protected(summary: str, found: Sequence[Item], language: str) -> str:
-    """The summary, then those of `found` that it does not tell, as far as there is room."""
-    told, held = summary.casefold(), set(tokenize.count_terms(summary))
-    loose = _LOOSE.sub("", told)
-    kept: list[str] = []
+def restore_protected(summary: str, items: Sequence[Item], language: str) -> str:
+    """The summary, followed by those items that it lacks, as far as there is room."""
+    text, terms = summary.casefold(), set(tokenize.count_terms(summary))
+    compact_text = _LOOSE.sub("", text)
+    restored: list[str] = []
     room = MAX_PROTECTED_CHARACTERS
-    for item in found:
+    for item in items:
         line = f"- {item.text}"
-        if len(line) < room and not _is_told(item, told, loose, held):
-            kept.append(line)
-            told += f"\n{line.casefold()}"
-            loose = _LOOSE.sub("", told)
-            held |= tokenize.count_terms(line).keys()
+        if len(line) < room and not _is_told(item, text, compact_text, terms):
+            restored.append(line)
+            text += f"\n{line.casefold()}"
+            compact_text = _LOOSE.sub("", text)
+            terms |= tokenize.count_terms(line).keys()
             room -= len(line) + 1
-    if not kept:
+    if not restored:
         return summary
-    return "\n".join([summary, prompts.load_prompt("protected", language), *kept]).strip()
+    return "\n".join([summary, prompts.load_prompt("protected", language), *restored]).strip()
 
 
-def _is_told(item: Item, told: str, loose: str, held: set[str]) -> bool:
-    """Whether a text in small letters, which holds these terms, tells an item.
+def _is_told(item: Item, text: str, compact_text: str, terms: set[str]) -> bool:
+    """Whether a lower-case text with these terms contains an item.
 
-    `loose` is the text as figures are looked for: 3억 is neither in 13억 nor in 1.3억, A-7 not in
-    A-77.
+    `compact_text` is the text for finding figures in: 3억 is in neither 13억 nor 1.3억, A-7 is not
+    in A-77.
     """
     if not item.grave:
         key = _LOOSE.sub("", item.key.casefold())
         end = r"(?!\d)" if key[-1:].isdigit() else ""
-        return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", loose))
-    wanted = tokenize.count_terms(item.text).keys()
-    return item.key.casefold() in told and len(wanted & held) >= MIN_TOLD_SHARE * len(wanted)
+        return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", compact_text))
+    item_terms = tokenize.count_terms(item.text).keys()
+    return item.key.casefold() in text and len(item_terms & terms) >= MIN_TOLD_SHARE * len(
+        item_terms
+    )
 
 
 def split_protected(text: str) -> tuple[str, list[str]]:
-    """A summary, and what had been put back into it."""
+    """A summary without what had been put back into it, and that."""
     for language in ("ko", "en"):
         body, mark, rest = text.partition(prompts.load_prompt("protected", language))
         if mark:
@@ -506,7 +526,7 @@ def split_protected(text: str) -> tuple[str, list[str]]:
 
 
 def _cut_around(sentence: str, match: re.Match[str], length: int) -> str:
-    """At most `length` characters of the sentence with the match in them, cut between words."""
+    """About `length` characters of the sentence around the match, cut between words."""
     if len(sentence) <= length:
         return sentence
     start = max(0, min(match.start() - length // 2, len(sentence) - length))
@@ -518,7 +538,7 @@ def _cut_around(sentence: str, match: re.Match[str], length: int) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _compile_words(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Words of Latin letters begin where a word begins; Korean ones may stand inside of one."""
+    """A pattern for the terms: Latin ones at the start of a word, Korean ones anywhere."""
     chosen = [term for term in terms if term.strip()] or sorted(load_words("protected_words"))
-    parts = (rf"\b{re.escape(one)}\w*" if one.isascii() else re.escape(one) for one in chosen)
+    parts = (rf"\b{re.escape(term)}\w*" if term.isascii() else re.escape(term) for term in chosen)
     return re.compile("|".join(parts), re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Each sentence of an answer against the passages that it cites, and what follows from that."""
+"""Checks each sentence of an answer against the passages it cites, and labels the answer."""
 
 import functools
 import re
@@ -34,46 +34,48 @@ from rag.verify.sentences import Form, Sentence, to_span
 logger = structlog.get_logger()
 
 MAX_ANSWER_CHARACTERS, MAX_EVIDENCE_CHARACTERS = 20_000, 60_000
-"""Characters of an answer, and of all passages together, that are looked at."""
+"""Characters of an answer, and of all passages together, that are read."""
 MAX_SENTENCES, MAX_UNITS = 300, 3000
-"""Sentences of an answer that are checked, and units of a passage that they are checked against."""
+"""Sentences of an answer that are checked, and units of a passage to check them against."""
 MAX_FIGURES = 40
-"""Figures and dates of a sentence that are looked at."""
+"""Figures and dates of a sentence that are checked."""
 MAX_TOLD_SENTENCES = 20
-"""Doubted sentences that a trace names."""
+"""Unsupported sentences listed in a trace."""
 MIN_CLAIM_WORDS = 2
-"""Words that a sentence without markers, figures and names must have to claim something."""
+"""Words that a sentence without citations, figures and names needs to be a claim."""
 MIN_TERMS_SHARE = 0.4
-"""Share of a sentence's terms that must stand in its passages."""
+"""Share of a sentence's terms that must occur in its passages."""
 MIN_GAIN_ELSEWHERE = 0.2
-"""How much more of it a unit of a passage may hold that it does not cite."""
+"""How much larger that share may be in a unit of a passage that it does not cite."""
 MIN_BEARING_SHARE = 0.25
-"""Share of a sentence's terms that a stretch must hold to bear it, if both are of one language."""
+"""Share of a sentence's terms that a supporting unit must contain, if the languages match."""
 MIN_LACKING_SHARE, MIN_REST_SHARE = 0.1, 0.5
-"""Where the best unit lacks this share of a sentence, the one that holds most of it counts, too."""
+"""If the best unit lacks the first share of a sentence's terms, a second unit counts as well if it
+contains the second share of the missing ones."""
 MIN_EARLIER_SHARE = 0.5
-"""Share of an answer's claims that must stand in earlier turns for it to rest on them."""
+"""Share of an answer's claims that earlier turns must support for it to rest on them."""
 DETAIL_REASONS = frozenset({"number", "date", "name"})
 MAX_FOREIGN_SHARE = 0.5
-"""Share of an answer's claims whose details may be missing from what tools told, for it to be taken
-as told by them."""
+"""Share of an answer's claims whose details may be missing from the tools' results, for it to rest
+on them."""
 MAX_PREMISES = 8
-"""Passages that a model reads a sentence against."""
+"""Passages that a model checks a sentence against."""
 MIN_LIKELIHOOD = 0.5
-"""Probability from which on a model's reading counts."""
+"""Probability from which a model's inference counts."""
 MAX_REMEMBERED_PASSAGES = 512
-"""An answer is checked anew for each sentence that is rewritten, and questions follow each other on
-the same passages; most of a check is reading these."""
+"""Passages kept as read: an answer is checked again after each rewritten sentence, consecutive
+questions share passages, and reading them is most of a check."""
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
-"""What a marker leaves behind."""
+"""The blank that a removed marker leaves before punctuation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the check of an answer found.
+    """The result of checking an answer.
 
-    Its sentences in order, the label of the whole, of each passage cited (by `Evidence.number`) the
-    stretches that bear what cites it, and the citations with those of them that bear each.
+    `checks` are its sentences in order and `label` that of the whole. `spans` are the supporting
+    places of each cited passage, by `Evidence.number`; each of the `citations` refers to those that
+    support it.
     """
 
     checks: tuple[CheckedSentence, ...]
@@ -83,17 +85,17 @@ class Verification:
 
     @property
     def doubted(self) -> tuple[CheckedSentence, ...]:
-        """The sentences that nothing supports."""
+        """The unsupported sentences."""
         return tuple(item for item in self.checks if item.verdict is Verdict.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What is known of an answer beside its sentences.
+    """What is known about an answer besides its sentences.
 
-    `asked`: it was asked of documents. `lacks`: it says itself that something is not to be found.
-    `earlier`: what it says stands in earlier turns. `tools`: it may be from what tools told.
-    `model`: a model wrote it; else it is made of found passages.
+    `asked`: documents were searched for it. `lacks`: it says itself that something was not found.
+    `earlier`: earlier turns support it. `tools`: the results of tools may support it. `model`: a
+    model wrote it; otherwise it consists of passages.
     """
 
     asked: bool = False
@@ -113,30 +115,36 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     tools: Sequence[str] = (),
     verifier: Verifier | None = None,
 ) -> Verification:
-    """Check every sentence of an answer and say what the whole rests on.
+    """Check every sentence of an answer and decide what the whole rests on.
 
-    A sentence that cites is checked against the passages that it cites, one that does not against
-    all. `earlier` are the turns that the model could read, `tools` what tools told it: an answer
-    that cites nothing may rest on either, and `grounds` are completed by that and by what the
-    answer says itself. `verifier` reads the sentences instead of the rules, which stay for where
-    it fails.
+    A sentence with citations is checked against the passages it cites, any other against all.
+    `earlier` are the turns that the model could read and `tools` the results of its tools; an
+    answer without citations may rest on either. That, and what the answer says itself, completes
+    `grounds`. `verifier` checks sentences instead of the rules, which are used if it fails.
     """
-    found = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
-    said = _read_claims(found)
-    held = list(_pair_with_premises(said, _read_evidence(evidence))) if said else []
+    split = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
+    all_claims = _read_claims(split)
+    checkable = (
+        list(_pair_with_premises(all_claims, _read_evidence(evidence))) if all_claims else []
+    )
     slots = {item.number: item.slot for item in evidence}
-    reasons = _infer_reasons(held, evidence, verifier) if verifier else None
+    reasons = _infer_reasons(checkable, evidence, verifier) if verifier else None
     if reasons is None:
-        reasons = _find_reasons(held)
-    checks = tuple(_to_checked(one, reasons.get(one), slots) for one in found)
-    lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in found)
-    rests = not citations and bool(earlier) and _is_from_earlier_turns(said, earlier)
-    is_from_tools = not citations and bool(tools) and _is_from_tools(said, tools)
-    told = replace(grounds, lacks=lacks, earlier=rests, tools=is_from_tools)
-    bearing = _find_bearing_places(held)
+        reasons = _find_reasons(checkable)
+    checks = tuple(_to_checked(one, reasons.get(one), slots) for one in split)
+    lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in split)
+    rests_on_turns = not citations and bool(earlier) and _is_from_earlier_turns(all_claims, earlier)
+    is_from_tools = not citations and bool(tools) and _is_from_tools(all_claims, tools)
+    completed_grounds = replace(grounds, lacks=lacks, earlier=rests_on_turns, tools=is_from_tools)
+    bearing_places = _find_bearing_places(checkable)
     places = {
         item.number: sorted(
-            {one for (_, n), found in bearing.items() if n == item.number for one in found}
+            {
+                place
+                for (_, number), found in bearing_places.items()
+                if number == item.number
+                for place in found
+            }
         )
         for item in evidence
     }
@@ -145,12 +153,12 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
         for item in evidence
         if places[item.number]
     }
-    tied = tuple(_tie_spans(citations, found, bearing, places))
-    return Verification(checks, spans, decide_label(checks, told), tied)
+    tied = tuple(_tie_spans(citations, split, bearing_places, places))
+    return Verification(checks, spans, decide_label(checks, completed_grounds), tied)
 
 
 def summarise_verification(verification: Verification) -> dict[str, object]:
-    """How many sentences have which verdict, and the doubted ones, as plain JSON for a trace."""
+    """The number of sentences by verdict and the unsupported ones, as plain JSON for a trace."""
     checks = verification.checks
     counts = {verdict.value: sum(item.verdict is verdict for item in checks) for verdict in Verdict}
     doubted = [
@@ -164,18 +172,18 @@ def summarise_verification(verification: Verification) -> dict[str, object]:
 class _EvidenceUnit:
     """A sentence, item or row of a passage.
 
-    `start`..`end` are offsets in the text of its `Evidence`; both 0 in the header of its table,
-    which is no part of that.
+    `start` and `end` are offsets in the text of its `Evidence`; both are 0 for its table's header,
+    which is not part of that text.
     """
 
     start: int
     end: int
-    read: SentenceFacts
+    facts: SentenceFacts
 
 
 @dataclass(frozen=True, slots=True)
 class _Premise:
-    """A passage read; `bare` is its text as names are looked for (`to_letters`)."""
+    """A passage as read; `bare` is its text for finding names (see `to_letters`)."""
 
     number: int
     language: str
@@ -188,81 +196,81 @@ class _Premise:
     numbers: frozenset[float]
 
     def compute_share(self, terms: frozenset[str]) -> float:
-        """The largest share of the terms that a unit of it holds."""
-        return max((len(terms & unit.read.terms) for unit in self.units), default=0) / len(terms)
+        """The largest share of the terms in any of its units."""
+        return max((len(terms & unit.facts.terms) for unit in self.units), default=0) / len(terms)
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadClaim:
-    """A sentence beside the passages that it cites; beside all where it cites none."""
+    """A sentence with the passages that it cites, or with all if it cites none."""
 
     sentence: Sentence
-    read: SentenceFacts
+    facts: SentenceFacts
     details: Details
     premises: tuple[_Premise, ...] = ()
     others: tuple[_Premise, ...] = ()
 
     @property
     def is_foreign(self) -> bool:
-        """Written in another language than its passages: words cannot be compared, figures can."""
-        return all(premise.language != self.read.language for premise in self.premises)
+        """Whether its passages are in another language: figures can be compared, words cannot."""
+        return all(premise.language != self.facts.language for premise in self.premises)
 
     @property
     def names(self) -> list[str]:
-        """Its names that its passages could hold as they are written."""
+        """Its names, as far as its passages would spell them the same way."""
         names = self.details.names
         if not self.is_foreign:
             return list(names)
-        return [name for name in names if name.isascii() and self.read.language == "ko"]
+        return [name for name in names if name.isascii() and self.facts.language == "ko"]
 
     @property
     def units(self) -> Iterator[_EvidenceUnit]:
-        """Those of its passages."""
+        """The units of its passages."""
         return chain.from_iterable(premise.units for premise in self.premises)
 
 
 def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
     """All passages, as far as `MAX_EVIDENCE_CHARACTERS` reaches."""
-    left, found = MAX_EVIDENCE_CHARACTERS, []
+    room, premises = MAX_EVIDENCE_CHARACTERS, []
     for item in evidence:
-        about = f"{item.passage.document_name} {item.passage.section}"
-        header, text = item.passage.header[:left], item.text[:left]
-        premise = _read_premise(text, header=header, about=about)
-        found.append(replace(premise, number=item.number))
-        left = max(0, left - len(item.content))
-    return found
+        source = f"{item.passage.document_name} {item.passage.section}"
+        header, text = item.passage.header[:room], item.text[:room]
+        premise = _read_premise(text, header=header, about=source)
+        premises.append(replace(premise, number=item.number))
+        room = max(0, room - len(item.content))
+    return premises
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
 def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
     """A text cut into units, without a number.
 
-    `header` is read before it, `about` says what document it is of.
+    `header` is read before it; `about` is the name of its document and its section.
     """
     about = tokenize.normalise(about)
     above = claims.read_terms(about)
     units: list[_EvidenceUnit] = []
-    parts = ((0, one) for one in sentences.split_answer(header, wrapped=True))
+    header_parts = ((0, one) for one in sentences.split_answer(header, wrapped=True))
     for place, one in chain(
-        parts, ((1, one) for one in sentences.split_answer(text, wrapped=True))
+        header_parts, ((1, one) for one in sentences.split_answer(text, wrapped=True))
     ):
-        said = tokenize.normalise(one.text)
+        unit_text = tokenize.normalise(one.text)
         if one.form is Form.TITLE:
-            above = claims.read_terms(f"{about} {said}")
-        read = read_sentence(said, about=above)
-        units.append(_EvidenceUnit(one.start * place, one.end * place, read))
+            above = claims.read_terms(f"{about} {unit_text}")
+        facts = read_sentence(unit_text, about=above)
+        units.append(_EvidenceUnit(one.start * place, one.end * place, facts))
         if len(units) == MAX_UNITS:
             break
-    all_read = [read_sentence(about), *(unit.read for unit in units)]
-    dates = frozenset(date for read in all_read for date in read.dates)
-    figures = [figure for read in all_read for figure in read.figures]
+    all_read = [read_sentence(about), *(unit.facts for unit in units)]
+    dates = frozenset(date for facts in all_read for date in facts.dates)
+    figures = [figure for facts in all_read for figure in facts.figures]
     figures += [Figure(part, "", part) for date in dates for part in date if part]
     whole = tokenize.normalise(f"{header}\n{text}")
     return _Premise(
         0,
         choose_reply_language(whole),
         to_letters(f"{about} {whole}"),
-        frozenset[str]().union(*(unit.read.terms for unit in units)),
+        frozenset[str]().union(*(unit.facts.terms for unit in units)),
         tuple(units),
         to_known(figures),
         dates,
@@ -272,157 +280,165 @@ def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
 
 
 def _read_claims(split: Sequence[Sentence]) -> list[_ReadClaim]:
-    """The sentences that may claim something, read, beside no passages yet."""
-    telling = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
-    texts = [claims.to_plain(one.text) for one in telling]
+    """The sentences that may be claims, read but not yet paired with passages."""
+    claiming = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
+    texts = [claims.to_plain(one.text) for one in claiming]
     return [
-        _ReadClaim(sentence, read_sentence(text, found), read_details(text, found))
-        for sentence, text, found in zip(telling, texts, analyse_morphemes(texts), strict=True)
+        _ReadClaim(sentence, read_sentence(text, morphemes), read_details(text, morphemes))
+        for sentence, text, morphemes in zip(claiming, texts, analyse_morphemes(texts), strict=True)
     ]
 
 
 def _pair_with_premises(
-    said: Sequence[_ReadClaim], premises: Sequence[_Premise]
+    all_claims: Sequence[_ReadClaim], premises: Sequence[_Premise]
 ) -> Iterator[_ReadClaim]:
-    """The sentences that claim something, beside their passages."""
-    for one in said:
-        numbers = one.sentence.numbers
+    """The claims, each with its passages."""
+    for claim in all_claims:
+        numbers = claim.sentence.numbers
         cited = [item for item in premises if not numbers or item.number in numbers]
         others = [item for item in premises if item not in cited]
-        held = replace(one, premises=tuple(cited), others=tuple(others))
-        if _has_claim(held):
-            yield held
+        paired = replace(claim, premises=tuple(cited), others=tuple(others))
+        if _has_claim(paired):
+            yield paired
 
 
-def _has_claim(held: _ReadClaim) -> bool:
-    """Whether there is enough in a sentence to be checked."""
-    if held.read.figures or held.read.dates or held.names:
+def _has_claim(claim: _ReadClaim) -> bool:
+    """Whether a sentence contains enough to be checked."""
+    if claim.facts.figures or claim.facts.dates or claim.names:
         return True
-    fewest = 1 if held.sentence.numbers else MIN_CLAIM_WORDS
-    return not held.is_foreign and len(held.details.words) >= fewest and bool(held.read.terms)
+    fewest = 1 if claim.sentence.numbers else MIN_CLAIM_WORDS
+    return not claim.is_foreign and len(claim.details.words) >= fewest and bool(claim.facts.terms)
 
 
 def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list[_EvidenceUnit]:
-    """The unit that holds most of the terms, and the one that holds most of what it lacks."""
-    known = list(units)
-    if not known or not terms:
+    """The unit with most of the terms, and the one with most of those it lacks."""
+    candidates = list(units)
+    if not candidates or not terms:
         return []
-    best = max(known, key=lambda unit: len(terms & unit.read.terms))
-    left = terms - best.read.terms
-    if len(left) >= MIN_LACKING_SHARE * len(terms):
-        other = max(known, key=lambda unit: len(left & unit.read.terms))
-        if len(left & other.read.terms) >= MIN_REST_SHARE * len(left):
+    best = max(candidates, key=lambda unit: len(terms & unit.facts.terms))
+    missing = terms - best.facts.terms
+    if len(missing) >= MIN_LACKING_SHARE * len(terms):
+        other = max(candidates, key=lambda unit: len(missing & unit.facts.terms))
+        if len(missing & other.facts.terms) >= MIN_REST_SHARE * len(missing):
             return [best, other]
     return [best]
 
 
-def _find_reasons(held: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[str, ...]]:
-    """What speaks against each sentence by the rules."""
-    near = [_find_bearing(item.read.terms, item.units) for item in held]
-    texts = list(dict.fromkeys(unit.read.text for units in near for unit in units))
+def _find_reasons(checkable: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[str, ...]]:
+    """The reasons to doubt each sentence, by the rules."""
+    near = [_find_bearing(item.facts.terms, item.units) for item in checkable]
+    texts = list(dict.fromkeys(unit.facts.text for units in near for unit in units))
     details = dict(zip(texts, map(read_details, texts, analyse_morphemes(texts)), strict=True))
     return {
         item.sentence: tuple(
             dict.fromkeys(
-                _find_contradictions(item, units, [details[unit.read.text] for unit in units])
+                _find_contradictions(item, units, [details[unit.facts.text] for unit in units])
             )
         )
-        for item, units in zip(held, near, strict=True)
+        for item, units in zip(checkable, near, strict=True)
     }
 
 
 def _find_contradictions(
-    held: _ReadClaim, near: Sequence[_EvidenceUnit], details: Sequence[Details]
+    claim: _ReadClaim, near: Sequence[_EvidenceUnit], details: Sequence[Details]
 ) -> Iterator[str]:
-    """Why the passages do not bear out a sentence, each kind of reason perhaps several times."""
-    if not held.is_foreign and _is_unsupported(held):
+    """Reasons why the passages do not support a sentence; may repeat."""
+    if not claim.is_foreign and _is_unsupported(claim):
         yield "overlap"
-    for date in held.read.dates[:MAX_FIGURES]:
-        if not any(is_date_told(date, one.dates, one.numbers) for one in held.premises):
+    for date in claim.facts.dates[:MAX_FIGURES]:
+        if not any(
+            is_date_told(date, premise.dates, premise.numbers) for premise in claim.premises
+        ):
             yield "date"
-    yield from _find_figure_contradictions(held, near)
-    bare = " ".join(one.bare for one in held.premises)
-    if claims.read_weekdays(held.read.text).difference(*(one.weekdays for one in held.premises)):
+    yield from _find_figure_contradictions(claim, near)
+    letters = " ".join(premise.bare for premise in claim.premises)
+    if claims.read_weekdays(claim.facts.text).difference(
+        *(premise.weekdays for premise in claim.premises)
+    ):
         yield "date"
-    if claims.find_missing(held.names, bare):
+    if claims.find_missing(claim.names, letters):
         yield "name"
-    if claims.is_sign_turned(held.details.signs, claims.join_signs(one.signs for one in details)):
+    if claims.is_sign_turned(claim.details.signs, claims.join_signs(one.signs for one in details)):
         yield "negation"
-    if details and claims.is_name_swapped(held.details.words, details[0].words):
+    if details and claims.is_name_swapped(claim.details.words, details[0].words):
         yield "name"
 
 
-def _find_figure_contradictions(held: _ReadClaim, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
-    beside = to_known(other for unit in near for other in unit.read.figures)
-    for figure in held.read.figures[:MAX_FIGURES]:
-        told = set[str]().union(*(find_bounds(figure, one.figures) for one in held.premises))
-        if not told:
+def _find_figure_contradictions(claim: _ReadClaim, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
+    nearby_figures = to_known(other for unit in near for other in unit.facts.figures)
+    for figure in claim.facts.figures[:MAX_FIGURES]:
+        bounds = set[str]().union(
+            *(find_bounds(figure, premise.figures) for premise in claim.premises)
+        )
+        if not bounds:
             yield "number"
-        elif is_bound_opposed(figure, find_bounds(figure, beside) or told):
+        elif is_bound_opposed(figure, find_bounds(figure, nearby_figures) or bounds):
             yield "negation"
 
 
-def _is_unsupported(held: _ReadClaim) -> bool:
-    """Whether too few of its terms stand in its passages, or many more in others."""
-    terms = held.read.terms
+def _is_unsupported(claim: _ReadClaim) -> bool:
+    """Whether too few of its terms occur in its passages, or many more in others."""
+    terms = claim.facts.terms
     if not terms:
         return False
-    there = frozenset[str]().union(*(terms & one.terms for one in held.premises))
-    best = max((one.compute_share(terms) for one in held.premises), default=0.0)
-    elsewhere = max((one.compute_share(terms) for one in held.others), default=0.0)
-    return len(there) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > MIN_GAIN_ELSEWHERE
+    covered = frozenset[str]().union(*(terms & premise.terms for premise in claim.premises))
+    best = max((premise.compute_share(terms) for premise in claim.premises), default=0.0)
+    elsewhere = max((premise.compute_share(terms) for premise in claim.others), default=0.0)
+    return len(covered) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > MIN_GAIN_ELSEWHERE
 
 
 def _infer_reasons(
-    held: Sequence[_ReadClaim], evidence: Sequence[Evidence], verifier: Verifier
+    checkable: Sequence[_ReadClaim], evidence: Sequence[Evidence], verifier: Verifier
 ) -> Mapping[Sentence, tuple[str, ...]] | None:
-    """What speaks against each sentence by a model's reading; None where it fails.
+    """The reasons to doubt each sentence, by a model's inferences; None if it fails.
 
     A sentence is checked against each passage that it cites, and against all of them together.
     """
     texts = {item.number: item.content for item in evidence}
     pairs: list[tuple[Sentence, str, str]] = []
-    for item in held:
+    for item in checkable:
         numbers = [one.number for one in item.premises][:MAX_PREMISES]
         premises = [texts[number] for number in numbers]
         if 1 < len(premises) <= len(item.sentence.numbers):
             premises.append("\n".join(premises))
-        said = _BEFORE_STOP.sub("", " ".join(item.read.text.split()))
-        pairs += [(item.sentence, premise, said) for premise in premises]
+        hypothesis = _BEFORE_STOP.sub("", " ".join(item.facts.text.split()))
+        pairs += [(item.sentence, premise, hypothesis) for premise in premises]
     try:
-        found = verifier.infer([(premise, said) for _, premise, said in pairs])
+        inferences = verifier.infer([(premise, hypothesis) for _, premise, hypothesis in pairs])
     except EngineUnavailable:
         logger.warning("verifier_failed", exc_info=True)
         return None
-    read: dict[Sentence, list[Inference]] = {item.sentence: [] for item in held}
-    for (sentence, _, _), inference in zip(pairs, found, strict=True):
-        read[sentence].append(inference)
-    return {sentence: tuple(_find_inferred_reason(several)) for sentence, several in read.items()}
+    by_sentence: dict[Sentence, list[Inference]] = {item.sentence: [] for item in checkable}
+    for (sentence, _, _), inference in zip(pairs, inferences, strict=True):
+        by_sentence[sentence].append(inference)
+    return {
+        sentence: tuple(_find_inferred_reason(several)) for sentence, several in by_sentence.items()
+    }
 
 
 def _find_inferred_reason(several: Sequence[Inference]) -> Iterator[str]:
-    """The reason that inferences of one sentence give, if none of them bears it out."""
+    """The reason to doubt a sentence by its inferences; nothing if one of them supports it."""
     if any(one.entailment >= MIN_LIKELIHOOD for one in several):
         return
     yield "negation" if any(one.contradiction >= MIN_LIKELIHOOD for one in several) else "overlap"
 
 
-def _is_from_earlier_turns(said: Sequence[_ReadClaim], earlier: Sequence[str]) -> bool:
-    """Whether most of what an answer claims stands in earlier turns."""
+def _is_from_earlier_turns(all_claims: Sequence[_ReadClaim], earlier: Sequence[str]) -> bool:
+    """Whether earlier turns support most of an answer's claims."""
     premises = [
         replace(_read_premise(text), number=number) for number, text in enumerate(earlier, 1)
     ]
-    reasons = _find_reasons(list(_pair_with_premises(said, premises))).values()
+    reasons = _find_reasons(list(_pair_with_premises(all_claims, premises))).values()
     return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
 
-def _is_from_tools(said: Sequence[_ReadClaim], tools: Sequence[str]) -> bool:
-    """Whether most of the figures, dates and names of an answer stand in what tools told.
+def _is_from_tools(all_claims: Sequence[_ReadClaim], tools: Sequence[str]) -> bool:
+    """Whether the tools' results contain the figures, dates and names of most claims.
 
-    Words are no measure here: tools answer tersely, and often in another language.
+    Words are not compared: tools answer tersely, and often in another language.
     """
     premises = [replace(_read_premise(text), number=number) for number, text in enumerate(tools, 1)]
-    reasons = _find_reasons(list(_pair_with_premises(said, premises))).values()
+    reasons = _find_reasons(list(_pair_with_premises(all_claims, premises))).values()
     foreign = sum(any(reason in DETAIL_REASONS for reason in one) for one in reasons)
     return foreign <= MAX_FOREIGN_SHARE * len(reasons)
 
@@ -441,37 +457,39 @@ _Place = tuple[int, int]
 """Start and end in the text of a piece of evidence."""
 
 
-def _find_bearing_places(held: Sequence[_ReadClaim]) -> Mapping[tuple[int, int], set[_Place]]:
-    """The stretches that bear a sentence: by its start, and the number of a passage it cites."""
+def _find_bearing_places(checkable: Sequence[_ReadClaim]) -> Mapping[tuple[int, int], set[_Place]]:
+    """The places that support a sentence, by its start and the number of the passage it cites."""
     places: dict[tuple[int, int], set[_Place]] = {}
-    for item in held:
-        terms = item.read.terms
+    for item in checkable:
+        terms = item.facts.terms
         for premise in item.premises if terms and item.sentence.numbers else ():
             share = premise.compute_share(terms)
             if share and (item.is_foreign or share >= MIN_BEARING_SHARE):
-                found = _find_bearing(terms, premise.units)
+                units = _find_bearing(terms, premise.units)
                 places[item.sentence.start, premise.number] = {
-                    (unit.start, unit.end) for unit in found if unit.end
+                    (unit.start, unit.end) for unit in units if unit.end
                 }
     return places
 
 
 def _tie_spans(
     citations: Sequence[Citation],
-    found: Sequence[Sentence],
-    bearing: Mapping[tuple[int, int], set[_Place]],
+    split: Sequence[Sentence],
+    bearing_places: Mapping[tuple[int, int], set[_Place]],
     places: Mapping[int, Sequence[_Place]],
 ) -> Iterator[Citation]:
-    """Each citation with the places, among those of its passage, that bear its sentence."""
-    starts = [one.start for one in found]
+    """Each citation with the indices of the passage's places that support its sentence."""
+    starts = [one.start for one in split]
     for citation in citations:
         at = bisect_right(starts, citation.offset) - 1
-        own = bearing.get((starts[at], citation.number), set()) if at >= 0 else set()
-        known = places.get(citation.number, ())
-        yield replace(citation, spans=tuple(known.index(place) for place in sorted(own)))
+        own_places = bearing_places.get((starts[at], citation.number), set()) if at >= 0 else set()
+        passage_places = places.get(citation.number, ())
+        yield replace(
+            citation, spans=tuple(passage_places.index(place) for place in sorted(own_places))
+        )
 
 
-# What an answer rests on, in one word: it follows from what it cites and from what holds
+# What an answer rests on, in one word
 
 
 def decide_label(checks: Sequence[CheckedSentence], grounds: Grounds) -> AnswerLabel:
@@ -480,12 +498,14 @@ def decide_label(checks: Sequence[CheckedSentence], grounds: Grounds) -> AnswerL
         return _decide_uncited_label(grounds)
     if not grounds.model:
         return AnswerLabel.PASSAGES
-    claims = [item.verdict is Verdict.SUPPORTED for item in checks if item.verdict != Verdict.PLAIN]
-    if claims and not any(claims):
+    claim_verdicts = [
+        item.verdict is Verdict.SUPPORTED for item in checks if item.verdict != Verdict.PLAIN
+    ]
+    if claim_verdicts and not any(claim_verdicts):
         return AnswerLabel.INSUFFICIENT
-    if not claims:  # a marker behind a sentence that only says what is missing
+    if not claim_verdicts:  # the only citations follow sentences that claim nothing
         return AnswerLabel.INSUFFICIENT if grounds.lacks else AnswerLabel.DOCUMENTS
-    return AnswerLabel.DOCUMENTS if all(claims) else AnswerLabel.PARTIAL
+    return AnswerLabel.DOCUMENTS if all(claim_verdicts) else AnswerLabel.PARTIAL
 
 
 def _decide_uncited_label(grounds: Grounds) -> AnswerLabel:

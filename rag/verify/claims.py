@@ -1,7 +1,7 @@
-"""What a sentence says: its words, figures, dates and names, and what it affirms and denies.
+"""Reads what a sentence claims: words, figures, dates, names, and what it affirms and denies.
 
-Dates, and figures with their units, are read however they are written: 1억 2천만 원 is
-120,000,000원, 열흘 is 10일, 2024.3.5. is March 5, 2024.
+Dates and figures with units are recognised in every notation: 1억 2천만 원 is 120,000,000원,
+열흘 is 10일, 2024.3.5. is March 5, 2024.
 """
 
 import functools
@@ -45,7 +45,7 @@ _PIVOT = 70
 
 
 class Date(NamedTuple):
-    """Year, month and day; 0 where it is not told."""
+    """Year, month and day; 0 for parts that are not given."""
 
     year: int
     month: int
@@ -53,16 +53,16 @@ class Date(NamedTuple):
 
 
 def read_dates(text: str) -> tuple[list[Date], str]:
-    """The dates of a text, and the text with blanks in their places."""
-    found: list[Date] = []
+    """The dates of a text, and the text with the dates blanked out."""
+    dates: list[Date] = []
 
     def blank_date(match: re.Match[str]) -> str:
-        found.append(_to_date(match.groupdict()))
+        dates.append(_to_date(match.groupdict()))
         return " " * len(match[0])
 
     for form in _DATES:
         text = form.sub(blank_date, text)
-    return found, text
+    return dates, text
 
 
 def _to_date(parts: dict[str, str | None]) -> Date:
@@ -74,26 +74,26 @@ def _to_date(parts: dict[str, str | None]) -> Date:
     return Date(year, month, int(parts.get("day") or 0))
 
 
-def is_date_told(date: Date, told: Collection[Date], numbers: Collection[float]) -> bool:
-    """Whether a date agrees with this one, and every part of it is a number told somewhere."""
+def is_date_told(date: Date, dates: Collection[Date], numbers: Collection[float]) -> bool:
+    """Whether one of `dates` agrees with a date, and `numbers` contain each of its parts."""
     return all(part in numbers for part in date if part) and any(
         all(mine == its for mine, its in zip(date, other, strict=True) if mine and its)
-        for other in told
+        for other in dates
         if other.month or not date.month
     )
 
 
 def _read_numbers(name: str) -> dict[str, float]:
-    """The words of a list with the number at the head of their line."""
+    """The words of a list, each with the number at the start of its line."""
     return {
         word: float(number)
-        for number, *found in map(str.split, load_phrases(name))
-        for word in found
+        for number, *words in map(str.split, load_phrases(name))
+        for word in words
     }
 
 
 def _join_alternatives(names: Iterable[str]) -> str:
-    """Any of the names, the longest first; a Latin one ends with its word."""
+    """A pattern for any of the names, longest first; Latin ones must end at a word boundary."""
     return "|".join(
         re.escape(name) + (r"\b" if name.isascii() and name[-1].isalnum() else "")
         for name in sorted(names, key=len, reverse=True)
@@ -124,13 +124,13 @@ _PART = re.compile(
 )
 _AROUND = 18
 _DOTTED = {ord("İ"): "I", ord("ı"): "i"}
-"""Patterns that know no case take them for "i", which finds "mınutes"; tables do not."""
+"""Case-insensitive patterns match these as "i" ("mınutes"), but table look-ups do not."""
 
 
 class Figure(NamedTuple):
-    """A number in the base of its dimension; "" where no known unit follows.
+    """A number in the base unit of its `dimension`, which is "" if no known unit follows.
 
-    `raw` is the number as told, `bound` the kind of limit ("ge", "lt", ...).
+    `raw` is the number as written, `bound` the kind of limit ("ge", "lt", ...).
     """
 
     value: float
@@ -140,27 +140,27 @@ class Figure(NamedTuple):
 
 
 Known = Mapping[tuple[str | None, float], AbstractSet[str]]
-"""The bounds of figures by their dimension and value, by "" and their number, and by None and their
-number where they have no dimension."""
+"""The bounds of figures by dimension and value, by "" and raw number, and by None and value if they
+have no dimension."""
 
 
 def read_figures(text: str) -> list[Figure]:
-    """The figures of a text in order; dates should be blanked before."""
+    """The figures of a text in order; dates should be blanked out first."""
     text = text.translate(_DOTTED)
     return [_to_figure(text, match) for match in _FIGURE.finditer(text)]
 
 
 def to_known(figures: Iterable[Figure]) -> Known:
-    """Figures to look others up in."""
-    known: dict[tuple[str | None, float], set[str]] = defaultdict(set)
-    for one in figures:
-        for key in (("", one.raw), (one.dimension or None, one.value)):
-            known[key].add(one.bound)
-    return known
+    """An index of figures for `find_bounds`."""
+    bounds_by_key: dict[tuple[str | None, float], set[str]] = defaultdict(set)
+    for figure in figures:
+        for key in (("", figure.raw), (figure.dimension or None, figure.value)):
+            bounds_by_key[key].add(figure.bound)
+    return bounds_by_key
 
 
 def find_bounds(figure: Figure, known: Known) -> set[str]:
-    """The bounds of the figures that are the same as this one; empty where there is none."""
+    """The bounds of the figures equal to this one; empty if there is none."""
     keys = [(figure.dimension, figure.value), (None, figure.raw)]
     return {
         bound for key in (keys if figure.dimension else keys[:1]) for bound in known.get(key, ())
@@ -168,12 +168,12 @@ def find_bounds(figure: Figure, known: Known) -> set[str]:
 
 
 def is_bound_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
-    """Whether all these bounds are the other way: 30일 이상 is not 30일 이하."""
+    """Whether all these bounds contradict the figure's: 30일 이상 is not 30일 이하."""
     return bool(bounds) and bounds <= _OPPOSED.get(figure.bound, frozenset())
 
 
 def _to_figure(text: str, match: re.Match[str]) -> Figure:
-    before = text[max(0, match.start() - _AROUND) : match.start()]
+    text_before = text[max(0, match.start() - _AROUND) : match.start()]
     if days := match["days"]:
         raw, end = _DAY_WORDS[days], match.end()
         dimension, factor = _UNITS["일"]
@@ -181,14 +181,16 @@ def _to_figure(text: str, match: re.Match[str]) -> Figure:
         raw = round(_sum_scales(_PART.findall(match[0])), 9)
         unit = _UNIT.match(text, match.end())
         end = unit.end() if unit else match.end()
-        dimension, factor = _UNITS[unit[1].lower()] if unit else (_SIGNS.get(before[-1:], ""), 1.0)
-    limit = _BOUND_BEHIND.match(text, end) or _BOUND_BEFORE.search(before)
+        dimension, factor = (
+            _UNITS[unit[1].lower()] if unit else (_SIGNS.get(text_before[-1:], ""), 1.0)
+        )
+    limit = _BOUND_BEHIND.match(text, end) or _BOUND_BEFORE.search(text_before)
     bound = _BOUNDS[limit[1].lower()] if limit else ""
     return Figure(round(raw * factor, 9), dimension, raw, bound)
 
 
 def _sum_scales(parts: Iterable[tuple[str, str]]) -> float:
-    """The number that numbers with their scales tell: 3천 5백만 is 3,500 times 10,000.
+    """The value of numbers with scales: 3천 5백만 is 3,500 times 10,000.
 
     십, 백 and 천 count within the 만, 억 or 조 that follows.
     """
@@ -211,7 +213,7 @@ _UNITS = {
     for dimension, factor, *names in map(str.split, load_phrases("units"))
     for name in names
 }
-"""Each way to write a unit with its dimension and its size in it."""
+"""Every notation of a unit with its dimension and its size in the base unit."""
 _BOUNDS, _OPPOSED = {}, {}
 for _kind, _opposed, _names in (line.split(" | ") for line in load_phrases("bounds")):
     _BOUNDS.update(dict.fromkeys(_names.split(","), _kind))
@@ -228,15 +230,15 @@ _BOUND_BEFORE = re.compile(
 
 
 MAX_SENTENCE_CHARACTERS = 1000
-"""Characters of a sentence that are looked at."""
+"""Characters of a sentence that are read."""
 MAX_WORDS = 120
-"""Words of a sentence that are compared in their order."""
+"""Words of a sentence that are compared in order."""
 MIN_LIKE_SHARE = 0.6
-"""Share of a sentence's words that must stand in the same order in the evidence."""
+"""Share of a sentence's words that must occur in the same order in the evidence."""
 MAX_NAME_WORDS, MAX_THERE_WORDS = 5, 8
-"""Words that a name may have, and that may stand for it in the evidence."""
+"""Most words of a name, and most words in its place in the evidence."""
 _REACH = 4
-"""Words behind an English "not" in which the denied one stands."""
+"""Words after an English "not" among which it negates one."""
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,400}\)")
 _MARKUP = re.compile(r"\*{1,3}|`+|~~|^[#>\s]+|__")
 _NO_LATIN = re.compile(r"^\d|[가-힣]")
@@ -261,10 +263,10 @@ _CALENDAR = load_words("calendar.en")
 _NEGATORS = load_words("negators.en")
 
 Signs = Mapping[str, frozenset[bool]]
-"""Of each word, by its stem, whether a sentence affirms it (True), denies it, or both.
+"""For the stem of each word, whether a sentence affirms it (True), denies it (False), or both.
 
-A word that has an opposite stands there for its pair as well: affirmed where the first of the pair
-is, denied where the second is.
+A word with an opposite also adds an entry for the pair: affirmed if it is the first of the pair,
+denied if it is the second.
 """
 
 
@@ -278,7 +280,7 @@ class ClaimWord:
 
 @dataclass(frozen=True, slots=True)
 class SentenceFacts:
-    """A sentence read. Its `terms` are pairs of syllables, Latin stems, and its numbers."""
+    """A sentence as read; its `terms` are pairs of syllables, Latin stems and numbers."""
 
     text: str
     terms: frozenset[str]
@@ -287,13 +289,13 @@ class SentenceFacts:
 
     @property
     def language(self) -> str:
-        """Korean ("ko") where it holds Hangul, else "en"."""
+        """Korean ("ko") if it contains Hangul, else "en"."""
         return "ko" if tokenize.HANGUL.search(self.text) else "en"
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What of a sentence is compared word by word; only of those that tell the same matter."""
+    """What is compared word by word, only with the units closest to a sentence."""
 
     names: tuple[str, ...]
     signs: Signs
@@ -301,11 +303,11 @@ class Details:
 
 
 def read_sentence(
-    text: str, found: Sequence[Morpheme] | None = None, *, about: frozenset[str] = frozenset()
+    text: str, morphemes: Sequence[Morpheme] | None = None, *, about: frozenset[str] = frozenset()
 ) -> SentenceFacts:
-    """Read a sentence. `about` are the terms of what stands above it.
+    """Read a sentence. `about` are the terms of its title and document.
 
-    Of the Hangul of one that is analysed only the nouns are terms.
+    With `morphemes`, only nouns count as Korean terms.
     """
     dates, rest = read_dates(text)
     figures = read_figures(rest)
@@ -313,48 +315,50 @@ def read_sentence(
     terms.update(str(part) for date in dates for part in date if part)
     return SentenceFacts(
         text,
-        about.union(terms, read_terms(text, found)),
+        about.union(terms, read_terms(text, morphemes)),
         tuple(dict.fromkeys(dates)),
         tuple(dict.fromkeys(figures)),
     )
 
 
-def read_terms(text: str, found: Sequence[Morpheme] | None = None) -> frozenset[str]:
+def read_terms(text: str, morphemes: Sequence[Morpheme] | None = None) -> frozenset[str]:
     """The terms of a text's words: pairs of syllables and Latin stems."""
     terms: set[str] = set()
     for word in text.split():
         terms.update(
             term for term in tokenize.read_surface(word).others if not _NO_LATIN.search(term)
         )
-    for word in _find_hangul_words(text, found):
+    for word in _find_hangul_words(text, morphemes):
         terms.update(tokenize.split_pairs(word))
     return frozenset(terms)
 
 
-def _find_hangul_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
-    if found is None:
+def _find_hangul_words(text: str, morphemes: Sequence[Morpheme] | None) -> list[str]:
+    if morphemes is None:
         return tokenize.HANGUL.findall("".join(text.split()))
-    nouns = (item.form for item in found if item.tag in _NOUNS)
+    nouns = (item.form for item in morphemes if item.tag in _NOUNS)
     return [noun for noun in nouns if tokenize.HANGUL.fullmatch(noun) and len(noun) > 1]
 
 
-def read_details(text: str, found: Sequence[Morpheme] | None) -> Details:
+def read_details(text: str, morphemes: Sequence[Morpheme] | None) -> Details:
     """Read what is compared word by word."""
-    found = found or ()
+    morphemes = morphemes or ()
     return Details(
-        tuple(read_names(text, found)), read_signs(text, found), tuple(read_words(text, found))
+        tuple(read_names(text, morphemes)),
+        read_signs(text, morphemes),
+        tuple(read_words(text, morphemes)),
     )
 
 
 def analyse_morphemes(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | None]:
-    """The morphemes of every Korean text's beginning; None where the analyser is not there."""
+    """The morphemes of the beginnings of Korean texts; all None without the analyser."""
     texts = [text[:MAX_SENTENCE_CHARACTERS] for text in texts]
     korean = [text for text in texts if tokenize.HANGUL.search(text)]
     try:
-        found = iter(list(analyse_texts(korean)) if korean else ())
+        morphemes = iter(list(analyse_texts(korean)) if korean else ())
     except EngineUnavailable:
         return [None] * len(texts)
-    return [next(found) if tokenize.HANGUL.search(text) else () for text in texts]
+    return [next(morphemes) if tokenize.HANGUL.search(text) else () for text in texts]
 
 
 def to_plain(text: str) -> str:
@@ -366,13 +370,13 @@ def to_plain(text: str) -> str:
 def read_weekdays(text: str) -> frozenset[int]:
     """The days of the week that a text names, Monday 0: 월요일, 3. 4.(월), Monday."""
     days = {name: day for names in (_DAYS, _ENGLISH_DAYS) for day, name in enumerate(names)}
-    return frozenset(days[found[found.lastindex or 0]] for found in _WEEKDAY.finditer(text))
+    return frozenset(days[match[match.lastindex or 0]] for match in _WEEKDAY.finditer(text))
 
 
-def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:
-    """The names of a sentence, each once, as they stand there."""
+def read_names(text: str, morphemes: Sequence[Morpheme]) -> list[str]:
+    """The distinct names of a sentence as it spells them."""
     if tokenize.HANGUL.search(text):
-        names = [item.form for item in found if item.tag == "NNP"]
+        names = [item.form for item in morphemes if item.tag == "NNP"]
         names += _ORGANISATION.findall(text)
         names += (word for word in _LATIN_WORD.findall(text) if word.lower() not in _STOP)
     else:
@@ -380,13 +384,13 @@ def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:
     return [name for name in dict.fromkeys(names) if len(name) > 1]
 
 
-def find_missing(names: Iterable[str], told: str) -> list[str]:
-    """The names that are not in `told` (as `to_letters` writes it)."""
-    return [name for name in names if to_letters(name).removesuffix("s") not in told]
+def find_missing(names: Iterable[str], letters: str) -> list[str]:
+    """The names that are not in `letters` (as `to_letters` writes it)."""
+    return [name for name in names if to_letters(name).removesuffix("s") not in letters]
 
 
 def _find_capitalised(text: str) -> Iterator[str]:
-    """The capitalised words of an English sentence but for its first, which always is."""
+    """The capitalised words of an English sentence, except an ordinary first word."""
     first = True
     for match in _LATIN_WORD.finditer(text):
         word = re.sub(r"['’]s?$", "", match[0])
@@ -396,42 +400,42 @@ def _find_capitalised(text: str) -> Iterator[str]:
         first = text[match.end() : match.end() + 1] in (":", "—")
 
 
-def read_signs(text: str, found: Sequence[Morpheme]) -> Signs:
+def read_signs(text: str, morphemes: Sequence[Morpheme]) -> Signs:
     """What a sentence affirms and denies."""
     korean = bool(tokenize.HANGUL.search(text))
-    signs = list(_read_korean_signs(found) if korean else _read_english_signs(text))
+    signs = list(_read_korean_signs(morphemes) if korean else _read_english_signs(text))
     pairs = _load_opposites("ko" if korean else "en")
     signs += [(pair[0], sign is pair[1]) for word, sign in signs if (pair := pairs.get(word))]
     return join_signs([{word: frozenset([sign])} for word, sign in signs])
 
 
 def join_signs(several: Iterable[Signs]) -> Signs:
-    """What several sentences say together."""
+    """The signs of several sentences combined."""
     together: dict[str, frozenset[bool]] = defaultdict(frozenset)
     for signs in several:
-        for word, found in signs.items():
-            together[word] |= found
+        for word, word_signs in signs.items():
+            together[word] |= word_signs
     return together
 
 
 def is_sign_turned(mine: Signs, its: Signs) -> bool:
-    """Whether something has a sign in mine which it has not in the other."""
-    return any(found - its.get(word, found) for word, found in mine.items())
+    """Whether a word in both has a sign in `mine` that it lacks in `its`."""
+    return any(word_signs - its.get(word, word_signs) for word, word_signs in mine.items())
 
 
-def _read_korean_signs(found: Sequence[Morpheme]) -> list[tuple[str, bool]]:
-    """The signs of nouns, verbs and adjectives; 않, 못하, 아니, 수 없 turn what they follow."""
+def _read_korean_signs(morphemes: Sequence[Morpheme]) -> list[tuple[str, bool]]:
+    """The signs of nouns, verbs and adjectives; 않, 못하, 아니, 수 없 negate what they follow."""
     signs: list[tuple[str, bool]] = []
     pairs = _load_opposites("ko")
     denied = False  # by "불", "미" before a noun
-    for before, item in zip((None, *found), found, strict=False):
-        behind = before.form if before else ""
+    for previous, item in zip((None, *morphemes), morphemes, strict=False):
+        previous_form = previous.form if previous else ""
         if item.tag == "XPN":
             denied = item.form in _PREFIXES
         elif (
             item.tag == "VCN"
             or (item.tag == "VX" and item.form in _DENYING)
-            or (item.form, behind) in (("아니", "지"), ("없", "수"))
+            or (item.form, previous_form) in (("아니", "지"), ("없", "수"))
         ):
             signs[-1:] = [(word, not sign) for word, sign in signs[-1:]]
         elif item.form in pairs or (item.tag in _NOUNS | _VERBS and len(item.form) > 1):
@@ -441,7 +445,7 @@ def _read_korean_signs(found: Sequence[Morpheme]) -> list[tuple[str, bool]]:
 
 
 def _read_english_signs(text: str) -> list[tuple[str, bool]]:
-    """The signs of words; "not" turns the next one that says something."""
+    """The signs of words; "not" negates the next content word."""
     signs: list[tuple[str, bool]] = []
     reach = 0
     for match in _ENGLISH_TOKEN.finditer(text):
@@ -461,58 +465,60 @@ def _read_english_signs(text: str) -> list[tuple[str, bool]]:
 
 @functools.cache
 def _load_opposites(language: str) -> Mapping[str, tuple[str, bool]]:
-    """Each word that has an opposite: the name of its pair, and whether it is on the first side."""
-    found: dict[str, tuple[str, bool]] = {}
+    """For each word with an opposite, its pair and whether it is on the first side."""
+    opposites: dict[str, tuple[str, bool]] = {}
     for line in load_phrases(f"opposites.{language}"):
         left, _, right = line.partition(" | ")
         for side, names in ((True, left), (False, right)):
-            found.update((tokenize.stem_word(word), (line, side)) for word in names.split())
-    return found
+            opposites.update((tokenize.stem_word(word), (line, side)) for word in names.split())
+    return opposites
 
 
-def read_words(text: str, found: Sequence[Morpheme]) -> list[ClaimWord]:
-    """The words of a sentence in their order, without particles."""
-    acting = {item.start for item in found if item.tag in _ACTS}
-    nouns = {item.start for item in found if item.tag in _NAMING}
+def read_words(text: str, morphemes: Sequence[Morpheme]) -> list[ClaimWord]:
+    """The words of a sentence in order, without particles."""
+    acting = {item.start for item in morphemes if item.tag in _ACTS}
+    nouns = {item.start for item in morphemes if item.tag in _NAMING}
     hangul = bool(tokenize.HANGUL.search(text))
-    read: list[ClaimWord] = []
+    words: list[ClaimWord] = []
     for match in re.finditer(r"\S+", text):
         bare = _EDGES.sub("", match[0])
         key = to_letters(strip_particle(bare) if tokenize.HANGUL.search(bare) else bare)
-        if not key or len(read) == MAX_WORDS:
+        if not key or len(words) == MAX_WORDS:
             continue
         place = range(match.start(), match.end())
         noun = acting.isdisjoint(place) and not nouns.isdisjoint(place)
-        named = noun if hangul else bare[0].isupper() and bool(read)
-        read.append(ClaimWord(key, named and not any(map(str.isdigit, bare))))
-    return read
+        named = noun if hangul else bare[0].isupper() and bool(words)
+        words.append(ClaimWord(key, named and not any(map(str.isdigit, bare))))
+    return words
 
 
 def is_name_swapped(mine: Sequence[ClaimWord], its: Sequence[ClaimWord]) -> bool:
-    """Whether one place of a sentence names something else than the evidence does there."""
-    own, other = [word.key for word in mine], [word.key for word in its]
-    blocks = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-    if sum(block.size for block in blocks) < MIN_LIKE_SHARE * len(own):
+    """Whether a sentence has one name where the evidence has another."""
+    own_keys, other_keys = [word.key for word in mine], [word.key for word in its]
+    blocks = SequenceMatcher(None, own_keys, other_keys, autojunk=False).get_matching_blocks()
+    if sum(block.size for block in blocks) < MIN_LIKE_SHARE * len(own_keys):
         return False
-    said, told = "".join(own), "".join(other)
-    here = there = 0
+    own_text, other_text = "".join(own_keys), "".join(other_keys)
+    own_end = other_end = 0
     for a, b, size in blocks:
-        left, right = mine[here:a], its[there:b]
-        here, there = a + size, b + size
-        if not size or len(left) > MAX_NAME_WORDS or len(right) > MAX_THERE_WORDS:
+        own_words, other_words = mine[own_end:a], its[other_end:b]
+        own_end, other_end = a + size, b + size
+        if not size or len(own_words) > MAX_NAME_WORDS or len(other_words) > MAX_THERE_WORDS:
             continue
-        strange = any(not _is_word_in(told, one) for one in _list_names(left))
-        if strange and any(not _is_word_in(said, one) for one in _list_names(right)):
+        is_foreign_name = any(not _is_word_in(other_text, one) for one in _list_names(own_words))
+        if is_foreign_name and any(
+            not _is_word_in(own_text, one) for one in _list_names(other_words)
+        ):
             return True
     return False
 
 
-def _list_names(found: Sequence[ClaimWord]) -> list[str]:
-    return [word.key for word in found if word.is_name and len(word.key) > 1]
+def _list_names(words: Sequence[ClaimWord]) -> list[str]:
+    return [word.key for word in words if word.is_name and len(word.key) > 1]
 
 
 def _is_word_in(text: str, key: str) -> bool:
-    """Whether a word, or half of it, is part of a text: names are written apart and shortened."""
+    """Whether a text contains a word or half of it: names get split and shortened."""
     if key.isascii():
         return key in text
     pairs = list(tokenize.split_pairs(key))

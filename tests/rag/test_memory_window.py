@@ -75,13 +75,13 @@ def test_the_window_never_holds_what_is_folded():
 def test_a_turn_that_the_prompt_holds_whole_is_not_told_once_more():
     folded = RunningSummary("1. 하나\n2. 둘\n3. 셋", 5, EXTRACTIVE)
     window = opened(12, pairs=4, summary=folded)
-    told = window.render_summary(without={2, 6})
+    told = window.render_summary(excluded={2, 6})
     assert told == "1. 하나\n3. 셋\n7. 7번에 말한 것\n8. 8번에 말한 것"
 
 
 def test_a_list_that_a_model_numbered_itself_is_told_whole():
     window = opened(12, pairs=4, summary=RunningSummary("1. 하나\n2. 둘", 5, "gemma"))
-    assert window.render_summary(without={2, 6}).startswith("1. 하나\n2. 둘\n7. ")
+    assert window.render_summary(excluded={2, 6}).startswith("1. 하나\n2. 둘\n7. ")
 
 
 def test_nothing_from_before_a_new_start_is_in_it():
