@@ -194,12 +194,12 @@ class IndexDraft:
             self._add_chunk(key, indexed, space)
             self.chunk_count += 1
 
-    def copy(self, cursor: CursorWrapper) -> None:
+    def copy_rows(self, cursor: CursorWrapper) -> None:
         """Write the rows to the database."""
         statements = (COPY_PAGES, COPY_CHUNKS, COPY_TERMS, COPY_EMBEDDINGS)
         spools = (self._pages, self._chunks, self._terms, self._vectors)
         for statement, spool in zip(statements, spools, strict=True):
-            # or `copy` raises psycopg's own errors, which nobody recognises as an outage
+            # else `cursor.copy` raises errors of psycopg, which nothing treats as an outage
             with cursor.db.wrap_database_errors, cursor.copy(statement) as copy:
                 for block in spool.read_blocks():
                     copy.write(block)
@@ -242,7 +242,7 @@ def replace_index(
             raise LeaseLostError
         write_related()
         delete_index(document.pk)
-        draft.copy(cursor)
+        draft.copy_rows(cursor)
         document.refresh_from_db(fields=("name",))  # a new version may have brought another
         merged = metadata.merge_metadata(findings.metadata, document.stated)
         metadata.rewrite_labels(document.pk, document.name, merged)

@@ -189,7 +189,7 @@ def test_a_connection_that_is_cut_while_rows_are_copied_is_an_outage(owner):
         draft.add_page(Page(1, "제1조 휴가는 15일이다."), 0)
         cut_connections()
         with pytest.raises(OperationalError):
-            draft.copy(cursor)
+            draft.copy_rows(cursor)
     connection.close()
 
 

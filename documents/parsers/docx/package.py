@@ -1,9 +1,9 @@
-"""The parts of a Word file: python-docx's model of them, behind our caps and checks.
+"""The parts of a Word file, parsed by python-docx after our own limits and checks.
 
-python-docx opens packages itself, but believes their sizes and gives up on the first part that is
-missing; so the archive is ours, and each part is handed to its parser once it is known to be safe.
-Beside the parts stands what they say of paragraphs: styles (headings, numbering, code, each
-inherited by `basedOn`), and the numbers that Word puts before paragraphs and into no text.
+python-docx trusts the sizes that a package declares and fails on the first missing part, so we open
+the archive ourselves and give python-docx each part only once it is known to be safe. This module
+also resolves the styles of paragraphs (headings, numbering, code, inherited by `basedOn`) and
+computes their list numbers, which Word stores in no text.
 """
 
 import posixpath
@@ -31,11 +31,11 @@ _CODE_NAME = re.compile(
     r"(?:source )?code(?: block)?|html preformatted|preformatted text|(?:소스 ?)?코드",
     re.IGNORECASE,
 )
-_MAX_CHAIN = 10
+_MAX_BASE_STYLES = 10
 TEXT_LEVEL = 0
 
 BULLET = "-"
-_PLACE = re.compile(r"%([1-9])")
+_LEVEL_REFERENCE = re.compile(r"%([1-9])")
 
 
 class WordPackage:
@@ -56,14 +56,14 @@ class WordPackage:
         return body
 
     def read_part(self, name: str) -> Any | None:
-        """A part beside the main one, as `styles.xml`, without which the text can be read.
+        """An optional part next to the main one, such as `styles.xml`.
 
-        None where it is missing; unsafe or broken, only it is lost, with a warning.
+        None if it is missing; also, with a warning, if it is unsafe or broken.
         """
         return self._read_optional(f"{self._folder}/{name}")
 
     def iterate_parts(self, kind: str) -> Iterator[Any]:
-        """All parts of a kind that may come more than once: `header` or `footer`."""
+        """All parts of a kind that may occur more than once: `header` or `footer`."""
         for name in self._archive.names:
             if name.startswith(f"{self._folder}/{kind}") and name.endswith(".xml"):
                 root = self._read_optional(name)
@@ -71,11 +71,11 @@ class WordPackage:
                     yield root
 
     def read_related_part(self, relationship: str) -> Any | None:
-        """The part that the main part refers to by this id (a chart), or None."""
+        """The part with this relationship id, such as a chart, or None."""
         return self._read_optional(self._targets.get(relationship, ""))
 
     def find_picture(self, relationship: str) -> tuple[str, Callable[[], bytes]] | None:
-        """Name and bytes of the picture with this id; None for one outside of the file."""
+        """Name and loader of the picture with this relationship id; None if it is not embedded."""
         name = self._targets.get(relationship, "")
         return (name, partial(self._archive.read_part, name)) if name in self._archive else None
 
@@ -87,7 +87,7 @@ class WordPackage:
         return [] if root is None else list(Styles(root))
 
     def read_properties(self) -> dict[str, str]:
-        """Title, author and date (ISO) as the file carries them."""
+        """Title, author and date (ISO) of the file's properties."""
         from docx.opc.coreprops import CoreProperties
 
         root = self._read_optional("docProps/core.xml")
@@ -98,14 +98,14 @@ class WordPackage:
         return {"title": core.title, "author": core.author, "date": date}
 
     def _read_relationships(self) -> dict[str, str]:
-        """Relationship id -> name of the part, of the main part."""
+        """Relationship ids of the main part -> names of parts."""
         folder, name = posixpath.split(self._main)
-        root = self._read_optional(f"{folder}/_rels/{name}.rels".lstrip("/"))
+        relationships = self._read_optional(f"{folder}/_rels/{name}.rels".lstrip("/"))
         return {
-            one.get("Id", ""): posixpath.normpath(
-                posixpath.join("/", folder, one.get("Target", ""))
+            relationship.get("Id", ""): posixpath.normpath(
+                posixpath.join("/", folder, relationship.get("Target", ""))
             )[1:]
-            for one in (root if root is not None else ())
+            for relationship in (relationships if relationships is not None else ())
         }
 
     def _read_optional(self, name: str) -> Any | None:
@@ -118,9 +118,9 @@ class WordPackage:
             return None
 
     def _parse_part(self, name: str) -> Any:
-        """The part as python-docx's elements; strict documents as if they were transitional.
+        """The part as python-docx's elements; strict OOXML is read as transitional.
 
-        Document types and deep nesting are refused before a tree is built.
+        Raises Corrupt or XmlUnsafe; document types and deep nesting are refused before parsing.
         """
         from docx.oxml import parse_xml
         from lxml import etree
@@ -137,7 +137,7 @@ class WordPackage:
 
 
 def _find_main_part(archive: Archive) -> str:
-    """Name of the part with the text; nearly always word/document.xml, but the package decides."""
+    """Name of the main part: usually word/document.xml, but the package may say otherwise."""
     if "[Content_Types].xml" in archive:
         match = _MAIN_TYPE.search(archive.read_part("[Content_Types].xml"))
         if match and match[1].decode("utf-8", "replace") in archive:
@@ -148,7 +148,7 @@ def _find_main_part(archive: Archive) -> str:
 
 
 def get_attribute(element: Any | None, name: str = "val") -> str:
-    """An attribute of an element, which may be missing, in whatever namespace; else ""."""
+    """An attribute in any namespace; "" if it or the element is missing."""
     for key, value in element.attrib.items() if element is not None else ():
         if key.rpartition("}")[2] == name:
             return str(value)
@@ -168,7 +168,7 @@ def is_switched_on(element: Any | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """One style by itself; None where it leaves a matter to its base."""
+    """One style without what it inherits; None where its base style decides."""
 
     parent: str
     level: int | None
@@ -185,11 +185,11 @@ class WordStyles:
 
     def get_level(self, style_id: str) -> int:
         """1..9 for headings, 0 for text."""
-        levels = (style.level for _, style in self._iterate_bases(style_id))
-        return next((level for level in levels if level is not None), TEXT_LEVEL)
+        levels_by_distance = (style.level for _, style in self._iterate_bases(style_id))
+        return next((level for level in levels_by_distance if level is not None), TEXT_LEVEL)
 
     def get_numbering(self, style_id: str) -> tuple[str, str, str] | None:
-        """Number id, its level ("" unless said) and the style that says so; None without."""
+        """List id, level ("" if not set) and the style that defines them; None without a list."""
         for name, style in self._iterate_bases(style_id):
             if style.number is not None:
                 return style.number, style.depth, name
@@ -200,8 +200,8 @@ class WordStyles:
         return any(style.is_code for _, style in self._iterate_bases(style_id))
 
     def _iterate_bases(self, style_id: str) -> Iterator[tuple[str, _Style]]:
-        """The style and what it is based on, from near to far."""
-        for _ in range(_MAX_CHAIN):
+        """The style, then the styles it is based on, nearest first."""
+        for _ in range(_MAX_BASE_STYLES):
             if (style := self._styles.get(style_id)) is None:
                 return
             yield style_id, style
@@ -222,7 +222,7 @@ def _read_style(style: Any) -> _Style:
 
 
 def _read_style_level(outline: str, name: str) -> int | None:
-    """The level that a style gives by itself."""
+    """The level of a style without what it inherits."""
     if outline:
         return to_heading_level(outline)
     if name.lower() == "title":
@@ -232,7 +232,7 @@ def _read_style_level(outline: str, name: str) -> int | None:
 
 
 def to_heading_level(value: str) -> int:
-    """Word counts outline levels from 0; 9 is text."""
+    """The heading level of an outline level: Word counts from 0, and 9 is text."""
     return int(value) + 1 if value.isdecimal() and int(value) < 9 else TEXT_LEVEL
 
 
@@ -244,17 +244,17 @@ class _Level:
     form: str
     pattern: str
     style: str
-    joined: bool
-    arabic: bool
+    has_no_separator: bool
+    is_decimal: bool
 
     def format_label(self, text: str) -> str:
-        """The label with what parts it from the paragraph."""
-        return text if self.joined or not text else f"{text} "
+        """The label with the space between it and the paragraph."""
+        return text if self.has_no_separator or not text else f"{text} "
 
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """One list (`w:num`): whose counters it shares, its levels, and where it restarts."""
+    """One list (`w:num`): the id of its counters, its levels, and the levels it restarts."""
 
     counters: str
     levels: dict[int, _Level]
@@ -262,80 +262,93 @@ class _List:
 
 
 class WordNumbering:
-    """Counts along the document; each numbered paragraph must be asked for once, in order."""
+    """Counts numbered paragraphs; `next_label` must be called once for each, in order."""
 
     def __init__(self, root: Any | None = None) -> None:
         self._lists = dict(_read_lists(root)) if root is not None else {}
         self._counts: dict[str, dict[int, int]] = {}
-        self._begun: set[tuple[str, int]] = set()
+        self._started: set[tuple[str, int]] = set()
 
     def get_depth(self, number: str, style_id: str) -> int:
-        """The level that a list has for a style; 0 where it names none."""
+        """The level that a list assigns to a style; 0 if it assigns none."""
         levels = self._lists[number].levels if number in self._lists else {}
-        return next((at for at, level in levels.items() if level.style == style_id), 0)
+        return next((depth for depth, level in levels.items() if level.style == style_id), 0)
 
     def next_label(self, number: str, depth: int) -> str | None:
-        """What stands before the next paragraph of this list, up to its text; "" for nothing.
+        """The label of the next paragraph of this list, with its separator; may be "".
 
-        None where there is no such list.
+        None if there is no such list or level.
         """
-        found = self._lists.get(number)
-        if found is None or depth not in found.levels:
+        list_ = self._lists.get(number)
+        if list_ is None or depth not in list_.levels:
             return None
-        counts = self._count_paragraph(number, found, depth)
-        level = found.levels[depth]
+        counts = self._count_paragraph(number, list_, depth)
+        level = list_.levels[depth]
         if level.form == "bullet":
             return level.format_label(BULLET)
 
-        def format_place(match: re.Match[str]) -> str:
+        def format_reference(match: re.Match[str]) -> str:
             at = int(match[1]) - 1
-            if at not in found.levels:
+            if at not in list_.levels:
                 return ""
-            form = "decimal" if level.arabic else found.levels[at].form
+            form = "decimal" if level.is_decimal else list_.levels[at].form
             return format_number(counts.get(at, 0), form)
 
-        return level.format_label(_PLACE.sub(format_place, level.pattern).strip())
+        return level.format_label(_LEVEL_REFERENCE.sub(format_reference, level.pattern).strip())
 
-    def _count_paragraph(self, number: str, found: _List, depth: int) -> dict[int, int]:
-        """The counters after one more paragraph at this depth; deeper ones begin again."""
-        counts = self._counts.setdefault(found.counters, {})
-        if depth in found.starts and (number, depth) not in self._begun:
-            counts[depth] = found.starts[depth]
+    def _count_paragraph(self, number: str, list_: _List, depth: int) -> dict[int, int]:
+        """Count a paragraph at this depth and return the counters; deeper ones restart."""
+        counts = self._counts.setdefault(list_.counters, {})
+        if depth in list_.starts and (number, depth) not in self._started:
+            counts[depth] = list_.starts[depth]
         elif depth in counts:
             counts[depth] += 1
         else:
-            counts[depth] = found.levels[depth].start
-        self._begun.add((number, depth))
+            counts[depth] = list_.levels[depth].start
+        self._started.add((number, depth))
         # A level that was skipped counts as begun: 2., 2.1.1., 2.2.
-        skipped = {at: level.start for at, level in found.levels.items() if at < depth}
-        self._counts[found.counters] = skipped | {at: n for at, n in counts.items() if at <= depth}
-        return self._counts[found.counters]
+        skipped = {
+            other_depth: level.start
+            for other_depth, level in list_.levels.items()
+            if other_depth < depth
+        }
+        self._counts[list_.counters] = skipped | {
+            other_depth: count for other_depth, count in counts.items() if other_depth <= depth
+        }
+        return self._counts[list_.counters]
 
 
 def _read_lists(root: Any) -> Iterator[tuple[str, _List]]:
-    """The lists by id; one that only names a list style takes the levels of that style."""
-    kinds = {get_attribute(one, "abstractNumId"): one for one in root.iter("{*}abstractNum")}
-    styled = {
-        get_attribute(one.find("{*}styleLink")): key
-        for key, one in kinds.items()
-        if one.find("{*}styleLink") is not None
+    """The lists with their ids; a list that refers to a list style has the levels of that style."""
+    definitions = {
+        get_attribute(element, "abstractNumId"): element for element in root.iter("{*}abstractNum")
     }
-    for one in root.iter("{*}num"):
-        key = get_attribute(one.find("{*}abstractNumId"))
-        if key in kinds:
-            key = styled.get(get_attribute(kinds[key].find("{*}numStyleLink")), key)
-            yield get_attribute(one, "numId"), _read_list(one, key, kinds[key])
+    definition_by_style = {
+        get_attribute(element.find("{*}styleLink")): definition_id
+        for definition_id, element in definitions.items()
+        if element.find("{*}styleLink") is not None
+    }
+    for element in root.iter("{*}num"):
+        definition_id = get_attribute(element.find("{*}abstractNumId"))
+        if definition_id in definitions:
+            definition_id = definition_by_style.get(
+                get_attribute(definitions[definition_id].find("{*}numStyleLink")), definition_id
+            )
+            yield (
+                get_attribute(element, "numId"),
+                _read_list(element, definition_id, definitions[definition_id]),
+            )
 
 
-def _read_list(number: Any, counters: str, kind: Any) -> _List:
-    """A list with its own changes to the levels of its kind."""
-    levels = dict(map(_read_level, kind.iter("{*}lvl")))
+def _read_list(element: Any, counters: str, definition: Any) -> _List:
+    """A list: the levels of its definition with its own overrides."""
+    levels = dict(map(_read_level, definition.iter("{*}lvl")))
     starts = {}
-    for change in number.iter("{*}lvlOverride"):
-        levels |= dict(map(_read_level, change.iter("{*}lvl")))
-        start = change.find("{*}startOverride")
+    for override in element.iter("{*}lvlOverride"):
+        levels |= dict(map(_read_level, override.iter("{*}lvl")))
+        start = override.find("{*}startOverride")
         if start is not None:
-            starts[_to_integer(get_attribute(change, "ilvl"))] = _to_integer(get_attribute(start))
+            starts[_to_integer(get_attribute(override, "ilvl"))] = _to_integer(get_attribute(start))
     return _List(counters, levels, starts)
 
 
@@ -348,11 +361,11 @@ def _read_level(element: Any) -> tuple[int, _Level]:
         form=form,
         pattern=pattern,
         style=get_attribute(element.find("{*}pStyle")),
-        joined=get_attribute(element.find("{*}suff")) == "nothing",
-        arabic=is_switched_on(element.find("{*}isLgl")),
+        has_no_separator=get_attribute(element.find("{*}suff")) == "nothing",
+        is_decimal=is_switched_on(element.find("{*}isLgl")),
     )
 
 
 def _to_integer(value: str) -> int:
-    """A number from the file; 0 if it is invalid or absurd."""
+    """A number from the file; 0 if it is invalid or absurdly large."""
     return int(value) if value.isdecimal() and len(value) < 10 else 0

@@ -1,7 +1,7 @@
-"""What a Hangul document consists of in either of its formats, and how that is written into a page.
+"""The blocks of a Hangul document, common to both of its formats, and how they become a page.
 
-Paragraphs get the numbers that stand in no text of the file, such as "제^1장" or "^1.^2)", counted
-level by level; equations are LaTeX (`documents.parsers.formulas`).
+Paragraphs get their numbers, which the file stores only as patterns such as "제^1장" or "^1.^2)",
+counted level by level; equations are LaTeX (`documents.parsers.formulas`).
 """
 
 import re
@@ -17,17 +17,17 @@ from documents.parsers.builder import PageBuilder, format_hangul_number
 from rag.types import Page
 
 MAX_HEADING_CHARACTERS = 100
-"""A longer outline paragraph is a numbered paragraph."""
+"""A longer outline paragraph is text, not a heading."""
 _MAX_HEADER_ROWS = 3
 _MAX_GRID_CELLS = 200_000
-"""Cells of a table; a larger grid exists only on paper."""
+"""Cells of a table; a larger declared grid is not built."""
 
 BULLET = "-"
-_PLACE = re.compile(r"\^(\d+|n|N)")
+_LEVEL_REFERENCE = re.compile(r"\^(\d+|n|N)")
 
 
 class HeadKind(StrEnum):
-    """The number before a paragraph."""
+    """What precedes a paragraph: an outline number, a list number or a bullet."""
 
     OUTLINE = "outline"
     NUMBER = "number"
@@ -36,7 +36,7 @@ class HeadKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParagraphHead:
-    """The head of a paragraph: `level` from 0, `list_id` names its numbering or bullet."""
+    """The head of a paragraph: `level` counts from 0, `list_id` is its numbering or bullet."""
 
     kind: HeadKind
     level: int
@@ -45,7 +45,7 @@ class ParagraphHead:
 
 @dataclass(slots=True)
 class HwpParagraph:
-    """A paragraph; `anchored` are the tables, frames and notes that hang on it, in order."""
+    """A paragraph; `anchored` are its tables, frames, notes and pictures, in order."""
 
     text: str = ""
     head: ParagraphHead | None = None
@@ -54,7 +54,7 @@ class HwpParagraph:
 
 @dataclass(slots=True)
 class HwpCell:
-    """A cell by its place in the grid."""
+    """A cell and its position in the grid."""
 
     row: int
     column: int
@@ -74,7 +74,7 @@ class HwpTable:
 
 @dataclass(slots=True)
 class TextFrame:
-    """Text outside the flow: a text box, a picture's caption, a note."""
+    """Text outside the body: a text box, a picture's caption, a note."""
 
     blocks: list[HwpParagraph]
 
@@ -96,15 +96,15 @@ class PictureAnchor:
 AnchoredBlock = HwpTable | TextFrame | RunningText | PictureAnchor
 
 
-def find_note_mark(note: list[HwpParagraph]) -> str:
-    """The number that a note begins with, for the place that it belongs to."""
-    match = re.match(r"\s*(\S{1,6}?\))", note[0].text) if note else None
+def find_note_mark(paragraphs: list[HwpParagraph]) -> str:
+    """The number that a note begins with, to be repeated where it is referred to; may be ""."""
+    match = re.match(r"\s*(\S{1,6}?\))", paragraphs[0].text) if paragraphs else None
     return match[1] if match else ""
 
 
-def format_ruby(word: str, above: str) -> str:
-    """A word with what is written above it."""
-    return f"{word}({above})" if above else word
+def format_ruby(word: str, ruby: str) -> str:
+    """A word with its ruby text, if any, in brackets."""
+    return f"{word}({ruby})" if ruby else word
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,30 +131,30 @@ class ParagraphNumberer:
         if head.level >= len(levels):
             return ""
         counts = self._counts[head.kind, head.list_id]
-        for deeper in [level for level in counts if level > head.level]:
-            del counts[deeper]
+        for deeper_level in [level for level in counts if level > head.level]:
+            del counts[deeper_level]
         counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
-        return _PLACE.sub(
-            lambda place: _format_place(place[1], head.level, levels, counts),
+        return _LEVEL_REFERENCE.sub(
+            lambda match: _format_reference(match[1], head.level, levels, counts),
             levels[head.level].text,
         )
 
 
 class HwpWriter:
-    """Takes paragraphs in order.
+    """Writes paragraphs into a builder, in order.
 
-    `margins` gathers running headers and footers, each once; `images` the parts of pictures, each
-    with its place in the text.
+    `margins` collects running headers and footers, each once; `pictures` the part of each picture
+    with its offset in the text.
     """
 
     def __init__(self, builder: PageBuilder, numberer: ParagraphNumberer) -> None:
         self._builder = builder
         self._numberer = numberer
         self.margins: list[str] = []
-        self.images: list[tuple[str, int]] = []
+        self.pictures: list[tuple[str, int]] = []
 
     def write(self, paragraphs: Iterable[HwpParagraph]) -> None:
-        """Write paragraphs with all that hangs on them."""
+        """Write paragraphs, each followed by what is anchored to it."""
         for paragraph in paragraphs:
             self._write_paragraph(paragraph)
             for block in paragraph.anchored:
@@ -167,13 +167,13 @@ class HwpWriter:
         if head is None:
             self._builder.add_paragraph(text)
             return
-        marked = f"{self._numberer.number_paragraph(head)} {text}".strip()
-        if head.kind is HeadKind.OUTLINE and len(marked) <= MAX_HEADING_CHARACTERS:
-            self._builder.add_heading(head.level + 1, marked)
+        numbered = f"{self._numberer.number_paragraph(head)} {text}".strip()
+        if head.kind is HeadKind.OUTLINE and len(numbered) <= MAX_HEADING_CHARACTERS:
+            self._builder.add_heading(head.level + 1, numbered)
         elif head.kind is HeadKind.OUTLINE:
-            self._builder.add_paragraph(marked)
+            self._builder.add_paragraph(numbered)
         else:
-            self._builder.add_list_item(marked, depth=head.level)
+            self._builder.add_list_item(numbered, depth=head.level)
 
     def _write_block(self, block: AnchoredBlock) -> None:
         match block:
@@ -184,7 +184,7 @@ class HwpWriter:
             case RunningText():
                 self._write_margin(block)
             case PictureAnchor():
-                self.images.append((block.part, self._builder.length))
+                self.pictures.append((block.part, self._builder.length))
 
     def _write_margin(self, margin: RunningText) -> None:
         text = "\n".join(self._iterate_texts(margin.blocks))
@@ -192,7 +192,7 @@ class HwpWriter:
             self.margins.append(text)
 
     def _write_table(self, table: HwpTable) -> None:
-        """A grid as Markdown; a frame of one row or column as its content."""
+        """Write a table; one with a single row or column is a frame: only its content."""
         self.write(table.caption)
         rows = 1 + max((cell.row for cell in table.cells), default=-1)
         columns = 1 + max((cell.column for cell in table.cells), default=-1)
@@ -200,17 +200,19 @@ class HwpWriter:
             for cell in table.cells:
                 self.write(cell.blocks)
             return
-        tallest = max((cell.row_span for cell in table.cells if cell.row == 0), default=1)
-        headers = min(max(table.header_rows, tallest), _MAX_HEADER_ROWS, rows - 1)
-        self._builder.add_table(self._build_grid(table.cells, rows, columns), header_rows=headers)
+        first_row_span = max((cell.row_span for cell in table.cells if cell.row == 0), default=1)
+        header_rows = min(max(table.header_rows, first_row_span), _MAX_HEADER_ROWS, rows - 1)
+        self._builder.add_table(
+            self._build_grid(table.cells, rows, columns), header_rows=header_rows
+        )
 
     def _build_grid(self, cells: Iterable[HwpCell], rows: int, columns: int) -> list[list[str]]:
-        """Texts by row and column; a merged cell has its text in its first place."""
+        """Texts by row and column; a merged cell has its text in its first position."""
         grid = [[""] * columns for _ in range(rows)]
         for cell in cells:
             text = "\n".join(self._iterate_texts(cell.blocks))
-            taken = grid[cell.row][cell.column]
-            grid[cell.row][cell.column] = f"{taken}\n{text}" if taken else text
+            existing = grid[cell.row][cell.column]
+            grid[cell.row][cell.column] = f"{existing}\n{text}" if existing else text
         return grid
 
     def _iterate_texts(self, paragraphs: Iterable[HwpParagraph]) -> Iterator[str]:
@@ -218,8 +220,8 @@ class HwpWriter:
         for paragraph in paragraphs:
             text = paragraph.text.strip()
             if text:
-                mark = self._numberer.number_paragraph(paragraph.head) if paragraph.head else ""
-                yield f"{mark} {text}".strip()
+                number = self._numberer.number_paragraph(paragraph.head) if paragraph.head else ""
+                yield f"{number} {text}".strip()
             for block in paragraph.anchored:
                 yield from self._iterate_block_texts(block)
 
@@ -234,17 +236,17 @@ class HwpWriter:
             case RunningText():
                 self._write_margin(block)
             case PictureAnchor():
-                self.images.append((block.part, self._builder.length))
+                self.pictures.append((block.part, self._builder.length))
 
 
-def _format_place(
-    place: str, own: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]
+def _format_reference(
+    level_reference: str, level: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]
 ) -> str:
-    """One number of a mark; `^n` and `^N` mean all levels down to this one."""
-    if not place.isdigit():
-        numbers = (_format_level(level, levels, counts) for level in range(own + 1))
-        return ".".join(numbers) + ("." if place == "N" else "")
-    return _format_level(int(place) - 1, levels, counts)
+    """One reference of a numbering pattern; `^n` and `^N` mean all levels down to this one."""
+    if not level_reference.isdigit():
+        numbers = (_format_level(other_level, levels, counts) for other_level in range(level + 1))
+        return ".".join(numbers) + ("." if level_reference == "N" else "")
+    return _format_level(int(level_reference) - 1, levels, counts)
 
 
 def _format_level(level: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]) -> str:
@@ -253,21 +255,21 @@ def _format_level(level: int, levels: Sequence[NumberingLevel], counts: Mapping[
     return format_hangul_number(counts.get(level, levels[level].start), levels[level].format)
 
 
-_NOTICE = "상위 버전의 배포용 문서"
+_DISTRIBUTION_NOTICE = "상위 버전의 배포용 문서"
 
 
 class HangulParser(ABC):
-    """A document of Hangul as one page: pages exist only when it is laid out."""
+    """Reads a document of Hangul as one page: it has pages only when it is laid out."""
 
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
-        """The whole document as one page. Raises `Encrypted` for what is locked, by its lock."""
+        """The whole document as one page. Raises `Encrypted` for a locked document."""
         builder = PageBuilder(context)
         margins = self.write(path, context, builder)
         page = builder.build_page(margins)
-        if _NOTICE in page.text[:1000]:
+        if _DISTRIBUTION_NOTICE in page.text[:1000]:
             raise Encrypted(lock="distribution")
         yield page
 
     @abstractmethod
     def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
-        """Write the file into the builder; its running headers and footers come back."""
+        """Write the file into the builder and return its running headers and footers."""

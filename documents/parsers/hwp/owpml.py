@@ -1,4 +1,4 @@
-"""HWPX: the parts of its package (OWPML, KS X 6101) as blocks."""
+"""HWPX: the parts of its package (OWPML, KS X 6101), read as blocks."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,24 +31,30 @@ from documents.parsers.pictures import PictureSieve
 HEADER_PART = "Contents/header.xml"
 PACKAGE_PART = "Contents/content.hpf"
 _SECTION_PART = re.compile(r"^contents/section(\d+)\.xml$", re.IGNORECASE)
-_NOT_SHOWN = {"hiddenComment", "secPr", "shapeComment", "linesegarray"}
-_CAPTIONED = {"btn", "checkBtn", "radioBtn"}
-_SPACES = {"tab": "\t", "lineBreak": "\n", "nbSpace": " ", "fwSpace": " ", "hyphen": "-"}
+_HIDDEN_ELEMENTS = {"hiddenComment", "secPr", "shapeComment", "linesegarray"}
+_CAPTIONED_ELEMENTS = {"btn", "checkBtn", "radioBtn"}
+_CHARACTER_ELEMENTS = {
+    "tab": "\t",
+    "lineBreak": "\n",
+    "nbSpace": " ",
+    "fwSpace": " ",
+    "hyphen": "-",
+}
 
 
 def get_local_name(element: Any) -> str:
-    """The local name of an element; "" for comments and the like."""
+    """The local name of an element; "" for comments and processing instructions."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
-def find_children(element: Any, wanted: str) -> Iterator[Any]:
+def find_children(element: Any, name: str) -> Iterator[Any]:
     """Children of that name."""
-    return (child for child in element if get_local_name(child) == wanted)
+    return (child for child in element if get_local_name(child) == name)
 
 
 def read_integer(element: Any, attribute: str, default: int = 0) -> int:
-    """An attribute as a whole number of modest size, else the default."""
+    """An attribute as an integer; the default if it is missing, invalid or absurdly large."""
     text = element.get(attribute, "")
     return int(text) if text.lstrip("-").isdecimal() and len(text) < 11 else default
 
@@ -67,7 +73,7 @@ def parse_part(archive: Archive, part: str) -> Any:
 
 
 class HwpxStyles:
-    """What the header says of paragraphs: their heads, and the numberings these count by."""
+    """The header's paragraph heads by style id, and numberings by id."""
 
     def __init__(self, root: Any | None) -> None:
         self.heads: dict[str, ParagraphHead] = {}
@@ -87,8 +93,10 @@ class HwpxStyles:
         )
         kind = heading.get("type", "").lower() if heading is not None else ""
         if kind in set(HeadKind):
-            level, key = read_integer(heading, "level"), read_integer(heading, "idRef")
-            self.heads[properties.get("id", "")] = ParagraphHead(HeadKind(kind), max(level, 0), key)
+            level, list_id = read_integer(heading, "level"), read_integer(heading, "idRef")
+            self.heads[properties.get("id", "")] = ParagraphHead(
+                HeadKind(kind), max(level, 0), list_id
+            )
 
 
 def _read_level(head: Any) -> NumberingLevel:
@@ -99,16 +107,16 @@ def _read_level(head: Any) -> NumberingLevel:
 
 def list_sections(archive: Archive) -> list[str]:
     """Names of the parts with text, in order."""
-    found = {
+    sections = {
         match[0]: int(match[1]) for part in archive.names if (match := _SECTION_PART.match(part))
     }
-    if not found:
+    if not sections:
         raise Corrupt(detail="no section")
-    return sorted(found, key=found.__getitem__)
+    return sorted(sections, key=sections.__getitem__)
 
 
 def map_parts(archive: Archive) -> dict[str, str]:
-    """The names of the parts by the ids that sections call them by."""
+    """Ids that sections refer to -> names of parts."""
     if PACKAGE_PART not in archive:
         return {}
     items = (
@@ -121,16 +129,16 @@ def read_properties(archive: Archive) -> dict[str, str]:
     """Title, author and date of the package."""
     if PACKAGE_PART not in archive:
         return {}
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for element in parse_part(archive, PACKAGE_PART).iter():
         if get_local_name(element) == "title":
-            found["title"] = element.text or ""
+            fields["title"] = element.text or ""
         elif get_local_name(element) == "meta":
-            found.setdefault(element.get("name", ""), element.text or "")
+            fields.setdefault(element.get("name", ""), element.text or "")
     return {
-        "title": found.get("title", ""),
-        "author": found.get("creator", ""),
-        "date": found.get("CreatedDate", "")[:10],
+        "title": fields.get("title", ""),
+        "author": fields.get("creator", ""),
+        "date": fields.get("CreatedDate", "")[:10],
     }
 
 
@@ -140,10 +148,14 @@ class HwpxSection:
     def __init__(self, root: Any, heads: Mapping[str, ParagraphHead]) -> None:
         self._root = root
         self._heads = heads
-        setup = next(
+        section_properties = next(
             (element for element in root.iter() if get_local_name(element) == "secPr"), None
         )
-        self._outline = read_integer(setup, "outlineShapeIDRef") if setup is not None else 0
+        self._outline = (
+            read_integer(section_properties, "outlineShapeIDRef")
+            if section_properties is not None
+            else 0
+        )
 
     def iterate_paragraphs(self) -> Iterator[HwpParagraph]:
         """In order."""
@@ -169,7 +181,7 @@ class HwpxSection:
         return head
 
     def _add_object(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
-        """Add a run's content other than text to the line, or anchor it to the paragraph."""
+        """Add the text of an object to the line, or anchor its content to the paragraph."""
         kind = get_local_name(element)
         if kind == "tbl":
             paragraph.anchored.append(self._read_table(element))
@@ -178,7 +190,7 @@ class HwpxSection:
                 self._add_control(control, parts, paragraph)
         elif kind == "textart":
             paragraph.anchored.append(TextFrame([HwpParagraph(element.get("text", ""))]))
-        elif kind not in _NOT_SHOWN:
+        elif kind not in _HIDDEN_ELEMENTS:
             parts.append(_read_inline(element, kind))
             self._add_shape(element, paragraph)
 
@@ -194,13 +206,13 @@ class HwpxSection:
             parts.append(_format_auto_number(element))
 
     def _add_shape(self, element: Any, paragraph: HwpParagraph) -> None:
-        """A drawing: its text, the pictures and shapes in it, its caption."""
+        """Anchor a drawing: its text, pictures and shapes, then its caption."""
         for child in element:
             if get_local_name(child) == "drawText":
                 paragraph.anchored.append(TextFrame(self._read_lists(child)))
             elif get_local_name(child) == "img" and child.get("binaryItemIDRef"):
                 paragraph.anchored.append(PictureAnchor(child.get("binaryItemIDRef")))
-            elif get_local_name(child) not in _NOT_SHOWN | {"caption"} and len(child):
+            elif get_local_name(child) not in _HIDDEN_ELEMENTS | {"caption"} and len(child):
                 self._add_shape(child, paragraph)
         self._add_captions(element, paragraph)
 
@@ -212,23 +224,28 @@ class HwpxSection:
         """The paragraphs of all lists of an element."""
         return [
             self._read_paragraph(child)
-            for inner in find_children(element, "subList")
-            for child in find_children(inner, "p")
+            for sublist in find_children(element, "subList")
+            for child in find_children(sublist, "p")
         ]
 
     def _read_table(self, element: Any) -> HwpTable:
-        cells, headers = [], 0
-        for place, row in enumerate(find_children(element, "tr")):
+        cells, header_rows = [], 0
+        for row_index, row in enumerate(find_children(element, "tr")):
             cells_of_row = list(find_children(row, "tc"))
-            marked = bool(cells_of_row) and all(cell.get("header") == "1" for cell in cells_of_row)
-            headers += marked and headers == place
-            cells += [self._read_cell(cell, place, i) for i, cell in enumerate(cells_of_row)]
+            is_header = bool(cells_of_row) and all(
+                cell.get("header") == "1" for cell in cells_of_row
+            )
+            header_rows += is_header and header_rows == row_index
+            cells += [
+                self._read_cell(cell, row_index, column_index)
+                for column_index, cell in enumerate(cells_of_row)
+            ]
         captions = [
             line
             for caption in find_children(element, "caption")
             for line in self._read_lists(caption)
         ]
-        return HwpTable(cells, captions, max(headers, 1))
+        return HwpTable(cells, captions, max(header_rows, 1))
 
     def _read_cell(self, element: Any, row: int, column: int) -> HwpCell:
         address = next(find_children(element, "cellAddr"), None)
@@ -247,10 +264,10 @@ class HwpxSection:
 
 
 def _read_inline(element: Any, kind: str) -> str:
-    """What an object says within the line; "" for drawings."""
+    """The inline text of an object; "" for drawings."""
 
-    def join_texts(wanted: str) -> str:
-        return "".join(part.text or "" for part in find_children(element, wanted))
+    def join_texts(name: str) -> str:
+        return "".join(part.text or "" for part in find_children(element, name))
 
     if kind == "equation":
         return f" {format_hangul_equation(join_texts('script'))} "
@@ -260,18 +277,18 @@ def _read_inline(element: Any, kind: str) -> str:
         return str(element.get("composeText", ""))
     if kind == "edit":
         return join_texts("text")
-    return str(element.get("caption", "")) if kind in _CAPTIONED else ""
+    return str(element.get("caption", "")) if kind in _CAPTIONED_ELEMENTS else ""
 
 
 def _add_text(element: Any, parts: list[str], *, deleted: bool) -> bool:
-    """The text of a `t` without what a tracked change deleted; says whether a deletion is open."""
+    """Add the text of a `t` without tracked deletions; returns whether a deletion is still open."""
     if not deleted:
         parts.append(element.text or "")
     for child in element:
         kind = get_local_name(child)
         deleted = {"deleteBegin": True, "deleteEnd": False}.get(kind, deleted)
         if not deleted:
-            parts.append(_SPACES.get(kind, "") + (child.tail or ""))
+            parts.append(_CHARACTER_ELEMENTS.get(kind, "") + (child.tail or ""))
     return deleted
 
 
@@ -281,32 +298,34 @@ def _format_auto_number(element: Any) -> str:
     value = read_integer(element, "num")
     if style is None:
         return str(value)
-    shown = style.get("userChar") or format_hangul_number(value, style.get("type", "DIGIT"))
-    return f"{style.get('prefixChar', '')}{shown}{style.get('suffixChar', '')}"
+    number = style.get("userChar") or format_hangul_number(value, style.get("type", "DIGIT"))
+    return f"{style.get('prefixChar', '')}{number}{style.get('suffixChar', '')}"
 
 
 class HwpxParser(HangulParser):
-    """Reads .hwpx. What locks the file, and what it unpacks to, is looked at before all else."""
+    """Reads .hwpx. Encryption and unsafe XML are checked before anything else."""
 
     def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
-        """The package into the builder."""
+        """Write the package into the builder and return the margins."""
         archive = Archive(path, context.limits)
         check_hwpx(archive)
         context.add_metadata(read_properties(archive))
         styles = HwpxStyles(parse_part(archive, HEADER_PART) if HEADER_PART in archive else None)
-        flow = HwpWriter(builder, ParagraphNumberer(styles.numberings))
+        writer = HwpWriter(builder, ParagraphNumberer(styles.numberings))
         for part in list_sections(archive):
-            flow.write(HwpxSection(parse_part(archive, part), styles.heads).iterate_paragraphs())
+            writer.write(HwpxSection(parse_part(archive, part), styles.heads).iterate_paragraphs())
         sieve, parts = PictureSieve(context), map_parts(archive)
-        for key, at in flow.images:
-            sieve.add_file(key, partial(archive.read_part, parts.get(key, key)), at)
-        return flow.margins
+        for picture_id, offset in writer.pictures:
+            sieve.add_file(
+                picture_id, partial(archive.read_part, parts.get(picture_id, picture_id)), offset
+            )
+        return writer.margins
 
 
 def check_hwpx(archive: Archive) -> None:
-    """Refuse encryption by name, document types, and text that unpacks to too much.
+    """Refuse encryption, document types, and XML that inflates to too much.
 
-    Pictures are not counted: each is looked at before it is unpacked.
+    Pictures are not inflated here: each is checked when it is loaded.
     """
     manifest = "META-INF/manifest.xml"
     if manifest in archive and b"encryption-data" in archive.read_part(manifest):

@@ -1,9 +1,9 @@
-"""The grids of ruled tables on a PDF page, from the lines that it draws.
+"""Finds the grids of ruled tables on a PDF page from the lines drawn on it.
 
-Strokes, thin bars and sides of boxes are joined to lines, lines are crossed, and cells are what
-lies between four crossings. These are the rules of pdfplumber's table finder, whose lines and
-cells the tests hold ours to; it takes far longer, as its pages read every character once more
-and it compares every crossing with every other.
+Strokes, thin bars and sides of boxes are joined into lines; where lines cross, four crossings make
+a cell. This is the algorithm of pdfplumber's table finder, and the tests compare the results with
+pdfplumber's. Ours is far faster: pdfplumber reads every character again and compares every crossing
+with every other.
 """
 
 import time
@@ -19,21 +19,21 @@ from documents.parsers.base import ReadingContext
 from documents.parsers.pdf import pdfium
 from documents.parsers.pdf.geometry import Matrix, PageFrame, Rect
 
-_THIN = 3.0
-"""A drawn thing thinner than this, in points, is one line along its middle."""
-_FLAT = 0.5
-"""Ends of a line may differ by this much, in points, across its direction."""
+_MAX_THIN_POINTS = 3.0
+"""A shape thinner than this, in points, is one line along its middle."""
+_MAX_SKEW_POINTS = 0.5
+"""How far, in points, a line may deviate from an axis between its ends."""
 _WHITE = 250
-MOST_OBJECTS = 20_000
-MOST_RULES = 4_000
-_DEEPEST = 4
-"""Forms within forms; deeper ones are not looked into."""
+MAX_OBJECTS = 20_000
+MAX_RULES = 4_000
+_MAX_FORM_DEPTH = 4
+"""Nesting depth of forms; deeper ones are ignored."""
 _LINE_TO = 0
 """FPDF_SEGMENT_LINETO."""
 
 
 class TooManyRules(Exception):
-    """A drawing, not a page with tables."""
+    """The page has too many lines: it is a drawing, not a page with tables."""
 
 
 class Rule(NamedTuple):
@@ -48,77 +48,77 @@ class Rule(NamedTuple):
 Sides = tuple[float, float, float, float]
 """Left, bottom, right and top in page space."""
 
-_SAME = Matrix()
+_IDENTITY = Matrix()
 
 
 def read_rules(page: Any) -> list[Rule]:
     """All ruling lines of an open page; raises TooManyRules."""
-    lines = (rule for path, matrix in _iterate_paths(page) for rule in _read_path(path, matrix))
-    found = list(islice(lines, MOST_RULES + 1))
-    if len(found) > MOST_RULES:
+    all_rules = (rule for path, matrix in _iterate_paths(page) for rule in _read_path(path, matrix))
+    rules = list(islice(all_rules, MAX_RULES + 1))
+    if len(rules) > MAX_RULES:
         raise TooManyRules
-    return found
+    return rules
 
 
 def _iterate_paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
-    """Paths of the page and of each of its forms, with what takes them to page space."""
-    seen, waiting = 0, [(page.raw, False, _SAME, 0)]
-    while waiting:
-        holder, is_form, matrix, depth = waiting.pop()
-        seen += pdfium.count_objects(holder, is_form=is_form)
-        if seen > MOST_OBJECTS:
+    """Paths of the page and its forms, each with the matrix that maps it to page space."""
+    object_count, stack = 0, [(page.raw, False, _IDENTITY, 0)]
+    while stack:
+        holder, is_form, matrix, depth = stack.pop()
+        object_count += pdfium.count_objects(holder, is_form=is_form)
+        if object_count > MAX_OBJECTS:
             raise TooManyRules
         for item, kind in pdfium.list_objects(holder, is_form=is_form):
             if kind == pdfium.PATH:
                 yield item, matrix
-            elif kind == pdfium.FORM and depth < _DEEPEST:
-                waiting.append((item, True, pdfium.read_matrix(item).compose(matrix), depth + 1))
+            elif kind == pdfium.FORM and depth < _MAX_FORM_DEPTH:
+                stack.append((item, True, pdfium.read_matrix(item).compose(matrix), depth + 1))
 
 
 def _read_path(path: Any, matrix: Matrix) -> Iterator[Rule]:
-    """Lines of a path: a thin one itself, of others the straight strokes or the sides of a box."""
+    """Lines of a path: a thin path is one line, others give their straight strokes or sides."""
     if not pdfium.is_inked(path, _WHITE):
         return
     left, bottom, right, top = pdfium.read_bounds(path)
-    if matrix is not _SAME:
+    if matrix is not _IDENTITY:
         left, bottom, right, top = _to_box(
             matrix.transform(left, bottom), matrix.transform(right, top)
         )
-    wide, high = right - left >= _THIN, top - bottom >= _THIN
-    if wide and high:
+    is_wide, is_high = right - left >= _MAX_THIN_POINTS, top - bottom >= _MAX_THIN_POINTS
+    if is_wide and is_high:
         yield from _read_strokes(path, matrix)
-    elif wide or high:
+    elif is_wide or is_high:
         yield _to_rule(left, bottom, right, top)
 
 
 def _read_strokes(path: Any, matrix: Matrix) -> Iterator[Rule]:
-    """Its straight pieces along an axis."""
-    if pdfium.count_segments(path) > MOST_RULES:
+    """The straight strokes of a path that run along an axis."""
+    if pdfium.count_segments(path) > MAX_RULES:
         raise TooManyRules
     matrix = pdfium.read_matrix(path).compose(matrix)
-    last = 0.0, 0.0
+    previous = 0.0, 0.0
     for kind, x, y in pdfium.list_segments(path):
         point = matrix.transform(x, y)
         if kind == _LINE_TO:
-            left, bottom, right, top = _to_box(last, point)
-            wide, high = right - left, top - bottom
-            if min(wide, high) < _FLAT < max(wide, high):
+            left, bottom, right, top = _to_box(previous, point)
+            width, height = right - left, top - bottom
+            if min(width, height) < _MAX_SKEW_POINTS < max(width, height):
                 yield _to_rule(left, bottom, right, top)
-        last = point
+        previous = point
 
 
 def _to_rule(left: float, bottom: float, right: float, top: float) -> Rule:
     """The line along a thin box."""
     if right - left > top - bottom:
-        height = (bottom + top) / 2
-        return Rule(left, height, right, height)
-    place = (left + right) / 2
-    return Rule(place, bottom, place, top)
+        y = (bottom + top) / 2
+        return Rule(left, y, right, y)
+    x = (left + right) / 2
+    return Rule(x, bottom, x, top)
 
 
-def _to_box(one: tuple[float, float], other: tuple[float, float]) -> Sides:
+def _to_box(point: tuple[float, float], other_point: tuple[float, float]) -> Sides:
     """The box between two points."""
-    (x0, y0), (x1, y1) = one, other
+    (x0, y0), (x1, y1) = point, other_point
     return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
 
@@ -127,59 +127,59 @@ TOLERANCE = 3.0
 
 
 class Segment(NamedTuple):
-    """A line along an axis: its place across, and its two ends in rising order, in points."""
+    """A line along an axis: its position across, and its two ends in rising order, in points."""
 
-    place: float
+    position: float
     start: float
     end: float
 
 
 def join_segments(segments: Iterable[Segment]) -> list[Segment]:
-    """Pieces of the same line joined, by place and then by start.
+    """Join segments of the same line; sorted by position, then by start.
 
-    Lines side by side take the mean of their places.
+    Segments of nearly the same position get its mean.
     """
-    pieces = sorted(segments)
-    places = sorted({piece.place for piece in pieces})
-    neighbours = [0, *accumulate(b - a > TOLERANCE for a, b in pairwise(places))]
-    line_of = dict(zip(places, neighbours, strict=False))
-    found: list[Segment] = []
-    for _, group in groupby(pieces, lambda piece: line_of[piece.place]):
-        side_by_side = list(group)
-        place = sum(piece.place for piece in side_by_side) / len(side_by_side)
-        start, end = min((piece.start, piece.end) for piece in side_by_side)
-        for piece in sorted(side_by_side, key=attrgetter("start")):
-            if piece.start > end + TOLERANCE:
-                found.append(Segment(place, start, end))
-                start, end = piece.start, piece.end
-            end = max(end, piece.end)
-        found.append(Segment(place, start, end))
-    return found
+    ordered = sorted(segments)
+    positions = sorted({segment.position for segment in ordered})
+    line_numbers = [0, *accumulate(b - a > TOLERANCE for a, b in pairwise(positions))]
+    line_by_position = dict(zip(positions, line_numbers, strict=False))
+    joined: list[Segment] = []
+    for _, grouped in groupby(ordered, lambda segment: line_by_position[segment.position]):
+        line = list(grouped)
+        position = sum(segment.position for segment in line) / len(line)
+        start, end = min((segment.start, segment.end) for segment in line)
+        for segment in sorted(line, key=attrgetter("start")):
+            if segment.start > end + TOLERANCE:
+                joined.append(Segment(position, start, end))
+                start, end = segment.start, segment.end
+            end = max(end, segment.end)
+        joined.append(Segment(position, start, end))
+    return joined
 
 
-def find_open_sides(flat: Sequence[Segment], upright: Sequence[Segment]) -> list[Segment]:
-    """The sides of tables that are drawn without: rows of equal ends with a line between them."""
+def find_open_sides(horizontal: Sequence[Segment], vertical: Sequence[Segment]) -> list[Segment]:
+    """The missing sides of open tables: where rules of equal ends have a line between them."""
     rows: dict[tuple[int, int], list[Segment]] = defaultdict(list)
-    for row in flat:
+    for row in horizontal:
         rows[round(row.start / TOLERANCE), round(row.end / TOLERANCE)].append(row)
     return [
-        Segment(x, row.place, below.place)
+        Segment(x, row.position, below.position)
         for row, below in chain.from_iterable(map(pairwise, rows.values()))
-        for joining in [_find_joining_lines(row, below, upright)]
-        if any(row.start + TOLERANCE < x < row.end - TOLERANCE for x in joining)
+        for crossings in [_find_joining_lines(row, below, vertical)]
+        if any(row.start + TOLERANCE < x < row.end - TOLERANCE for x in crossings)
         for x in (row.start, row.end)
-        if not any(abs(x - other) <= TOLERANCE for other in joining)
+        if not any(abs(x - crossing) <= TOLERANCE for crossing in crossings)
     ]
 
 
-def _find_joining_lines(row: Segment, below: Segment, upright: Iterable[Segment]) -> list[float]:
-    """Where upright lines reach from one row to the other."""
-    highest, lowest = row.place + TOLERANCE, below.place - TOLERANCE
-    return [x for x, top, bottom in upright if top <= highest and bottom >= lowest]
+def _find_joining_lines(upper: Segment, lower: Segment, vertical: Iterable[Segment]) -> list[float]:
+    """The positions of vertical lines that reach from one rule to the other."""
+    highest, lowest = upper.position + TOLERANCE, lower.position - TOLERANCE
+    return [x for x, top, bottom in vertical if top <= highest and bottom >= lowest]
 
 
-_MOST_CROSSINGS = 2_500
-"""Finding cells may take time with the square of the crossings: for as many at most a second."""
+_MAX_CROSSINGS = 2_500
+"""Finding cells may take quadratic time: at most a second for this many crossings."""
 
 Point = tuple[float, float]
 """x and distance from the top."""
@@ -188,84 +188,84 @@ Corners = tuple[float, float, float, float]
 
 
 class LineCrossings:
-    """Where flat and upright lines cross or touch, and which lines do so there.
+    """Where horizontal and vertical lines cross or touch, and which lines meet there.
 
-    They come as `joints.joined` gives them: each line once, by place. Raises TooManyRules.
+    Takes the lines that `join_segments` returns. Raises TooManyRules.
     """
 
-    def __init__(self, flat: Sequence[Segment], upright: Sequence[Segment]) -> None:
-        self._flat: dict[Point, set[int]] = defaultdict(set)
-        self._upright: dict[Point, set[int]] = defaultdict(set)
-        places = [line.place for line in flat]
-        for number, (x, top, bottom) in enumerate(upright):
-            first = bisect_left(places, top - TOLERANCE)
-            last = bisect_right(places, bottom + TOLERANCE)
+    def __init__(self, horizontal: Sequence[Segment], vertical: Sequence[Segment]) -> None:
+        self._horizontal: dict[Point, set[int]] = defaultdict(set)
+        self._vertical: dict[Point, set[int]] = defaultdict(set)
+        positions = [line.position for line in horizontal]
+        for number, (x, top, bottom) in enumerate(vertical):
+            first = bisect_left(positions, top - TOLERANCE)
+            last = bisect_right(positions, bottom + TOLERANCE)
             for other in range(first, last):
-                y, left, right = flat[other]
+                y, left, right = horizontal[other]
                 if left - TOLERANCE <= x <= right + TOLERANCE:
                     point = x, y
-                    self._flat[point].add(other)
-                    self._upright[point].add(number)
-            if len(self._flat) > _MOST_CROSSINGS:
+                    self._horizontal[point].add(other)
+                    self._vertical[point].add(number)
+            if len(self._horizontal) > _MAX_CROSSINGS:
                 raise TooManyRules
         self._columns: dict[float, list[float]] = defaultdict(list)
         self._rows: dict[float, list[float]] = defaultdict(list)
-        for x, y in sorted(self._flat):
+        for x, y in sorted(self._horizontal):
             self._columns[x].append(y)
             self._rows[y].append(x)
 
     def find_cells(self) -> list[Corners]:
-        """For each crossing the smallest cell whose left top it is, if any, by left, then by top.
+        """The smallest cell at each crossing that is a top left corner; by left, then by top.
 
         A cell has crossings as its corners, and one line along each of its sides.
         """
-        return [cell for point in sorted(self._flat) if (cell := self._find_cell(*point))]
+        return [cell for point in sorted(self._horizontal) if (cell := self._find_cell(*point))]
 
     def _find_cell(self, left: float, top: float) -> Corners | None:
         """The smallest cell whose upper left corner is this crossing."""
         rights = self._list_rights(left, top)
         for bottom in self._iterate_bottoms(left, top) if rights else ():
-            here = self._flat[left, bottom]
+            left_lines = self._horizontal[left, bottom]
             for right in rights:
-                lines = self._flat.get((right, bottom))
-                if lines is None or lines.isdisjoint(here):
+                right_lines = self._horizontal.get((right, bottom))
+                if right_lines is None or right_lines.isdisjoint(left_lines):
                     continue
-                if not self._upright[right, bottom].isdisjoint(self._upright[right, top]):
+                if not self._vertical[right, bottom].isdisjoint(self._vertical[right, top]):
                     return left, top, right, bottom
         return None
 
     def _iterate_bottoms(self, x: float, y: float) -> Iterator[float]:
-        """Where upright lines through a crossing cross others below it."""
-        column, lines = self._columns[x], self._upright[x, y]
+        """The y of crossings below this one on the same vertical line."""
+        column, lines = self._columns[x], self._vertical[x, y]
         for bottom in column[bisect_right(column, y) :]:
-            if not lines.isdisjoint(self._upright[x, bottom]):
+            if not lines.isdisjoint(self._vertical[x, bottom]):
                 yield bottom
 
     def _list_rights(self, x: float, y: float) -> list[float]:
-        """Where flat lines through a crossing cross others at the right of it."""
-        row, lines = self._rows[y], self._flat[x, y]
-        behind = row[bisect_right(row, x) :]
-        return [right for right in behind if not lines.isdisjoint(self._flat[right, y])]
+        """The x of crossings to the right of this one on the same horizontal line."""
+        row, lines = self._rows[y], self._horizontal[x, y]
+        candidates = row[bisect_right(row, x) :]
+        return [right for right in candidates if not lines.isdisjoint(self._horizontal[right, y])]
 
 
 def group_cells(cells: Sequence[Corners]) -> list[list[Corners]]:
-    """Cells that hang together by their corners, two at least; the topmost and leftmost first."""
-    at: dict[Point, list[Corners]] = defaultdict(list)
+    """Group cells that share corners into tables of at least two, topmost and leftmost first."""
+    cells_by_corner: dict[Point, list[Corners]] = defaultdict(list)
     for cell in cells:
         for corner in _list_corners(cell):
-            at[corner].append(cell)
-    found, left = [], dict.fromkeys(cells)
-    while left:
-        table = [left.popitem()[0]]
-        for cell in table:  # which grows meanwhile
+            cells_by_corner[corner].append(cell)
+    tables, ungrouped = [], dict.fromkeys(cells)
+    while ungrouped:
+        table = [ungrouped.popitem()[0]]
+        for cell in table:  # it grows while we iterate
             for corner in _list_corners(cell):
-                for other in at.pop(corner, ()):
-                    if other in left:
-                        del left[other]
+                for other in cells_by_corner.pop(corner, ()):
+                    if other in ungrouped:
+                        del ungrouped[other]
                         table.append(other)
-        found.append(table)
-    found.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
-    return [table for table in found if len(table) > 1]
+        tables.append(table)
+    tables.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
+    return [table for table in tables if len(table) > 1]
 
 
 def _list_corners(cell: Corners) -> tuple[Point, ...]:
@@ -274,12 +274,12 @@ def _list_corners(cell: Corners) -> tuple[Point, ...]:
 
 
 SECONDS = 30.0
-"""Most that looking for tables may take of a document's time."""
-_SHORTEST = 1.0
-_LOWEST, _NARROWEST = 5.0, 8.0
-"""No text fits into cells lower or narrower than this, in points."""
-_BOXED = 0.6
-"""Share of a grid from which cells as wide as all of it make it a box around a text."""
+"""Seconds that finding tables may take for one document."""
+_MIN_LINE_POINTS = 1.0
+_MIN_CELL_HEIGHT, _MIN_CELL_WIDTH = 5.0, 8.0
+"""Points; no text fits into smaller cells."""
+_MAX_BOX_SHARE = 0.6
+"""Share of a grid's area; full-width cells that cover more make it a box around text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +295,9 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A ruled table: at least two rows and two columns, cells by row, then by column.
+    """A ruled table of at least two rows and columns; cells sorted by row, then column.
 
-    Where its lines leave a hole, there is no cell.
+    A hole in its lines has no cell.
     """
 
     rect: Rect
@@ -307,18 +307,18 @@ class Grid:
 
 
 class GridFinder:
-    """Finds the tables of one document, within a budget of seconds.
+    """Finds the tables of one document within a time budget.
 
-    A page with too many lines, and all pages after the budget, have none, with a warning.
+    A page with too many lines, and every page after the budget is spent, has none, with a warning.
     """
 
     def __init__(self, context: ReadingContext) -> None:
         self._context = context
-        self._seconds = SECONDS
+        self._seconds_left = SECONDS
 
     def find_grids(self, page: Any, frame: PageFrame) -> list[Grid]:
-        """Tables of an open page, from the top; they do not overlap."""
-        if self._seconds <= 0:
+        """The tables of an open page from top to bottom, without overlaps."""
+        if self._seconds_left <= 0:
             self._context.warn("tables_skipped")
             return []
         started = time.monotonic()
@@ -328,83 +328,91 @@ class GridFinder:
             self._context.warn("tables_skipped")
             return []
         finally:
-            self._seconds -= time.monotonic() - started
+            self._seconds_left -= time.monotonic() - started
 
 
-def _find_grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
-    """GridFinder that these lines draw; raises TooManyRules."""
+def _find_grids(rules: list[Rule], frame: PageFrame) -> list[Grid]:
+    """The grids that these lines form. Raises TooManyRules."""
     width, height = frame.shown_width, frame.shown_height
-    flat, upright = _to_segments(lines, frame, width, height)
-    if len(flat) < 2 or not upright:
+    horizontal, vertical = _to_segments(rules, frame, width, height)
+    if len(horizontal) < 2 or not vertical:
         return []
-    found = [_to_grid(cells, width, height) for cells in _find_tables(flat, upright)]
-    return _drop_overlapping(grid for grid in found if _is_table(grid, width, height))
+    grids = [_to_grid(cells, width, height) for cells in _find_tables(horizontal, vertical)]
+    return _drop_overlapping(grid for grid in grids if _is_table(grid, width, height))
 
 
 def _to_segments(
-    lines: Iterable[Rule], frame: PageFrame, width: float, height: float
+    rules: Iterable[Rule], frame: PageFrame, width: float, height: float
 ) -> tuple[list[Segment], list[Segment]]:
-    """Flat and upright lines, in points from the top left of the page as shown."""
-    flat, upright = [], []
-    for line in lines:
-        x0, top, x1, bottom = frame.to_view(*line)
+    """Horizontal and vertical lines, in points from the top left of the page as displayed."""
+    horizontal, vertical = [], []
+    for rule in rules:
+        x0, top, x1, bottom = frame.to_view(*rule)
         left, right, top, bottom = x0 * width, x1 * width, top * height, bottom * height
         if right - left > bottom - top:
-            flat.append(Segment(top, left, right))
+            horizontal.append(Segment(top, left, right))
         else:
-            upright.append(Segment(left, top, bottom))
-    return flat, upright
+            vertical.append(Segment(left, top, bottom))
+    return horizontal, vertical
 
 
-def _find_tables(flat: list[Segment], upright: list[Segment]) -> list[list[Corners]]:
-    """Cells by table; raises TooManyRules."""
-    flat, upright = (
-        join_segments(_select_long(flat, _SHORTEST)),
-        join_segments(_select_long(upright, _SHORTEST)),
+def _find_tables(horizontal: list[Segment], vertical: list[Segment]) -> list[list[Corners]]:
+    """The cells of each table. Raises TooManyRules."""
+    horizontal, vertical = (
+        join_segments(_select_long(horizontal, _MIN_LINE_POINTS)),
+        join_segments(_select_long(vertical, _MIN_LINE_POINTS)),
     )
-    if sides := find_open_sides(flat, upright):
-        upright = join_segments(upright + sides)
+    if sides := find_open_sides(horizontal, vertical):
+        vertical = join_segments(vertical + sides)
     return group_cells(
-        LineCrossings(_select_long(flat, TOLERANCE), _select_long(upright, TOLERANCE)).find_cells()
+        LineCrossings(
+            _select_long(horizontal, TOLERANCE), _select_long(vertical, TOLERANCE)
+        ).find_cells()
     )
 
 
-def _select_long(lines: Iterable[Segment], least: float) -> list[Segment]:
-    """Those not shorter than this, in points."""
-    return [line for line in lines if line.end - line.start >= least]
+def _select_long(segments: Iterable[Segment], min_length: float) -> list[Segment]:
+    """The segments of at least this length, in points."""
+    return [segment for segment in segments if segment.end - segment.start >= min_length]
 
 
 def _to_grid(cells: list[Corners], width: float, height: float) -> Grid:
-    """Cells counted into rows and columns, in fractions of the page."""
+    """A grid of these cells, numbered by row and column, in fractions of the page."""
     columns = {
         x: index for index, x in enumerate(sorted({c[0] for c in cells} | {c[2] for c in cells}))
     }
     rows = {
         y: index for index, y in enumerate(sorted({c[1] for c in cells} | {c[3] for c in cells}))
     }
-    found = [
+    grid_cells = [
         GridCell(
             Rect(x0 / width, y0 / height, x1 / width, y1 / height),
             rows[y0], columns[x0], rows[y1] - rows[y0], columns[x1] - columns[x0],
         )
         for x0, y0, x1, y1 in cells
     ]  # fmt: skip
-    found.sort(key=lambda cell: (cell.row, cell.column))
-    whole = Rect(min(columns) / width, min(rows) / height, max(columns) / width, max(rows) / height)
-    return Grid(whole, len(rows) - 1, len(columns) - 1, tuple(found))
+    grid_cells.sort(key=lambda cell: (cell.row, cell.column))
+    outline = Rect(
+        min(columns) / width, min(rows) / height, max(columns) / width, max(rows) / height
+    )
+    return Grid(outline, len(rows) - 1, len(columns) - 1, tuple(grid_cells))
 
 
 def _is_table(grid: Grid, width: float, height: float) -> bool:
-    """Whether it has rows and columns, cells that text fits into, and no box for its body."""
+    """Whether it has rows, columns and cells that text fits into, and is not a box around text."""
     if grid.rows < 2 or grid.columns < 2:
         return False
-    fitting = sum(
-        (cell.rect.y1 - cell.rect.y0) * height > _LOWEST
-        and (cell.rect.x1 - cell.rect.x0) * width > _NARROWEST
+    fitting_count = sum(
+        (cell.rect.y1 - cell.rect.y0) * height > _MIN_CELL_HEIGHT
+        and (cell.rect.x1 - cell.rect.x0) * width > _MIN_CELL_WIDTH
         for cell in grid.cells
     )
-    boxes = sum(_compute_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
-    return fitting * 2 > len(grid.cells) and boxes < _BOXED * _compute_area(grid.rect)
+    full_width_area = sum(
+        _compute_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns
+    )
+    return fitting_count * 2 > len(grid.cells) and full_width_area < _MAX_BOX_SHARE * _compute_area(
+        grid.rect
+    )
 
 
 def _compute_area(rect: Rect) -> float:
@@ -412,7 +420,7 @@ def _compute_area(rect: Rect) -> float:
 
 
 def _drop_overlapping(grids: Iterable[Grid]) -> list[Grid]:
-    """Of tables that overlap, the one with most cells: a frame around tables is none itself."""
+    """Keep the table with the most cells where tables overlap: the other is a frame around it."""
     kept: list[Grid] = []
     for grid in sorted(grids, key=lambda grid: -len(grid.cells)):
         if not any(_is_overlapping(grid.rect, other.rect) for other in kept):
