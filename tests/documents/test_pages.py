@@ -338,3 +338,9 @@ def test_the_redrawn_table_brings_the_counts_of_the_libraries(visitor, owner):
         r'<select id="library" hx-swap-oob="innerHTML">(.*?)</select>', redrawn, re.DOTALL
     )
     assert "selected>규정집 (1)" in options
+
+
+def test_a_list_of_several_pages_says_how_many_documents_it_has(visitor, owner):
+    for number in range(21):
+        make_document(owner, f"{number}.pdf")
+    assert "<span>2 / 2 · 문서 21개</span>" in visitor.get("/documents?page=2").content.decode()
