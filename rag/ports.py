@@ -22,9 +22,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of a model's stream, its closing usage and reason ("stop", "length").
+    """A piece of a model's stream: text, or at the end usage and reason ("stop", "length").
 
-    `reasoning` is what the model thinks aloud before it answers; it is no part of the answer.
+    `reasoning` is what the model thinks before it answers; it is not part of the answer.
     """
 
     text: str = ""
@@ -44,7 +44,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for. `error` says why its arguments could not be read."""
+    """A call that the model asks for; `error` says why its arguments could not be parsed."""
 
     name: str
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -64,8 +64,8 @@ class Choice:
 class GenerationOptions:
     """Sampling and limits of one model call.
 
-    `schema` is the JSON schema that the reply must follow, as far as the server can hold it to one.
-    `max_tokens` are the answer's; what a model thinks before it (`thinking`) comes on top.
+    `schema` is the JSON schema that the reply must follow, as far as the server can enforce it.
+    `max_tokens` are for the answer; tokens for `thinking` come on top.
     """
 
     temperature: float = 0.0
@@ -120,9 +120,9 @@ class Vision(Protocol):
         ...
 
     async def describe(self, picture: bytes, content_type: str, language: str) -> str:
-        """What stands in a PNG or JPEG, "" where it says nothing.
+        """The content of a PNG or JPEG; "" if there is nothing to describe.
 
-        `language` ("ko", "en") is that of the describing words; writing is copied as it is.
+        `language` ("ko", "en") is that of the description; text in the picture is copied as it is.
         """
         ...
 
@@ -151,8 +151,8 @@ class Embedder(Protocol):
     def embed_passages(self, texts: Sequence[str], *, outsider: str = "") -> list[list[float]]:
         """One vector per text, in order.
 
-        `outsider` says that they are no passages of ours, and whose they are instead: a model that
-        does more than one thing at a time shares itself out between such owners.
+        `outsider` names the owner of texts that are not our own passages, so that the model can be
+        shared fairly among such owners.
         """
         ...
 
@@ -194,7 +194,7 @@ class PassageStore(Protocol):
         ...
 
     def find_named(self, names: Sequence[str]) -> list[NamedDocument]:
-        """The documents with one of these names, as `rag.understand.filters.to_name_key` has them.
+        """The documents with one of these names, see `rag.understand.filters.to_name_key`.
 
         Names are issuers, project names and titles of documents.
         """
@@ -209,21 +209,20 @@ class PassageStore(Protocol):
         ...
 
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
-        """Best chunks by BM25 over the query's terms (term -> weight, 1 for a term said once).
+        """The best chunks by BM25 over the query's terms (term -> weight, 1 for one occurrence).
 
-        Document frequencies are those within the scope, of common terms by an estimate where it is
-        large.
+        Document frequencies are counted within the scope; those of common terms in a large scope
+        are estimates.
 
         `score` and `scores["bm25"]` are the BM25 sum; `scores["share"]` is its share (0..1) of the
-        most that these terms could score; `scores["coverage"]` is the share (0..1) of
-        the query's weight whose terms the chunk holds, a term weighing
-        `rag.indexing.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh
-        too, those that count less than 1 in the question do not.
+        highest possible one; `scores["coverage"]` is the share (0..1) of the query's weight whose
+        terms the chunk contains. For that, a term weighs `rag.indexing.compute_coverage_weight(df,
+        total)`; terms in no chunk (df 0) count, terms with a weight below 1 do not.
         """
         ...
 
     def read_openings(self, limit: int) -> list[Passage]:
-        """The first chunks of the documents in scope, documents in the scope's order, turn by turn.
+        """The first chunks of each document in scope, taking turns in the scope's order.
 
         For questions on whole documents.
         """
@@ -238,13 +237,13 @@ class PassageStore(Protocol):
         ...
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
-        """Part of a document's text by the offsets of its chunks; None if out of scope."""
+        """Part of a document's text, by offset and length; None if out of scope."""
         ...
 
     def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Begin what asks this store, beside what its caller asks; the result waits for it.
+        """Start work that queries this store in the background; the result waits for it.
 
-        Where nothing can be asked at once, it is done when the result is called.
+        If the store cannot be queried concurrently, the work is done when the result is called.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""What travels between the steps of a question: frozen values, no behaviour beyond reading them.
+"""The values passed between the steps of a question: frozen, with read-only properties.
 
-First what stands on the pages of a document, as parsed.
+Those of a parsed document's pages come first.
 """
 
 import re
@@ -18,9 +18,9 @@ class Kind(StrEnum):
     LIST = "list"
     CODE = "code"
     PICTURE = "picture"
-    """What a vision model read in a picture of the page."""
+    """A vision model's description of a picture on the page."""
     RECOGNISED = "recognised"
-    """What text recognition (OCR) read on a page without text of its own."""
+    """Text recognised (OCR) on a page without a text layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where a line of a page's text stands, in page fractions.
+    """The position of a line of a page's text, in page fractions.
 
     `edges[i]`..`edges[i + 1]` spans character `start + i`.
     `start`/`end` are offsets in the page's text; `len(edges) == end - start + 1`.
@@ -62,8 +62,8 @@ class Heading:
 class Region:
     """A stretch of a page's text that is more than plain text; regions do not overlap.
 
-    `header_end` is where the header rows of a table end, 0 where it has none. `box` is where a
-    picture stands on the page; all other text has its `Line`s.
+    `header_end` is where the header rows of a table end, 0 if it has none. `box` is the position of
+    a picture on the page; all other text has its `Line`s.
     """
 
     start: int
@@ -75,9 +75,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as parsed. `number` counts from 1; None where the format has no pages.
+    """A page as parsed. `number` counts from 1; None if the format has no pages.
 
-    `margins` are its running header and footer, which are no part of `text`.
+    `margins` are its running header and footer, which are not part of `text`.
     """
 
     number: int | None
@@ -100,7 +100,7 @@ class Speaker(StrEnum):
 
 
 class QuestionType(StrEnum):
-    """What kind of question it is; it decides the retrieval plan."""
+    """The kind of a question; it decides the retrieval plan."""
 
     SINGLE = "single"
     MULTI = "multi"
@@ -111,10 +111,10 @@ class QuestionType(StrEnum):
 
 
 class Intent(StrEnum):
-    """How a question is to be answered: what shape its answer has, and how it is searched for.
+    """The form of the answer that a question asks for, which also decides how it is searched for.
 
-    `QuestionType` says what a question is about and whether it follows; this says what is done with
-    what is found.
+    `QuestionType` says what a question is about and whether it is a follow-up; this says what to do
+    with the documents found.
     """
 
     LOOKUP = "lookup"
@@ -144,11 +144,12 @@ class AnswerMode(StrEnum):
 
 
 class AnswerLabel(StrEnum):
-    """What an answer rests on; the one thing that people are told of it.
+    """What an answer rests on, as shown to people.
 
-    DOCUMENTS: what it says is cited and holds. PARTIAL: some of it. INSUFFICIENT: documents were
-    asked, and do not say. GENERAL: a model's own knowledge. CONVERSATION: earlier turns.
-    PASSAGES: found passages, without a model. TOOLS: what tools of other servers told.
+    DOCUMENTS: the cited documents support all of it. PARTIAL: they support some of it.
+    INSUFFICIENT: the documents that were searched have no answer. GENERAL: a model's own knowledge.
+    CONVERSATION: earlier turns. PASSAGES: passages, without a model. TOOLS: results of other
+    servers' tools.
     """
 
     DOCUMENTS = "documents"
@@ -162,17 +163,17 @@ class AnswerLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of the call of a tool, as the prompt tells it; `succeeded`: it gave an answer."""
+    """The result of a tool call as the prompt gives it; `succeeded`: the tool answered."""
 
     text: str
     succeeded: bool = True
 
 
 class Topic(StrEnum):
-    """What the user says of a question's bond to the conversation; AUTO leaves it to the engine.
+    """The user's choice of how a question relates to the conversation; AUTO lets the engine decide.
 
-    SAME stays within the remembered documents, WIDER follows up over the whole scope, NEW begins
-    anew. ALL searches the whole scope too, but whether the question follows is left to the engine.
+    SAME stays within the remembered documents, WIDER follows up on the whole scope, NEW starts
+    over. ALL also searches the whole scope, but the engine decides whether it is a follow-up.
     """
 
     AUTO = "auto"
@@ -212,9 +213,9 @@ class HistoryMessage:
 class TextChunk:
     """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
 
-    `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading
-    path ("A > B"). `header` are the header rows of the table that the stretch goes on with: read
-    before `text`, but no part of it.
+    `page`/`page_end` count from 1, None if the format has no pages. `section` is the heading path
+    ("A > B"). `header` are the header rows of the table that the stretch continues: read before
+    `text`, but not part of it.
     """
 
     index: int
@@ -230,7 +231,7 @@ class TextChunk:
 
     @property
     def content(self) -> str:
-        """What is read of it: its text below the header of its table."""
+        """Its text below the header of its table."""
         return _add_header(self.header, self.text)
 
 
@@ -238,8 +239,8 @@ class TextChunk:
 class IndexedChunk:
     """A chunk with its lexical terms and their counts, and its vector (None: not embedded).
 
-    `emphasis` holds what terms of its title, section, table header and first words weigh beside
-    their counts; it may name terms that the text does not hold.
+    `emphasis` are extra weights, on top of the counts, of terms in its title, section, table header
+    and first words; it may include terms that the text does not contain.
     """
 
     chunk: TextChunk
@@ -252,8 +253,8 @@ class IndexedChunk:
 class Passage:
     """A chunk as retrieved, of the `version` of its document. `key` is the store's own id.
 
-    `text == document_text[start:end]`. `title`, `issuer` and `date` are the document's own, as far
-    as its metadata tells them.
+    `text == document_text[start:end]`. `title`, `issuer` and `date` are the document's, if its
+    metadata has them.
     """
 
     key: int
@@ -286,9 +287,9 @@ class Passage:
 
     @property
     def content(self) -> str:
-        """What is read of it: its text below the header of its table.
+        """Its text below the header of its table.
 
-        Offsets, boxes and previews are of `text` alone.
+        Offsets, boxes and previews refer to `text` alone.
         """
         return _add_header(self.header, self.text)
 
@@ -308,12 +309,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A passage as it stands in the prompt.
+    """A passage as the prompt gives it.
 
-    `number` counts passages from 1 in the order shown; a model cites by it. `slot` counts their
-    documents. `text` is what is read of the passage's own text, from offset `start` of the
-    document on: all of it, or what an earlier passage has not said already. `relevance` is 0..1;
-    `weak` says that the passage may not bear on the question.
+    `number` counts passages from 1 in the order shown, and a model cites by it. `slot` counts their
+    documents. `text` is the passage's text from offset `start` of the document: all of it, or
+    without what an earlier passage includes already. `relevance` is 0..1; `weak`: it may not be
+    relevant to the question.
     """
 
     number: int
@@ -351,8 +352,8 @@ class Citation:
     """A place in an answer that cites a passage.
 
     `offset` is that of its marker in the answer's characters as shown, `number` the passage's
-    `Evidence.number`. `spans` are the places, among the spans of that passage, of those that bear
-    what is said there; empty before that was checked.
+    `Evidence.number`. `spans` are the indices, among the spans of that passage, of those that
+    support the sentence; empty until it has been checked.
     """
 
     offset: int
@@ -364,7 +365,7 @@ class Citation:
 class CitedPassage:
     """A citation as a reader follows it: the marker at `offset` stands for the passage `chunk_id`.
 
-    `spans` are places in the `AnswerSource.spans` of that passage.
+    `spans` are indices into the `AnswerSource.spans` of that passage.
     """
 
     offset: int
@@ -385,7 +386,7 @@ class NamedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Whether the documents hold something on the question; `score` is 0..1."""
+    """Whether the documents have anything on the question; `score` is 0..1."""
 
     score: float
     threshold: float
@@ -407,31 +408,30 @@ class Plan:
     standalone_query: str
     scope: Scope
     depth: int = 0
-    """Passages wanted in all where that is more than `top_k`: as many as a prompt may hold."""
+    """Passages wanted in all if more than `top_k`: as many as a prompt has room for."""
     filters: Mapping[str, str] = field(default_factory=dict)
     follows: bool = False
-    """Bound to the conversation: the remembered documents come first."""
+    """It is a follow-up: the remembered documents come first."""
     context: Mapping[str, float] = field(default_factory=dict)
-    """Lexical terms of the conversation and what they weigh beside the question's own."""
+    """Lexical terms of the conversation with their weights, added to the question's own."""
     search_terms: Mapping[str, float] = field(default_factory=dict)
-    """Lexical terms that documents may have for what is asked, each below 1."""
+    """Other terms that documents may use for what is asked, with weights below 1."""
     own_words: str = ""
-    """What is embedded of a question that was completed; empty: `standalone_query`."""
+    """The words to embed of a completed question; empty: `standalone_query`."""
     completed: str = ""
-    """The question as it stands alone, for who reads it closely; empty: `standalone_query`."""
+    """The standalone question, for models that read it closely; empty: `standalone_query`."""
     background: str = ""
-    """What was said before, embedded beside the question."""
+    """Earlier words, embedded in addition to the question."""
     background_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a search found.
+    """The result of a search.
 
     Hits best first (at most `max(plan.top_k, plan.depth)`), the gate's verdict, and time per step
-    in ms.
-    `dropped_filters` were found in the question and left out again, because they left nothing.
-    `plan.scope` is the one that was searched in the end.
+    in ms. `dropped_filters` were found in the question but dropped, because nothing matched them.
+    `plan.scope` is the one that was finally searched.
     """
 
     plan: Plan
@@ -440,22 +440,22 @@ class Retrieval:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     dropped_filters: Mapping[str, str] = field(default_factory=dict)
     named_documents: tuple[UUID, ...] = ()
-    """The documents that the question names, where it was searched within those."""
+    """The documents that the question names, if only those were searched."""
     whole: bool = False
-    """It asks for whole documents: the hits are their beginnings."""
+    """The question is about whole documents: the hits are their beginnings."""
     widened: bool = False
-    """A follow-up that was found clearly better outside of the remembered documents."""
+    """A follow-up with clearly better hits outside the remembered documents."""
     error_code: str = ""
-    """Code of what went wrong on the way, such as "embedder_failed": only words were searched."""
+    """Code of a partial failure, such as "embedder_failed": only terms were searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSource:
     """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1.
 
-    `version` is that of the document it was drawn from. `spans` are the sentences that the answer
-    rests on, `text` the whole passage as it stood then, below the header of its table: both
-    outlive the document. `start` and `end` are the passage's offsets in the document's text.
+    `version` is that of its document at the time. `spans` are the sentences that the answer rests
+    on and `text` is the whole passage as it was then, below the header of its table: both outlive
+    the document. `start` and `end` are the passage's offsets in the document's text.
     """
 
     slot: int
@@ -485,7 +485,7 @@ class Excerpt:
 
 
 class Verdict(StrEnum):
-    """What the evidence says of a sentence; PLAIN claims nothing that could be checked."""
+    """Whether the evidence supports a sentence; PLAIN: it claims nothing that could be checked."""
 
     SUPPORTED = "supported"
     UNSUPPORTED = "unsupported"
@@ -496,7 +496,7 @@ class Verdict(StrEnum):
 class CheckedSentence:
     """A sentence of an answer: `start`..`end` in its characters (code points), markers included.
 
-    `slots` are those that it cites. `reasons` say what spoke against it: "number", "name", "date",
+    `slots` are those that it cites. `reasons` are those to doubt it: "number", "name", "date",
     "negation", "overlap".
     """
 

@@ -1,7 +1,7 @@
-"""A prompt's tokens: how many a model takes, what each part may have of them, and what fits.
+"""A prompt's tokens: how many a model takes, how they are split, and what fits into each part.
 
-As many as set, else as the model's server says, else as is known of the model. Servers say it in
-ways of their own; where each stands is told in docs/architecture.md.
+The limit is the one set, else the one that the model's server reports, else the one known for the
+model. Each server reports it in its own way; see docs/architecture.md.
 """
 
 import asyncio
@@ -39,40 +39,41 @@ QUERY_TOKENS = 200
 MIN_TEXT_TOKENS = 48
 """With fewer tokens left, even the beginning of a text is not worth including."""
 OVERFLOW_STEP_TURNS = 3
-"""By so many turns the window moves on where it outgrows its tokens: each move costs the server its
-cached prefix."""
+"""The window advances by this many turns when it outgrows its tokens: each move costs the server
+its cached prefix."""
 SUMMARY_SHARE = 0.5
 """Largest share of the older turns' room that their summary may take."""
 PROFILE_SHARE = 0.25
-"""Share of the older turns' room for what is known of the user; allergies stay beyond it."""
+"""Share of the older turns' room for the user's profile; allergies may exceed it."""
 MAX_ROOM_TOKENS = 16_000
-"""Models read longer prompts less carefully and more slowly, and they are seldom filled."""
+"""Models read longer prompts less carefully and more slowly, and few prompts need more."""
 MIN_ROOM_TOKENS = 1000
 """Less has no room for a question and a passage; smaller models are handled on refusal."""
 FREE_SHARE = 0.08
-"""Share of the length left free, as counts are estimates and chat templates add some."""
+"""Share of the length left free, because counts are estimates and chat templates add tokens."""
 ASK_SECONDS = 1.0
 """Longest wait for a server to report its context length."""
 ASK_AGAIN_SECONDS = 60.0
 """Wait before asking again a server that did not answer or is still loading its model."""
 _LENGTH_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window")
-"""Its names in `/v1/models`: vLLM and SGLang; OpenRouter and Together; Mistral; Groq."""
+"""Names of the length in `/v1/models`: vLLM, SGLang; OpenRouter, Together; Mistral; Groq."""
 _LOCAL_SERVERS = {
     "library": ("/api/ps", "models", "context_length"),  # Ollama
     "organization_owner": ("/api/v0/models", "data", "loaded_context_length"),  # LM Studio
     "llamacpp": ("/props", "default_generation_settings", "n_ctx"),
 }
-"""By `owned_by`: servers that tell elsewhere what they were started with, often less than the model
-could hold (Ollama: 4,096 on a small card, and it cuts prompts without a word). Path, key, name."""
+"""Servers, by `owned_by`, that report elsewhere the length they were started with, which is often
+less than the model's (Ollama: 4,096 on a small card, and it silently cuts prompts). Path, key,
+name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """A prompt's `total` tokens, and what each part of it may take.
 
-    `system` and `documents` are reserved; `query` is for the question; of what these leave `recent`
-    is for the last messages, `long_term` for older turns and, a part of it, `profile` for what is
-    known of the user. `used` holds what parts took.
+    `system` and `documents` are reserved and `query` is for the question. Of the rest, `recent` is
+    for the last messages and `long_term` for older turns, including `profile` for the user's
+    profile. `used` holds what the parts took.
     """
 
     total: int
@@ -86,12 +87,12 @@ class Budget:
 
     @property
     def profile(self) -> int:
-        """Tokens for what is known of the user."""
+        """Tokens for the user's profile."""
         return int(self.long_term * PROFILE_SHARE)
 
     @property
     def room(self) -> int:
-        """Tokens for the passages: what the other parts leave, at least their own share."""
+        """Tokens for the passages: what the other parts left, but at least their own share."""
         return max(self.documents, self.total - sum(self.used.values()))
 
     def with_used(self, **tokens: int) -> "Budget":
@@ -99,13 +100,16 @@ class Budget:
         return replace(self, used={**self.used, **tokens})
 
     def make_cost(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
-        """Tokens of a passage after another, with the document line if the document changes."""
+        """A function that counts the tokens of a passage after another one.
+
+        The line of the document counts if the document changes.
+        """
 
         def count_cost(item: Evidence, before: Evidence | None) -> int:
             head = render_head(item, language)
             if before is None or not is_same_document(before, item):
                 head = f"{render_document(item.passage)}\n\n{head}"
-            # the text by itself: whatever stands above it, it is counted once
+            # separately, so that the count of the text is cached whatever precedes it
             return self.counter.count(f"{head}\n") + self.counter.count(render_text(item)) + 2
 
         return count_cost
@@ -133,7 +137,7 @@ class Budget:
 
 
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
-    """The budget when only instructions and question are known."""
+    """The budget while only instructions and question are known."""
     system = _count_tokens(render_system(context.language, context.fence), counter)
     system += sum(_count_tokens(text, counter) for text in context.persona_texts)
     query = _count_tokens(context.question, counter) + _count_tokens(context.standalone, counter)
@@ -143,9 +147,9 @@ def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCount
 
 
 def split_tokens(rules: ContextRules, counter: TokenCounter, *, system: int, query: int) -> Budget:
-    """Split the tokens of a prompt; `system` and `query` are what these two need, whatever it is.
+    """Split the tokens of a prompt; `system` and `query` are what these two parts need.
 
-    What they and the documents leave is for the last messages and, the rest of it, older turns.
+    What they and the documents leave is divided between the last messages and older turns.
     """
     total = rules.tokens or USUAL_TOKENS
     reserved = int(total * rules.system_share)
@@ -156,10 +160,10 @@ def split_tokens(rules: ContextRules, counter: TokenCounter, *, system: int, que
 
 
 def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
-    """The context with the last messages that fit, and the budget that knows of them.
+    """The context with the last messages that fit, and its budget.
 
-    The window begins where it began for the question before, unless it grew out of its room: then
-    it moves on by `OVERFLOW_STEP_TURNS`. The last turn always stays, cut if need be.
+    The window begins where it did for the previous question unless it outgrew its room: then it
+    advances by `OVERFLOW_STEP_TURNS`. The last turn always stays, cut if necessary.
     """
     room, counter = budget.recent, budget.counter
     turns = _group_by_turn(context.window)
@@ -176,9 +180,9 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
 
 
 def fit_profile(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
-    """The context with as much of what is known of the user as fits, and its budget.
+    """The context with as much of the user's profile as fits, and its budget.
 
-    The first `protected` lines always stay.
+    The first `protected_count` lines always stay.
     """
     used, kept = 0, list[str]()
     for place, line in enumerate(context.profile):

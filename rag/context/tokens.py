@@ -1,4 +1,4 @@
-"""Counting tokens: by the model's own vocabulary where it is known, else by an estimate."""
+"""Counts tokens with the model's own vocabulary if it is known, else by an estimate."""
 
 import functools
 import re
@@ -7,13 +7,13 @@ import threading
 from typing import Any, Protocol
 
 MESSAGE_TOKENS = 4
-"""Tokens that a chat template adds to a message, roughly."""
+"""Approximate number of tokens that a chat template adds to a message."""
 LEARNING_RATE = 0.2
 """Weight of the newest report in the correction of the estimate."""
 MIN_RATIO, MAX_RATIO = 0.5, 2.0
 """Bounds of that correction."""
 MAX_TOKEN_CHARACTERS = 16
-"""Characters; longer ones are runs of blanks."""
+"""Longer tokens are runs of blanks."""
 MAX_CUTS = 6
 """Attempts at a proportional cut before the text is halved until it fits."""
 
@@ -36,13 +36,13 @@ WORD, LETTER = 1.08, 0.16
 NUMBER, DIGIT = 0.57, 0.97
 SIGN, GAP = 0.53, 1.31
 FREE_LETTERS = 8
-"""Tokens of a syllable or letter of Hangul, a character of Chinese or Japanese, and any other one;
-of a run of Latin letters and of each behind the first `FREE_LETTERS`; of a run of digits and of
-each digit; of a sign, and of blanks in a row or the end of a line.
+"""Tokens per Hangul syllable or letter, per Chinese or Japanese character, and per other character;
+per run of Latin letters, and per letter beyond its first `FREE_LETTERS`; per run of digits, and per
+digit; per punctuation mark, and per run of blanks or line end.
 
-Least squares over 8,200 stretches (Korean law, manuals, encyclopaedia and talk, English articles
-and code) against the mean of seven vocabularies: o200k, Qwen 3, Llama 3, Gemma 3, DeepSeek V3,
-Mistral Nemo, GLM 4. Median error on stretches left out: 5 to 7 %, GLM's Korean 12 %.
+Least squares over 8,200 samples (Korean law, manuals, encyclopaedia and talk, English articles and
+code) against the mean of seven vocabularies: o200k, Qwen 3, Llama 3, Gemma 3, DeepSeek V3, Mistral
+Nemo, GLM 4. Median error on held-out samples: 5 to 7 %, GLM's Korean 12 %.
 """
 
 _KNOWN: tuple[tuple[str, str], ...] = (
@@ -62,9 +62,9 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"mistral-?nemo", "mistral_v3"),
     (r"phi-?4(?!-mini)", "phi4"),
 )
-"""Names of models, lower case, and their vocabularies; the first that fits counts.
+"""Patterns of lower-case model names and their vocabularies; the first match counts.
 
-Families whose later members have another vocabulary are held to the versions that share one.
+In families whose later models have another vocabulary, only the versions that share one match.
 """
 
 
@@ -77,11 +77,11 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of a text; any string will do."""
+        """Tokens of a text, which may be any string."""
         ...
 
     def learn(self, counted: int, reported: int) -> None:
-        """Learn from a prompt: our count, and the count that the server reported."""
+        """Learn from our count of a prompt and the one that the server reported."""
         ...
 
 
@@ -93,11 +93,11 @@ class VocabularyCounter:
 
     def count(self, text: str) -> int:
         """The tokens; markers of chat templates count as plain text."""
-        plain = text.encode("utf-8", "replace").decode("utf-8")  # half a pair has no encoding
+        plain = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no encoding
         return len(_load_tokenizer(self.name).encode_ordinary(plain))
 
     def learn(self, counted: int, reported: int) -> None:
-        """Nothing to learn: what a server counts on top is its chat template."""
+        """Nothing to learn: what a server counts beyond this is its chat template."""
 
 
 class EstimatingCounter:
@@ -114,9 +114,9 @@ class EstimatingCounter:
         return round(_estimate_tokens(text) * self.ratio)
 
     def learn(self, counted: int, reported: int) -> None:
-        """Move the ratio towards the report's, within its bounds.
+        """Move the ratio towards the reported one, within its bounds.
 
-        A report below them is passed over: servers that reuse a prompt's beginning leave it out.
+        Reports below the bounds are ignored: some servers do not count a cached prefix.
         """
         if counted <= 0:
             return
@@ -128,13 +128,13 @@ class EstimatingCounter:
 
 @functools.lru_cache(maxsize=32)
 def get_counter(model: str) -> TokenCounter:
-    """The counter of a model: one per process, so that it keeps what it learns."""
+    """The counter of a model; one per process, so that it keeps what it learned."""
     vocabulary = find_vocabulary(model)
     return VocabularyCounter(vocabulary) if vocabulary else EstimatingCounter()
 
 
 def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
-    """The longest beginning of the text, roughly, that fits into `room` tokens."""
+    """About the longest beginning of the text that fits into `room` tokens."""
     room = max(0, room)
     text = text[: room * MAX_TOKEN_CHARACTERS]
     for _ in range(MAX_CUTS):
@@ -147,9 +147,9 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=4096)  # passages and messages come again with the next question
+@functools.lru_cache(maxsize=4096)  # the next question reuses passages and messages
 def _estimate_tokens(text: str) -> float:
-    encoded = text.encode("utf-8", "surrogatepass")  # bytes of ASCII are searched far faster
+    encoded = text.encode("utf-8", "surrogatepass")  # far faster to search than a string
     words = encoded.translate(_LETTERS_ALONE).split()
     unusual = "".join(_UNUSUAL.findall(text))
     jamo, ideographs, blanks = (
@@ -185,7 +185,7 @@ def find_vocabulary(model: str) -> str:
 
 @functools.cache
 def _load_tokenizer(vocabulary: str) -> Any:
-    """The tokenizer, about 50 ms at first. Thread-safe; its own cache is bounded."""
-    import splintr  # here: only who counts with it needs it
+    """The tokenizer; the first call takes about 50 ms. Thread-safe; its own cache is bounded."""
+    import splintr  # here, because only few models need it
 
     return splintr.Tokenizer.from_pretrained(vocabulary)
