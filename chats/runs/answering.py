@@ -90,10 +90,10 @@ class LoadedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that is ours, with its message, question, chat and owner, and the space in use.
+    """A run held by this process, with its message, question, chat and owner, and the space in use.
 
-    `profile` is what is known of the owner, None where the answer is to know nothing of him.
-    `refused` is why its language model may not answer any more.
+    `profile` is what memory holds of the owner, None where the answer must not use it. `refused` is
+    why its language model may no longer answer.
     """
 
     lease: Lease[Run]
@@ -104,13 +104,13 @@ class ClaimedRun:
 
 
 def claim_run(run_id: UUID) -> list[ClaimedRun]:
-    """Take a run, if nobody has it."""
+    """Claim a run; empty if somebody else holds it."""
     lease = claim_job(Run, run_id)
     return load_claimed_runs([lease]) if lease else []
 
 
 def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
-    """Take the runs whose turn it is, at most `limit`; of one owner as many as he may have."""
+    """Claim the runs whose turn it is, at most `limit`, and of one owner as many as he may have."""
     limit_per_owner = settings.LIMITS["answers"]
     return load_claimed_runs(claim_next_jobs(Run, limit=limit, limit_per_owner=limit_per_owner))
 
@@ -126,7 +126,7 @@ _runs = KeptQuery(_select_runs, KEYS)
 
 
 def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
-    """All that is read of runs before they begin, at once; those that are gone are left out."""
+    """Load in one go what runs need before they begin; runs that are gone are left out."""
     if not leases:
         return []
     runs = {run.pk: run for run in _runs.fetch([lease.job_id for lease in leases])}
@@ -141,7 +141,7 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
 
 
 def _choose_model(claimed: ClaimedRun) -> ClaimedRun:
-    """The run with the language model that it was asked of, if its owner still may ask that."""
+    """The run with the language model chosen for it, if its owner may still use that."""
     message, used = claimed.run.message, claimed.used
     try:
         config = choose_config(used.config, message.chat.owner, message.model)
@@ -151,7 +151,7 @@ def _choose_model(claimed: ClaimedRun) -> ClaimedRun:
 
 
 def is_first_question(run: Run) -> bool:
-    """Whether nothing was said before it in its chat, so that nothing of that is to be read."""
+    """Whether the question is the first of its chat, so that there is no history to load."""
     return run.message.parent is None or run.message.parent.parent_id is None
 
 
@@ -160,7 +160,7 @@ def load_question(
 ) -> LoadedQuestion:
     """The question of a run, with the scope that was fixed when it was asked.
 
-    Asks the database for what was said before. Raises `RunLost` for a run without a question.
+    Queries the database for the history. Raises `RunLost` for a run without a question.
     """
     message = run.message
     if message.parent is None or message.scope is None:
@@ -192,7 +192,7 @@ def load_question(
 
 
 def _narrow_to_readable(run: Run, document_ids: Sequence[str]) -> tuple[UUID, ...]:
-    """The scope as it was fixed, less what has been closed to its owner meanwhile."""
+    """The scope as fixed at asking, less documents that the owner may no longer read."""
     ids = tuple(UUID(pk) for pk in document_ids)
     if run.library_ids is None or not access.may_be_closed(run):
         return ids
@@ -201,7 +201,7 @@ def _narrow_to_readable(run: Run, document_ids: Sequence[str]) -> tuple[UUID, ..
 
 
 def _note_libraries(run: Run, document_ids: set[UUID]) -> None:
-    """Note that the run may also read documents of earlier answers; it ends with their rights."""
+    """Note the libraries of earlier answers' documents: the run ends if its owner loses one."""
     if not document_ids:
         return
     rows = Document.objects.filter(pk__in=document_ids, library__isnull=False)
@@ -212,7 +212,7 @@ def _note_libraries(run: Run, document_ids: set[UUID]) -> None:
 
 
 def find_persona(message: Message, user: User) -> Persona | None:
-    """The assistant that was asked, as it is now, if the user still may have it."""
+    """The assistant that was asked, in its present state, if the user may still use it."""
     reference = (message.scope or {}).get("assistant")
     if not reference:
         return None
@@ -258,7 +258,7 @@ _held: dict[Lease[Run], _HeldRun] = {}
 
 
 def renew_runs(leases: Sequence[Lease[Run]]) -> set[Lease[Run]]:
-    """Prolong leases and keep the texts so far; the leases that still stand."""
+    """Prolong leases and save the texts so far; the leases that are still held."""
     texts: dict[Lease[Run], str] = {}
     for lease in leases:
         held_run = _held.get(lease)
@@ -271,7 +271,7 @@ def renew_runs(leases: Sequence[Lease[Run]]) -> set[Lease[Run]]:
 
 
 def save_texts(texts: dict[Lease[Run], str]) -> None:
-    """Keep what answers have said so far. The leases stand."""
+    """Save the texts of answers so far; the caller holds their leases."""
     if not texts:
         return
     keys = [lease.job_id for lease in texts]
@@ -318,13 +318,13 @@ class _Progress:
 
 
 async def answer_run(run_id: UUID) -> None:
-    """Answer the run if nobody else does. Cancelled it settles what becomes of the run."""
+    """Answer the run if nobody else holds it. When cancelled it ends the run or hands it on."""
     for claimed in await in_database(claim_run, run_id):
         await answer_claimed_run(claimed)
 
 
 async def answer_claimed_run(claimed: ClaimedRun, started_json: str = "") -> None:
-    """Answer a run that is ours, and write the summary of its turn.
+    """Answer a run that this process holds, and write the summary of its turn.
 
     `started_json` is the data of the first event of its log, where that is at hand. When cancelled
     it ends the run or hands it on.
@@ -340,7 +340,7 @@ async def answer_claimed_run(claimed: ClaimedRun, started_json: str = "") -> Non
                     writer.begin(RunEvent.from_encoded(1, log.STARTED, started_json))
                 else:
                     await writer.open()
-                if not writer.events:  # taken before whoever asked has begun the log
+                if not writer.events:  # claimed before the web process began the log
                     writer.add(log.STARTED, await in_database(to_started_data, run))
                 turn = await _answer(claimed, writer, lost)
         except RunLost:
@@ -375,7 +375,7 @@ async def _answer(
 
 
 async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
-    """Let the engine answer. Raises what the database does before that, and `RunLost`."""
+    """Let the engine answer. Raises `RunLost`, and database errors while the question is loaded."""
     if claimed.refused is not None:
         progress.error = claimed.refused
         return
@@ -410,9 +410,9 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
 async def _consult_tools(
     run: Run, loaded: LoadedQuestion, writer: RunWriter, progress: _Progress
 ) -> LoadedQuestion:
-    """The question with what tools told, where some are switched on for its chat.
+    """The question with the results of tools, where some are switched on for its chat.
 
-    A call that writes is made at the first attempt alone: nobody knows how far a lost one got.
+    A call that writes is made in the first attempt only: nobody knows how far a lost attempt got.
     """
     options = (run.message.scope or {}).get("tools")
     model: object = get_main_model(loaded.config.llm)
@@ -547,9 +547,9 @@ def _to_plain(items: tuple[DocRef | CheckedSentence | CitedPassage, ...]) -> lis
 async def _store_end(
     claimed: ClaimedRun, outcome: AnswerOutcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
-    """Close the turn and build the last event; the turn whose summary is to be written here.
+    """Close the turn and build the last event; with the turn if its summary is to be written here.
 
-    Raises `RunLost` when the turn was not ours to close.
+    Raises `RunLost` if somebody else holds the run by now.
     """
     async with asyncio.timeout(CLOSE_SECONDS):
         while True:
@@ -567,7 +567,7 @@ def _close_and_describe(
     turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True, key=key)
     if turn is not None:
         _note_profile(turn)
-        # nobody has rated what ends now: one query less
+        # an answer that ends now has no feedback yet: one query less
         prefetched = {"feedback": Feedback.objects.none()}
         run.message._prefetched_objects_cache = prefetched  # type: ignore[attr-defined] # noqa: SLF001
         return (*to_terminal_event(run), turn)
@@ -578,9 +578,9 @@ def _close_and_describe(
 
 
 def _note_profile(turn: Turn) -> None:
-    """Keep what the turn tells of its user before the page hears of its end.
+    """Store what the turn says about its user before its page is told that the answer has ended.
 
-    Most tell nothing: then the turn says so with its summary, without a query of its own.
+    Most turns say nothing: that is stored later with the summary, without a query of its own.
     """
     try:
         if not extract_from_turn(turn).is_empty:
@@ -595,7 +595,7 @@ def _note_profile(turn: Turn) -> None:
 
 
 def leave_run(lease: Lease[Run], content: str) -> None:
-    """Give up a run in the middle: its text is kept, and what becomes of it is settled now."""
+    """Give up a run midway: save its text, then end it or hand it on at once."""
     if renew_leases([lease]):
         save_texts({lease: content})
         if lease.rows().update(lease_until=Now()):
@@ -603,7 +603,7 @@ def leave_run(lease: Lease[Run], content: str) -> None:
 
 
 def end_runs_without_rights() -> None:
-    """Stop the answers of those who may not have them any more, and end those nobody has begun."""
+    """Stop answers whose owners have lost the right to them, and end those not yet begun."""
     for run_id in access.stop_runs_without_rights():
         lease = claim_job(Run, run_id, is_attempt=False)
         if lease is not None:
@@ -618,10 +618,10 @@ def recover_run(run_id: UUID) -> None:
 
 
 def end_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
-    """End a lost run INTERRUPTED (STOPPED if that was asked) with its text kept.
+    """End a lost run as INTERRUPTED (STOPPED if a stop was requested), keeping its text.
 
-    False for a run that is to be tried again: it had said nothing. Whoever had it writes no more
-    either way. `lease` is the reaper's own, or `is_claimed` for the attempt that begins.
+    False for a run without text that may be tried again. Either way its former worker can write no
+    more. `lease` is the reaper's own, or with `is_claimed` that of the attempt that begins.
     """
     run = Run.objects.select_related("message").get(pk=lease.job_id)
     events, stopped = _fence_log(run.pk)
@@ -644,7 +644,7 @@ def end_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
 def _fence_log(run_id: UUID) -> tuple[list[RunEvent], bool]:
     """Fence the log; the events that it holds for good, and whether a stop was requested.
 
-    The worker may live and only have been too late with its sign of life.
+    The worker may be alive and merely have renewed its lease too late.
     """
     try:
         return log.fence_log(run_id), log.is_stop_requested(run_id)

@@ -1,8 +1,8 @@
-"""What is handed to the answers processes: runs, summaries, and requests that leave no row.
+"""Dispatching work to the answers processes: runs, summaries, and requests that leave no row.
 
-All of it goes over one Redis stream. A run or a summary is a row that waits, and its message only
-wakes a worker up. A request has no row: what comes of it goes to a log of its own, like that of a
-run, which is deleted once it was read. A worker that dies or never comes is noticed by its silence.
+All of it goes through one Redis stream. A run or a summary is a row that waits, and its message
+only wakes a worker. A request has no row: its result goes to a log of its own, like that of a run,
+which is deleted once read. A worker that dies or never comes is noticed by its silence.
 """
 
 import json
@@ -41,7 +41,7 @@ STEP_SECONDS = 4.0
 
 
 class WorkerError(NuraError):
-    """The worker's own error, told by its code."""
+    """An error that the worker reported by its code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -51,8 +51,8 @@ class WorkerError(NuraError):
 def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None:
     """Begin the log of a run whose messages are at hand, and wake a worker.
 
-    `document_ids` are named by its question, if that was stored just now.
-    A Redis that is away is no error: the reaper tells the workers later.
+    `document_ids` are those that its question names, if it was stored just now. It is no error if
+    Redis is away: the reaper announces the run later.
     """
     started = RunEvent(1, log.STARTED, to_started_data(run, document_ids))
     fields = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
@@ -82,7 +82,7 @@ def dispatch_summary(turn_id: UUID) -> None:
 def send_request(kind: str, request: Mapping[str, Any]) -> UUID:
     """Hand a request to a worker; the id of its log. Raises `Unavailable`.
 
-    It is work for the same owner there as here (`jobs.fairness`).
+    The worker does it on behalf of the same owner (`jobs.fairness`).
     """
     request_id = uuid4()
     envelope = {"kind": kind, "language": get_language() or "ko", "owner": get_owner()}
@@ -149,7 +149,7 @@ def _make_lost_error(code: str) -> dict[str, Any]:
 
 
 async def _forget(request_id: UUID) -> None:
-    """Delete a log that was read: nobody else knows of it."""
+    """Delete a log that has been read: nobody else reads it."""
     try:
         await connections.execute("DEL", log.make_log_key(request_id))
     except RedisError as error:

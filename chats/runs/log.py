@@ -2,7 +2,7 @@
 
 One worker writes it, anybody reads it.
 Every client, new or returning, socket or server-sent events, reads from its last `seq`; there is no
-other way to follow an answer. What the log loses (Redis restarted, worker killed) is made good from
+other way to follow an answer. What the log loses (Redis restarted, worker killed) is restored from
 the database by `repair_log`.
 """
 
@@ -42,7 +42,7 @@ FLOWING = frozenset({DELTA, REASONING})
 STATUS = "status"
 SOURCES = "sources"
 PREPARING = frozenset({STATUS, SOURCES})
-"""Events of what comes before the text: nobody reads them in the moment in which it begins."""
+"""Events of the steps before the text, which may wait a moment to be sent."""
 COMPLETED = "run.completed"
 STOPPED = "run.stopped"
 ERROR = "run.error"
@@ -54,8 +54,8 @@ NO_IDS = '"chat_id": null, "run_id": null, "seq": null'
 class RunEvent:
     """One event of a run; `seq` counts from 1 without a gap.
 
-    It holds its data as JSON: most events are handed on without being looked into. `repaired` is
-    the `seq` from which on the log was completed from the database; 0 for what a writer wrote.
+    It holds its data as JSON: most events are passed on without being parsed. `repaired` is the
+    `seq` from which on the log was completed from the database; 0 for a writer's own events.
     """
 
     __slots__ = ("encoded", "repaired", "seq", "type")
@@ -75,7 +75,7 @@ class RunEvent:
 
     @property
     def data(self) -> Any:
-        """What JSON makes of the data; read anew on each call."""
+        """The parsed data; parsed anew on each access."""
         return json.loads(self.encoded)
 
     @property
@@ -113,7 +113,7 @@ def to_json(data: Any) -> str:
 
 
 def to_plain(data: Any) -> Any:
-    """The data as it will be read back: only what JSON knows."""
+    """The data as it will be read back, of JSON's types only."""
     return json.loads(to_json(data))
 
 
@@ -128,7 +128,7 @@ def find_text_json(encoded: str) -> str:
 
 
 def count_characters(encoded: str) -> int:
-    """The characters of the text in such data; they are looked into only where some are escaped."""
+    """The number of characters of the text in such data, parsed only if some are escaped."""
     text = find_text_json(encoded)
     return len(json.loads(text)) if "\\" in text else len(text) - len('""')
 
@@ -146,7 +146,7 @@ def from_entry(seq: int, fields: Mapping[str, str]) -> RunEvent:
 
 
 def read_entry(entry_id: str, parts: Sequence[str]) -> RunEvent:
-    """The event of a stream entry as Redis sends it: names and values by turns, as they are put."""
+    """The event of a raw stream entry: names and values alternate, in the order of writing."""
     _type, kind, _data, encoded, *rest = parts
     return RunEvent.from_encoded(to_seq(entry_id), kind, encoded, int(rest[1]) if rest else 0)
 
@@ -184,7 +184,7 @@ def delete_logs(run_ids: Collection[UUID]) -> int:
 
 
 def close_logs(run_ids: Collection[UUID]) -> None:
-    """Empty the logs of runs whose worker may still write, so that it can write no more."""
+    """Empty the logs of runs and fence them, so that a worker still at it can write no more."""
     with connections.sync().pipeline(transaction=True) as pipe:
         for run_id in run_ids:
             key = make_log_key(run_id)
@@ -202,7 +202,7 @@ def load_events(run_id: UUID) -> list[RunEvent]:
 
 
 def fence_log(run_id: UUID) -> list[RunEvent]:
-    """All events of a log, with one more at its end, so that whoever wrote it can write no more."""
+    """All events of a log, after adding one that keeps its writer from writing any more."""
     while True:
         events = load_events(run_id)
         if not events or events[-1].terminal:
@@ -226,7 +226,7 @@ def append_events(run_id: UUID, events: Sequence[RunEvent]) -> None:
 
 
 def put_events(pipe: Any, run_id: UUID, events: Sequence[RunEvent]) -> None:
-    """The same, by a pipeline that the caller sends."""
+    """Add the commands of `append_events` to a pipeline that the caller executes."""
     for event in events:
         pipe.xadd(make_log_key(run_id), to_entry(event), id=f"{event.seq}-0")
     is_closed = bool(events) and events[-1].terminal
@@ -238,9 +238,10 @@ def repair_log(
 ) -> None:
     """Complete the log of a run that has ended in the database: missing text, then the last event.
 
-    Does nothing when the last event is there. Whoever comes second loses quietly: the entries are
-    the same. A reader who has heard more than the log still holds (a standby took over that had not
-    got everything yet) tells by `RunEvent.repaired` that these numbers mean other text.
+    Does nothing if the last event is there. Of two who repair at once the second does nothing: the
+    entries would be the same. A reader who has received more than the log still holds (a standby
+    took over before it had everything) sees by `RunEvent.repaired` that these numbers now stand
+    for other text.
     """
     events = load_events(run_id)
     if events and events[-1].terminal:
@@ -275,7 +276,7 @@ def is_stop_requested(run_id: UUID) -> bool:
 
 
 class StopListener(LoopTask):
-    """Hears the stop channel and wakes the runs that wait for their name."""
+    """Subscribes to the stop channel and wakes the runs that are to stop."""
 
     TROUBLE = "stops_not_heard"
 
@@ -283,7 +284,7 @@ class StopListener(LoopTask):
         self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     async def run_round(self) -> None:
-        """Listen until the connection breaks. Requests made while nobody did left their flag."""
+        """Listen until the connection breaks; requests made before that have set a flag."""
         async with connections.asynchronous().pubsub() as channel:
             await channel.subscribe(STOP_CHANNEL)
             for run_id in list(self.waiting):

@@ -1,8 +1,8 @@
 """Following runs: one connection reads many logs, and every kind of client follows the same way.
 
 An event loop asks Redis once for all its followers. A follower says from which `seq` on it reads
-and takes entries as they come. What it does not take waits in Redis and not here, so that a slow
-reader costs nobody anything. The log of a run that ended without a last word is repaired.
+and receives entries as they come. What it does not take waits in Redis and not here, so that a slow
+reader costs the others nothing. The log of a run that ended without a last event is repaired.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ BLOCK_SECONDS = 2.0
 MAX_ENTRIES_A_READING = 200
 """Entries of one log that are read together."""
 MAX_WAITING_ENTRIES = 400
-"""Entries that wait for one follower at the most, give or take one reading."""
+"""Entries queued for one follower at most, give or take one reading."""
 PAUSE_SECONDS = 10e-6
-"""Pause after a reading for each log in it, as the next one costs that much again."""
+"""Pause after a reading, for each log in it: the next reading costs that much again."""
 WAKE_STREAM_SECONDS = 3600
 IDLE_SECONDS = 2.0
-"""A reader that saw nothing for so long looks whether the run has ended without a word."""
+"""After so long without an event a reader checks whether the run ended without a last event."""
 MAX_REDIS_ABSENCE_SECONDS = 10.0
-"""How long a caller who waits for an answer is kept while Redis is away."""
+"""How long a caller waits for an answer while Redis is away."""
 GZIP = 16
 WINDOW_BITS, MEMORY_LEVEL = 12, 5
-"""As for sockets: 32 kB each, and the envelope is hardly sent twice."""
+"""As for sockets: 32 kB of memory each, and the repeated envelope compresses to almost nothing."""
 
 
 class Follower:
@@ -53,14 +53,14 @@ class Follower:
     def __init__(self, relay: "Relay", key: str, after_seq: int) -> None:
         self.key = key
         self.seq = after_seq
-        """The last entry that was handed over to it."""
+        """The `seq` of the last entry queued for it."""
         self._relay = relay
         self._entries: deque[RunEvent] = deque()
         self._arrival: asyncio.Future[None] | None = None
 
     @property
     def is_full(self) -> bool:
-        """True while it has enough to do."""
+        """True while its queue is full."""
         return len(self._entries) >= MAX_WAITING_ENTRIES
 
     async def get_next(self, patience: float) -> RunEvent | None:
@@ -82,9 +82,9 @@ class Follower:
         return entry
 
     def add_entries(self, entries: list[RunEvent], after_seq: int) -> None:
-        """Add the entries that it has not had yet, of all those behind `after_seq`.
+        """Queue the entries that are new to it, of all those after `after_seq`.
 
-        Nothing when it stands before that: it came, or became free, while they were asked for.
+        Does nothing if its position is before that: it joined, or got room, during the reading.
         """
         if self.is_full or self.seq < after_seq:
             return
@@ -107,25 +107,25 @@ class Relay(LoopTask):
     def __init__(self) -> None:
         self._followers: defaultdict[str, list[Follower]] = defaultdict(list)
         self._wake_stream = f"nura:door:{uuid4()}"
-        """A stream that only ends our own waiting."""
+        """A stream that is written only to end this loop's own blocking read."""
         self._wake_id = "0-0"
         self._waking: asyncio.Task[None] | None = None
         self._is_reading = self._is_late = False
-        """Redis is being asked; somebody has come since who is not asked for."""
+        """A read is blocking; a follower has come since that it does not cover."""
 
     def add(self, follower: Follower) -> None:
-        """Read for it from now on."""
+        """Read its log from now on."""
         self._followers[follower.key].append(follower)
         self.request_reading()
 
     def remove(self, follower: Follower) -> None:
-        """Read for it no longer."""
+        """Stop reading its log."""
         self._followers[follower.key].remove(follower)
         if not self._followers[follower.key]:
             del self._followers[follower.key]
 
     def request_reading(self) -> None:
-        """Ask Redis again, now that somebody wants more than it is being asked for."""
+        """Have Redis asked again, if the read under way does not cover a follower."""
         self._is_late = self._is_reading
         if self._is_late and (self._waking is None or self._waking.done()):
             self._waking = asyncio.create_task(self._interrupt_reading(), context=Context())
@@ -140,7 +140,7 @@ class Relay(LoopTask):
                     command, ("EXPIRE", self._wake_stream, WAKE_STREAM_SECONDS)
                 )
             except (RedisError, OSError):
-                return  # the reading fails as well, and begins anew with all there are
+                return  # the read fails as well, and the next one covers all followers
 
     async def run_round(self) -> None:
         """Ask once, and pause in proportion to what was asked."""
@@ -189,7 +189,7 @@ class Relay(LoopTask):
 
 @contextmanager
 def follow_log(key: str, after_seq: int) -> Iterator[Follower]:
-    """A reader of the log at `key` from behind `after_seq` on."""
+    """A follower of the log at `key`, reading what comes after `after_seq`."""
     relay = Relay.of_running_loop()
     follower = Follower(relay, key, after_seq)
     relay.add(follower)
@@ -223,18 +223,18 @@ async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEven
 
 @dataclass
 class ReadPosition:
-    """What a reader has had of a run: up to which `seq`, and how many characters of the answer.
+    """How far a reader has read a run: up to which `seq`, and how many characters of the answer.
 
-    `characters` is None for one who came back: what he has is not known here.
+    `characters` is None for one who came back: how much he has is not known here.
     """
 
     seq: int
     characters: int | None
     repaired: int = 0
-    """From this `seq` on, what he had was the log's completion."""
+    """The `seq` from which on he has read a repaired log; 0 if not."""
 
     def note(self, event: RunEvent) -> None:
-        """The event was handed to him."""
+        """Move past an event that was sent to him."""
         self.seq = event.seq
         if event.repaired == event.seq:
             self.repaired = event.seq
@@ -244,9 +244,9 @@ class ReadPosition:
             self.characters += log.count_characters(event.encoded)
 
     def is_continued_by(self, event: RunEvent) -> bool:
-        """Whether the log has lost nothing between what the reader had and this event.
+        """Whether the log has lost nothing between this position and the event.
 
-        Where it has, its completion bears numbers of what was lost.
+        If it has, the repaired part reuses the numbers of what was lost.
         """
         return event.repaired in {0, event.seq, self.repaired}
 
@@ -254,7 +254,7 @@ class ReadPosition:
 async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEvent | None, None]:
     """Events after `after_seq` until the last.
 
-    None: nothing happened for a while (time for a sign of life).
+    None: nothing happened for a while (time for a heartbeat).
     """
     position, is_lost = ReadPosition(after_seq, None if after_seq else 0), False
     with follow_log(log.make_log_key(run_id), after_seq) as follower:
@@ -276,7 +276,7 @@ async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncGenerator[RunEven
 
 
 async def wait_for_end(run_id: UUID) -> bool:
-    """Wait for the end of a run; False when Redis stays away, so that no end would be heard."""
+    """Wait for the end of a run; False if Redis stays away, so that the end would go unnoticed."""
     heard_at = time.monotonic()
     async for event in follow_run(run_id):
         if event is not None or await is_redis_reachable():
@@ -289,7 +289,7 @@ async def wait_for_end(run_id: UUID) -> bool:
 async def _find_end(
     run_id: UUID, position: ReadPosition, *, is_lost: bool
 ) -> tuple[bool, Sequence[RunEvent]]:
-    """Whether a run whose log goes on no further has ended; what is still to be heard."""
+    """Whether a run whose log has gone silent has ended, and the events still to be sent."""
     try:
         return await in_database(_load_end, run_id, position, is_lost)
     except DatabaseError as error:
@@ -315,7 +315,7 @@ def _load_end(
 
 
 def _make_rest(run: Run, position: ReadPosition) -> list[RunEvent]:
-    """What a reader lacks of an ended run whose log he cannot be given any more."""
+    """The events that a reader lacks of an ended run whose log can no longer provide them."""
     content, rest = run.message.content, []
     if position.characters is None or position.characters > len(content):
         rest = [(log.REPLACE, {"text": content})]
@@ -326,7 +326,7 @@ def _make_rest(run: Run, position: ReadPosition) -> list[RunEvent]:
 
 
 def finish_log(run_id: UUID) -> None:
-    """Bring the log of an ended run to its end, from the database."""
+    """Complete the log of an ended run from the database."""
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     if run.message.status == Message.Status.STREAMING:
         return
@@ -354,7 +354,7 @@ class Framer:
         self._ids = f'"chat_id": "{chat_id}", "run_id": "{run_id}"'
 
     def to_frame(self, event: RunEvent) -> str:
-        """As `to_json(envelope(...))` writes it, without a look into the data."""
+        """The frame, built without parsing the data."""
         return log.to_frame(event.type, event.encoded, f'{self._ids}, "seq": {event.seq}')
 
 
@@ -373,7 +373,7 @@ async def stream_server_events(
 
 
 async def compress_stream(parts: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """The same as gzip; each part can be read as soon as it is there."""
+    """The stream gzipped and flushed after each part, so that each can be read at once."""
     compressor = zlib.compressobj(wbits=GZIP + WINDOW_BITS, memLevel=MEMORY_LEVEL)
     async with aclosing(parts) as source:
         async for part in source:

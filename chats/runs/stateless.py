@@ -1,7 +1,7 @@
 """Requests that leave no row: a worker's side of `chats.runs.dispatch.send_request`.
 
-A question without a chat, an odd job of a client, texts to embed, a search. What comes of it goes
-to a log that a web process reads while it is written, and that is gone soon after.
+A question without a chat, a side job of a client, texts to embed, a search. The result goes to a
+log that a web process reads while it is written, and that is deleted soon after.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _EMPTY_REPLIES: Mapping[str, dict[str, Any]] = {
 
 
 async def run_side_job(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Run a side job with the light model, else the main one, else as far as it goes without.
+    """Run a side job with the light model, else the main one, else without any.
 
     Raises `LLMError`.
     """
@@ -115,10 +115,10 @@ def answer_without_model(job: str, messages: Sequence[HistoryMessage]) -> str:
 logger = structlog.get_logger()
 
 ALIVE = "alive"
-"""The event that says that the worker lives; it holds nothing."""
+"""The event that says that the worker is alive; it has no data."""
 BEAT_SECONDS = 3.0
 KEPT_SECONDS = 60
-"""A log that nobody reads to its end is gone after that."""
+"""How long a log is kept that nobody reads to its end."""
 
 Say = Callable[[str, Any], None]
 """Writes an event."""
@@ -154,7 +154,7 @@ async def _do_work(request: dict[str, Any], say: Say) -> tuple[str, dict[str, An
     except NuraError as error:
         logger.warning("stateless_work_failed", code=error.code, error=str(error)[:300])
         return log.ERROR, describe_failure(error, request["language"])
-    except Exception:  # whatever it was: the reader must know that it ended
+    except Exception:  # whatever it was: the reader must learn that it ended
         logger.exception("stateless_work_failed")
         return log.ERROR, describe_failure(NuraError(), request["language"])
 
@@ -175,7 +175,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     answer = asyncio.create_task(_stream_answer(question, store, config, request, say))
     try:
         await asyncio.wait([closed, answer], return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():  # he is no member any more
+        if not answer.done():  # he may no longer read a library
             raise NotFound
         return answer.result()
     finally:
@@ -264,7 +264,7 @@ def _load_question(
 
 
 def _find_persona(user: User, assistant_id: str | None) -> Persona | None:
-    """The assistant that is asked. Raises `NotFound` when the user may not have it any more."""
+    """The assistant that is asked. Raises `NotFound` if the user may no longer use it."""
     key = UUID(assistant_id) if assistant_id else None
     assistant = find_assistant(user=user, assistant_id=key)
     return to_persona(assistant) if assistant else None

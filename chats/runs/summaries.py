@@ -1,8 +1,8 @@
-"""The summary of a turn: a line, its terms, and the running summary; after its answer.
+"""Summarising a turn after its answer: a line, its terms, and the running summary.
 
 A job like the others (`jobs.lease`), done by the answers processes: they hold the connections to
-the language model and wait for it without a thread, and a turn is summarised before its chat goes
-on, however long the queue of documents is.
+the language model and wait for it without a thread, and no queue of documents delays the summary
+beyond the chat's next question.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ from rag.memory.summary import TurnNote, list_turns_to_fold
 logger = structlog.get_logger()
 
 PATIENCE = timedelta(seconds=30)
-"""Workers are reminded of a turn without its summary after so long."""
+"""After so long a turn without a summary is announced to the workers again."""
 MAX_TURNS_A_REAPING = 200
-"""So an old installation is summarised little by little."""
+"""So that an old installation is summarised gradually."""
 MAX_AT_ONCE = 4
 """Summaries that a process writes at the same time: answers that stream need the processor."""
 
@@ -54,7 +54,7 @@ HEARTBEAT: Heartbeat[Row] = Heartbeat(Row)
 
 @dataclass(frozen=True, slots=True)
 class _TurnToSummarise:
-    """A turn, and what is to be folded with it."""
+    """A turn, and the earlier turns to fold into the running summary with it."""
 
     turn: PastTurn
     folding: tuple[PastTurn, ...]
@@ -67,9 +67,9 @@ class _TurnToSummarise:
 
 
 async def summarise_turn(turn_id: UUID) -> None:
-    """Write the summary of a turn that has none and that nobody is at.
+    """Write the summary of a turn that has none, unless somebody else holds it.
 
-    What fails is tried again by the reaper, and raised.
+    An error is raised, and the reaper tries again.
     """
     async with _get_semaphore():
         lease = await in_database(claim_job, Row, turn_id)
@@ -83,7 +83,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
     if row.claim is None:
         raise ValueError("a turn that nobody holds")
     lease = Lease(Row, row.pk, row.claim)
-    # before the first turn nothing was said that would have to be folded
+    # before the first turn there is nothing to fold
     loaded = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
         async with _get_semaphore():
@@ -99,7 +99,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
 
 
 async def _suggest_follow_ups(row: Row, engine: Engine) -> None:
-    """Let the light model say what may be asked next, and show it. A failure costs no more."""
+    """Let the light model suggest next questions, and show them. A failure costs only these."""
     if engine.light is None or not row.assistant_text:
         return
     headings = await in_database(_list_headings, row)
@@ -125,7 +125,7 @@ def _list_headings(row: Row) -> list[str] | None:
 
 
 def _store_follow_ups(row: Row, questions: Sequence[str]) -> None:
-    """Write them to the answer, and tell the open pages of its owner."""
+    """Store them with the answer, and notify the owner's open pages."""
     if not Message.objects.filter(pk=row.message_id).update(follow_ups=questions):
         return  # the chat was deleted meanwhile
     chat = row.message.chat
@@ -134,7 +134,10 @@ def _store_follow_ups(row: Row, questions: Sequence[str]) -> None:
 
 
 async def _extract_profile_statements(turn_id: UUID, engine: Engine) -> None:
-    """Let the light model read what the rules heard nothing of. A failure costs this reading."""
+    """Let the light model extract facts about the user from text in which the rules found none.
+
+    After a failure the turn is not read again.
+    """
     if engine.light is None:
         return
     unread = await in_database(find_text_for_model, turn_id)
@@ -167,7 +170,7 @@ async def _summarise(
 
 
 def reap_summaries() -> int:
-    """Tell the workers of turns whose summary does not come; how many."""
+    """Announce turns whose summary is missing to the workers; the number of turns."""
 
     def give_up(lease: Lease[Row]) -> None:
         lease.rows().update(**RELEASED)  # it stays without; its attempts are used up
@@ -210,10 +213,10 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
 
 @transaction.atomic
 def _store_summary(lease: Lease[Row], note: TurnNote, work: _TurnToSummarise) -> None:
-    """End the job; who has lost it changes nothing.
+    """End the job and store its results; does nothing if the lease was lost.
 
-    What was folded on a summary that somebody has put into other words since is left to the next
-    turn, which folds it on those.
+    If somebody has edited the running summary since it was read, the folded one is dropped: the
+    next turn folds into the edited text.
     """
     running_fields: dict[str, Any] = {}
     if note.running is not None and note.running != work.running and _is_summary_unchanged(work):
@@ -237,7 +240,7 @@ def _store_summary(lease: Lease[Row], note: TurnNote, work: _TurnToSummarise) ->
 
 
 def _is_summary_unchanged(work: _TurnToSummarise) -> bool:
-    """Whether the summary that was folded on is still there; its row is held then."""
+    """Whether the running summary is still as it was read; locks its row."""
     if work.summarised is None:
         return True
     rows = Row.objects.without_search_columns().select_for_update().filter(pk=work.summarised)
