@@ -1,15 +1,15 @@
-"""Places on a page: PDF page space (points, origin bottom left, before /Rotate) and fractions."""
+"""Coordinates: PDF page space (points, origin bottom left, before /Rotate) and page fractions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 _PARTS = 100_000
-"""Of a page's side: far less than a pixel."""
+"""Steps along a page's side to which fractions are rounded: far finer than a pixel."""
 
 
 class Rect(NamedTuple):
-    """A box in fractions of the page as shown; origin at the top left."""
+    """A box in fractions of the page as displayed; origin at the top left."""
 
     x0: float
     y0: float
@@ -51,21 +51,21 @@ class PageFrame:
 
 
 def find_bounding_box(boxes: Iterable[Rect]) -> Rect:
-    """The smallest box around them all; at least one."""
+    """The smallest box around all of these, at least one."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return Rect(min(x0), min(y0), max(x1), max(y1))
 
 
 def clip(value: float) -> float:
-    """Into 0..1, in parts of the page."""
+    """A fraction limited to 0..1 and rounded."""
     return int(min(max(value, 0.0), 1.0) * _PARTS + 0.5) / _PARTS
 
 
 def clip_all(values: Iterable[float], box: Rect) -> tuple[float, ...]:
-    """Places along a box, each of them clipped. Called for every character."""
+    """Positions along a box, each clipped as by `clip`. Called for every character."""
     if box.x0 < 0 or box.x1 > 1:
         return tuple(map(clip, values))
-    # A third of the time that round takes.
+    # takes a third of the time of round()
     return tuple([int(value * _PARTS + 0.5) / _PARTS for value in values])
 
 
@@ -91,7 +91,7 @@ class Matrix(NamedTuple):
         )
 
     def transform(self, x: float, y: float) -> tuple[float, float]:
-        """Where a point goes."""
+        """Map a point."""
         return self.a * x + self.c * y + self.e, self.b * x + self.d * y + self.f
 
     @property

@@ -1,8 +1,8 @@
-"""The order in which the lines of a page are read, and columns whose lines come in turns.
+"""The reading order of a page's lines, and columns whose lines alternate in the file.
 
-PDFium gives the order of the file, which most programs write as one reads. Where it jumps back, as
-to a heading that was drawn last, blocks are sorted after T. Breuel, "High performance document
-layout analysis", 2003: what is above before what is below, what is left before what is right.
+PDFium returns the order of the file, which is the reading order in most files. If it jumps back, as
+to a heading drawn last, blocks are sorted as in T. Breuel, "High performance document layout
+analysis", 2003: above before below, left before right.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.text_runs import TextRun
 
 _MOST_BLOCKS = 200
-"""Sorting takes time with the cube of the blocks."""
+"""Sorting takes cubic time in the number of blocks."""
 _TOUCH = 0.003
 """Share of the page by which separate boxes may overlap."""
 _STRIPES = 100
-"""Upright stripes of a page in which the lowest line so far is known."""
+"""Vertical stripes of a page for each of which the lowest line so far is remembered."""
 _INDENT = 3.0
-"""Line heights by which the lines of a block may begin apart."""
+"""Line heights by which the left edges of a block's lines may differ."""
 _LEADING = 1.0
-"""Most line heights between two lines of a block."""
+"""Line heights between two lines of a block, at most."""
 _SIZE = 1.25
-"""Most that the heights of lines of a block may differ by, as a factor."""
+"""Factor by which the heights of a block's lines may differ."""
 _COLUMN = 0.2
 """Share of the page's width from which a block may be a column of text."""
 _COLUMN_LINES = 3
@@ -50,7 +50,7 @@ T = TypeVar("T", bound=Placed)
 
 
 class _Block(Generic[T]):
-    """Lines one below the other."""
+    """Lines directly below each other."""
 
     def __init__(self, first: T) -> None:
         self.lines = [first]
@@ -66,7 +66,7 @@ class _Block(Generic[T]):
 
 
 def sort_reading_order(lines: Sequence[T], em: float) -> list[T]:
-    """Lines in the order in which they are read; as they come, unless that jumps back."""
+    """Lines in reading order: unchanged unless their order jumps back on the page."""
     if len(lines) < 2 or not _jumps_back(lines):
         return list(lines)
     blocks = _group_blocks(lines, em)
@@ -76,7 +76,7 @@ def sort_reading_order(lines: Sequence[T], em: float) -> list[T]:
 
 
 def _jumps_back(lines: Sequence[Placed]) -> bool:
-    """Whether a line comes after one that stands below it, or at the right of it and below."""
+    """Whether a line follows one that is below it, or below and to the right of it."""
     lowest = [0.0] * _STRIPES
     last = Rect(0, 0, 0, 0)
     for line in lines:
@@ -93,7 +93,7 @@ def _jumps_back(lines: Sequence[Placed]) -> bool:
 
 
 def _group_blocks(lines: Sequence[T], em: float) -> list[_Block[T]]:
-    """Lines that follow each other downwards, of one size and with one left edge."""
+    """Group lines that follow each other downwards with the same size and left edge."""
     found: list[_Block[T]] = []
     for line in lines:
         if found and _continues_block(found[-1], line, em):
@@ -113,7 +113,7 @@ def _continues_block(block: _Block[Any], line: Placed, em: float) -> bool:
 
 
 def _sort_blocks(blocks: list[_Block[T]]) -> list[_Block[T]]:
-    """Blocks in their order; those that have none among each other stay as they come."""
+    """Blocks in reading order; where it is undefined, they keep their order."""
     columns = _Columns(blocks)
     before = {
         id(block): {id(other) for other in blocks if _is_before(other, block, columns)}
@@ -122,7 +122,7 @@ def _sort_blocks(blocks: list[_Block[T]]) -> list[_Block[T]]:
     waiting, left, result = list(blocks), set(before), []
     while waiting:
         free = (block for block in waiting if before[id(block)].isdisjoint(left))
-        # Boxes that overlap can want to be before each other: the highest one goes first.
+        # Overlapping boxes may each have to precede the other: take the highest.
         chosen = next(free, None) or min(waiting, key=lambda block: block.box.y0)
         waiting.remove(chosen)
         left.remove(id(chosen))
@@ -144,7 +144,7 @@ class _Columns:
         self._boxes = [block.box for block in blocks] if self._pairs else []
 
     def separate(self, one: Rect, other: Rect) -> bool:
-        """Whether two boxes belong to columns side by side, with nothing across between them."""
+        """Whether two boxes are in columns side by side, without a box across both in between."""
         left, right = (one, other) if one.x0 < other.x0 else (other, one)
         if not any(
             _share_x(left, first)
@@ -174,12 +174,12 @@ def _is_before(one: _Block[Any], other: _Block[Any], columns: _Columns) -> bool:
 
 
 def _share_x(one: Rect, other: Rect) -> bool:
-    """Whether a line upwards can cross both."""
+    """Whether a vertical line can cross both."""
     return one.x0 + _TOUCH < other.x1 and other.x0 + _TOUCH < one.x1
 
 
 def _share_y(one: Rect, other: Rect) -> bool:
-    """Whether a line across the page can cross both."""
+    """Whether a horizontal line can cross both."""
     return one.y0 + _TOUCH < other.y1 and other.y0 + _TOUCH < one.y1
 
 
@@ -189,11 +189,11 @@ def _is_above(one: Rect, other: Rect) -> bool:
 
 
 _FEWEST_GAPS = 5
-"""Lines with a gap at one place before that is a gutter."""
+"""Lines that must have a gap at the same position for it to be a gutter."""
 _SHORTEST_COLUMN_LINE = 15
-"""Characters of a usual line of a column; those of a table are shorter."""
+"""Median characters of a column's lines, at least; lines of a table are shorter."""
 _NARROWEST_COLUMN = 0.2
-"""Share of the page's width of a usual line of a column."""
+"""Median width of a column's lines, at least, as a share of the page's."""
 
 
 class _Gap(NamedTuple):
@@ -204,7 +204,7 @@ class _Gap(NamedTuple):
 
 
 def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
-    """Rows that cross a gutter, column by column; others in order."""
+    """Rows of two columns, one column after the other; other rows keep their order."""
     gutter = _find_gutter(rows)
     if gutter is None:
         return list(rows)
@@ -223,7 +223,7 @@ def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
 
 
 def _find_gutter(rows: Sequence[TextRow]) -> float | None:
-    """Where the gaps of many lines of text meet."""
+    """The x of a gutter, where the gaps of many lines coincide; None without one."""
     gaps = [gap for row in rows if len(row.runs) > 1 and not row.down for gap in _find_gaps(row)]
     if len(gaps) < _FEWEST_GAPS:
         return None
@@ -240,7 +240,7 @@ def _find_gutter(rows: Sequence[TextRow]) -> float | None:
 
 
 def _find_alignment(gaps: Sequence[_Gap]) -> float:
-    """The centre of the place where most gaps line up."""
+    """The centre of the interval that most gaps share."""
     ends = sorted([(gap.start, 1) for gap in gaps] + [(gap.end, -1) for gap in gaps])
     counts = accumulate(step for _, step in ends)
     places = zip(counts, pairwise([x for x, _ in ends]), strict=False)
@@ -249,7 +249,7 @@ def _find_alignment(gaps: Sequence[_Gap]) -> float:
 
 
 def _find_gaps(row: TextRow) -> list[_Gap]:
-    """The gaps of a row whose runs go to the right."""
+    """The gaps between runs of a row, from left to right."""
     return [
         _Gap(one.box.x1, other.box.x0)
         for one, other in pairwise(row.runs)

@@ -1,10 +1,10 @@
-"""Lines of a page: put together from runs, joined where a word goes on, written as text.
+"""Lines of a page: built from runs, joined where a word continues, written as text.
 
-Justified Hangul breaks anywhere, also within words. Some producers keep the blank where a line ends
-between two words; of the others' lines only their letters can tell. Two statistics are added up,
-as logarithms of odds: what letters stand before and after the ends of words in Korean statutes
-(`spacing.json`, made by `benchmarks/pdf_tables/train_spacing.py`), and whether this document writes
-the two letters of the break together or apart elsewhere.
+Justified Hangul breaks anywhere, even within words. Some producers keep the space where a line ends
+between two words; for others, only the letters can tell. Two log odds are added: which letters come
+before and after the ends of words in Korean statutes (`spacing.json`, made by
+`benchmarks/pdf_tables/train_spacing.py`), and whether this document writes the two letters at the
+break together or apart elsewhere.
 """
 
 import json
@@ -25,15 +25,15 @@ from rag.types import Line
 
 WEIGHTS = Path(__file__).with_name("spacing.json")
 LEAST_ODDS = 1.0
-"""Logarithm of the odds from which a word is taken to go on."""
+"""Log odds from which a word counts as continued."""
 _LEAST_ODDS_OF_CELL = 3.0
-"""The same within a cell, whose lines may be list items."""
+"""The same within a table cell, whose lines may be list items."""
 _LEAST_LINE_ENDS = 6
-"""Line ends of a document before they say how it breaks its lines."""
+"""Line ends of a document needed to tell how it breaks its lines."""
 _LEAST_SHARE = 0.5
-"""Of line ends where a word seems to go on: some .7 where lines break within words, else .2."""
+"""Share of line ends that seem to split a word: about .7 if lines break within words, else .2."""
 _UNSEEN = 0.5
-"""Added to counts of letters written together and apart, so that none is impossible."""
+"""Added to counts of letters written together and apart (smoothing)."""
 _TOGETHER = re.compile("(?=([가-힣]{2}))")
 _APART = re.compile("(?=([가-힣]) ([가-힣]))")
 _END = re.compile("[가-힣]+$")
@@ -41,7 +41,7 @@ _START = re.compile("[가-힣]+")
 
 
 class WordSpacing:
-    """What one document has shown so far about its word spacing."""
+    """Statistics of one document's word spacing, collected as it is read."""
 
     def __init__(self) -> None:
         self._together: Counter[str] = Counter()
@@ -50,13 +50,13 @@ class WordSpacing:
         self._broken = 0
 
     def add_lines(self, lines: Iterable[str]) -> None:
-        """Count the letters of lines."""
+        """Count which letters are written together and which apart."""
         for line in lines:
             self._together.update(_TOGETHER.findall(line))
             self._apart.update(map("".join, _APART.findall(line)))
 
     def add_line_end(self, line: str, following: str) -> None:
-        """Count the end of a full line, both sides of which are Hangul."""
+        """Count the end of a full line; both sides are Hangul."""
         self._ends += 1
         self._broken += self.measure_odds(line, following) >= LEAST_ODDS
 
@@ -68,11 +68,11 @@ class WordSpacing:
     def continues_word(
         self, line: str, following: str, *, shows_blanks: bool = False, in_cell: bool = False
     ) -> bool:
-        """Whether the last word of a full line goes on in the following one.
+        """Whether the last word of a full line continues in the following line.
 
-        Both sides are Hangul, and the line ends without a blank; `shows_blanks` says that others
-        nearby end with one. Some producers drop it where they stretch a line, so that this alone
-        proves nothing in a document whose lines end between words.
+        Both sides are Hangul, and the line ends without a space; `shows_blanks`: other lines nearby
+        end with one. Some producers drop the space of a stretched line, so this alone proves
+        nothing in a document whose lines end between words.
         """
         if self.breaks_words and shows_blanks:
             return True
@@ -91,7 +91,7 @@ class WordSpacing:
 
 
 def extract_features(line: str, following: str) -> list[str]:
-    """What the weights know of the two sides: letters, pairs, lengths of the parts of the word."""
+    """The features of a line break: letters, pairs, and lengths of both parts of the word."""
     before, after = _END.search(line), _START.match(following)
     left, right = (before[0] if before else ""), (after[0] if after else "")
     return [
@@ -107,26 +107,26 @@ def extract_features(line: str, following: str) -> list[str]:
 
 @cache
 def load_weights() -> dict[str, float]:
-    """Weights by feature; "_" is the one that always counts."""
+    """Weights by feature; "_" is the bias."""
     weights: dict[str, float] = json.loads(WEIGHTS.read_text(encoding="utf-8"))
     return weights
 
 
 _LEVEL = 0.5
-"""Share of the lower height that must overlap for two runs to stand on one line."""
+"""Share of the smaller height by which runs on one line must overlap vertically."""
 _OVERLAP = 0.3
 """Ems by which neighbours on a line may overlap."""
 _NEAR = 3.0
-"""Ems within which runs stand on one line though PDFium saw a line end between them."""
+"""Ems within which runs are on one line even if PDFium reports a line end between them."""
 _WORDS_APART = 1.5
-"""Line heights between two words that run up or down on one line."""
+"""Line heights between two characters of vertical text."""
 _SPACE = 0.2
 """Ems between two runs that are a space."""
 
 
 @dataclass(slots=True)
 class TextRow:
-    """Runs on one line (or one below the other, in text that runs down), in reading order.
+    """Runs on one line (or below each other, in vertical text), in reading order.
 
     `height` is that of its highest run, in fractions of the page's height.
     """
@@ -155,7 +155,7 @@ class TextRow:
 
     @property
     def is_upright(self) -> bool:
-        """Whether its text runs to the right or, in scripts that do so, to the left."""
+        """Whether its text runs in the usual direction: neither vertical nor upside down."""
         if self.down:
             return False
         turned = sum(
@@ -167,7 +167,7 @@ class TextRow:
 
 
 def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
-    """Neighbours in PDFium's order on the same line, as rows."""
+    """Group runs that are neighbours in PDFium's order and on the same line."""
     found: list[TextRow] = []
     for run in runs:
         if found and _continues_row(found[-1], run, em):
@@ -191,7 +191,7 @@ def _is_space_between(run: TextRun, following: TextRun, em: float) -> bool:
 
 
 def _continues_row(row: TextRow, run: TextRun, em: float) -> bool:
-    """Whether a run stands on the line of a row, or goes on with text that runs up or down."""
+    """Whether a run is on the line of a row, or continues vertical text."""
     last, box = row.runs[-1], run.box
     if (row.down or len(row.runs) == 1) and _follows_down(last, run, em):
         row.down = True
@@ -207,7 +207,7 @@ def _continues_row(row: TextRow, run: TextRun, em: float) -> bool:
 
 
 def _follows_down(last: TextRun, run: TextRun, em: float) -> bool:
-    """Whether two characters stand one above the other in the same line of PDFium's."""
+    """Whether two characters of the same PDFium line are above each other."""
     if run.row != last.row or max(len(run.text), len(last.text)) > 1:
         return False
     one, other = last.box, run.box
@@ -219,7 +219,7 @@ def _follows_down(last: TextRun, run: TextRun, em: float) -> bool:
 
 
 def _is_backward(run: TextRun) -> bool:
-    """Whether its characters go to the left."""
+    """Whether its characters run to the left."""
     return run.edges[-1] < run.edges[0]
 
 
@@ -237,7 +237,7 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+")
 
 
 class Seam(NamedTuple):
-    """What comes between two lines: `cut` characters less of the first one, and this text."""
+    """How two lines are joined: drop `cut` characters of the first, then insert `text`."""
 
     cut: int
     text: str
@@ -249,9 +249,9 @@ _NEW_LINE = Seam(0, "\n")
 class Wrapping:
     """How the lines of one page, or of one cell, break.
 
-    Searching needs words whole. Producers that break words often keep the blank where a line ends
-    between two words, so that a page which shows such blanks tells the two apart; where it shows
-    none, `spacing` says what the letters make likely.
+    Search needs whole words. Producers that break words often keep the space where a line ends
+    between two words, so a page with such spaces tells the two apart; on other pages, `spacing`
+    decides by the letters.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class Wrapping:
         return _NEW_LINE
 
     def count_line_ends(self, rows: Sequence[TextRow]) -> None:
-        """Let the document's spacing know of full lines that end in Hangul without a blank."""
+        """Count, for the document's spacing, full lines that end in Hangul without a space."""
         for row, below in pairwise(rows):
             if self._is_wrapped(row, below):
                 self._spacing.add_line_end(row.text, below.text)
@@ -298,7 +298,7 @@ class Wrapping:
 
 
 def _join_hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
-    """A hyphen goes where it only breaks a word, and stays within one that is spelt with it."""
+    """Drop a hyphen that only breaks a word; keep one that belongs to its spelling."""
     before, after = _LAST_WORD.search(text), _FIRST_WORD.match(below)
     if before and after and after[0][0].islower() and f"{before[1]}-{after[0]}" not in compounds:
         return Seam(1, "")
@@ -326,16 +326,16 @@ class TextWriter:
 
     @property
     def text(self) -> str:
-        """All that was put."""
+        """All that was written."""
         return "".join(self._parts)
 
     def write(self, text: str) -> None:
-        """Text without a position."""
+        """Write text without a position."""
         self._parts.append(text)
         self.length += len(text)
 
     def write_run(self, run: TextRun) -> None:
-        """Text with its places, and hyphens for PDFium's sign of one."""
+        """Write a run with its position; PDFium's hyphen marker becomes a hyphen."""
         if run.text:
             start, end = self.length, self.length + len(run.text)
             y0, y1 = clip(run.box.y0), clip(run.box.y1)
@@ -345,7 +345,7 @@ class TextWriter:
     def write_rows(
         self, rows: Sequence[TextRow], wrapping: Wrapping, line_end: str = "\n"
     ) -> list[int]:
-        """Rows joined by line ends, or by nothing if a word continues, and their offsets."""
+        """Write rows, joined by line ends or by nothing if a word continues; return offsets."""
         starts = []
         for index, row in enumerate(rows):
             below = rows[index + 1 : index + 2]
@@ -356,7 +356,7 @@ class TextWriter:
         return starts
 
     def write_paragraph(self, text: str, lines: Sequence[Line]) -> int:
-        """Text with lines of its own after a blank line; where it begins."""
+        """Write text with its own lines after a blank line; return its offset."""
         self.end_paragraph()
         start = self.length
         self.lines += (
@@ -367,12 +367,12 @@ class TextWriter:
         return start
 
     def end_paragraph(self) -> None:
-        """A blank line after what there is, if anything."""
+        """Write a blank line, unless the text is empty."""
         if self.length:
             self.write("\n\n")
 
     def _write_row(self, row: TextRow, cut: int) -> None:
-        """The runs of a row, the last one without its last `cut` characters."""
+        """Write the runs of a row without its last `cut` characters."""
         for space, run in row.iterate_spaced_runs():
             self.write(space)
             self.write_run(_cut_run_end(run, cut) if cut and run is row.runs[-1] else run)
