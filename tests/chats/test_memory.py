@@ -61,7 +61,7 @@ def test_a_question_knows_the_turns_of_its_branch_and_no_others(owner):
     assert [turn.number for turn in known.turns] == [1, 2]
     assert known.memory.document_ids == (document.pk,)
     assert set(known.readable) == {document.pk}
-    assert known.shown.number == 1
+    assert known.shown_turn.number == 1
 
 
 def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
@@ -69,8 +69,8 @@ def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
     known = known_after(talk(owner, 15, document), pairs=2)
     assert (known.total, len(known.turns)) == (15, 12)
     assert known.last.user_text == "질문 15"
-    assert (known.shown.number, known.memory.document_ids) == (1, (document.pk,))
-    assert known.shown.doc_refs[0].document_id == document.pk
+    assert (known.shown_turn.number, known.memory.document_ids) == (1, (document.pk,))
+    assert known.shown_turn.doc_refs[0].document_id == document.pk
 
 
 def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
@@ -101,13 +101,13 @@ def test_a_cleared_memory_names_no_documents_until_the_next_ones(owner):
     first = say(owner, "하나", make_document(owner))
     clear_memory(chat=first.chat)
     known = known_after(fresh(first))
-    assert (known.memory.documents, known.shown, known.total) == ((), None, 1)
+    assert (known.memory.documents, known.shown_turn, known.total) == ((), None, 1)
     second = say(owner, "둘", parent=first)
     assert (known_after(second).memory.documents, second.remembered) == ((), [])
     document = make_document(owner, name="새.md")
     third = say(owner, "셋", document, parent=second)
     assert known_after(third).memory.document_ids == (document.pk,)
-    assert known_after(third).shown.number == 3
+    assert known_after(third).shown_turn.number == 3
 
 
 def test_an_answer_that_was_asked_before_the_memory_was_cleared_does_not_fill_it(owner):
