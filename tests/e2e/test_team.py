@@ -94,3 +94,20 @@ def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
     talk.locator("#share-dialog [name=end]").click()
     expect(other.locator("#share-ended")).to_be_visible()
     expect(other.locator("body")).not_to_contain_text("하루 5만 원입니다")
+    expect(other.locator(".crumbs a")).to_be_visible()
+
+
+def test_the_share_dialog_is_laid_out_alike_over_a_chat_and_over_the_list(talk, talker, llm):
+    llm.default = Stream(["하루 5만 원입니다"])
+    ask(talk, "출장비는?")
+    answer(talk)
+    shared = chat_id(talk)
+    talker.api(f"chats/{shared}/share", {"everybody": True})
+    talk.goto("/shared")
+    talk.locator(f"[data-share-chat='{shared}']").click()
+    box = talk.locator("#share-dialog [name=everybody]").bounding_box()
+    label = talk.locator("#share-dialog label[for=id_everybody]").bounding_box()
+    assert box["x"] < label["x"]
+    link = talk.locator("#share-dialog .share-link").bounding_box()
+    field = talk.locator("#share-dialog [name=days]").bounding_box()
+    assert field["width"] == link["width"]
