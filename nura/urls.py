@@ -74,9 +74,12 @@ SETTINGS_PAGE = RedirectView.as_view(pattern_name="accounts:settings")
 
 
 class PagePath(PathConverter):
-    """The path of a page, before a trailing slash that people type. Gives its last segment."""
+    """The path of a page, before a trailing slash that people type. Gives its last segment.
 
-    regex = "(?!(?:api|v1|scim)/).+"
+    It ends in no slash itself, or each of many would be tried in turn.
+    """
+
+    regex = "(?!(?:api|v1|scim)/).*[^/]"
 
     def to_python(self, value: str) -> str:
         """Raise `ValueError`, which is no match, where there is no page."""

@@ -14,7 +14,7 @@ function listCitations(message) {
   return message.citations ?? [];
 }
 
-/** Whether an answer cites a passage. Only of a complete one is that told; of others the markers in the text show the document. */
+/** Whether an answer cites a passage. In an unfinished one nothing is marked as cited yet: the numbers in its text show which documents it cites. */
 export function isCited(source, { status, content }) {
   return source.cited !== false || (status !== "COMPLETED" && content.includes(`[${source.slot}]`));
 }

@@ -26,7 +26,6 @@ let refreshTimer = null;
 let menuRow = null;
 let menuFolder = null;
 
-
 /** A name is typed or a chat is carried in the list: it must stay as it is until that ends. */
 const isHeld = () => isDragging || Boolean(list.querySelector(".side-rename"));
 

@@ -221,6 +221,9 @@ def test_a_page_is_found_with_a_trailing_slash(client, page):
     assert urljoin(f"/{page}/", response.url) == f"/{page}?q=1"
 
 
-@pytest.mark.parametrize("path", ["nothing", "settings/nothing/", "api/v1/documents/"])
+@pytest.mark.parametrize(
+    "path",
+    ["nothing", "settings/nothing/", "api/v1/documents/", "documents//", "documents" + "/" * 5000],
+)
 def test_no_other_path_is_found_by_its_slash(client, path):
     assert client.get(f"/{path}").status_code == 404
