@@ -105,8 +105,10 @@ def test_the_share_dialog_is_laid_out_alike_over_a_chat_and_over_the_list(talk, 
     talker.api(f"chats/{shared}/share", {"everybody": True})
     talk.goto("/shared")
     talk.locator(f"[data-share-chat='{shared}']").click()
+    words = talk.locator("#share-dialog label[for=id_everybody]")
+    expect(words).to_be_visible()
     box = talk.locator("#share-dialog [name=everybody]").bounding_box()
-    label = talk.locator("#share-dialog label[for=id_everybody]").bounding_box()
+    label = words.bounding_box()
     assert box["x"] < label["x"]
     link = talk.locator("#share-dialog .share-link").bounding_box()
     field = talk.locator("#share-dialog [name=days]").bounding_box()
