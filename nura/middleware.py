@@ -1,4 +1,4 @@
-"""What happens around every request: its id and line in the logs, language, compression, policy.
+"""What happens around every request: its id and line in the logs, locale, compression, policy.
 
 Django hands every middleware that was written for threads to one, twice a request. Those that only
 look at headers and cookies work in the event loop here, and go to a thread where they must.
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import structlog
 from allauth.core.internal import httpkit
@@ -32,7 +33,7 @@ from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
 from django.shortcuts import resolve_url
 from django.urls import Resolver404, ResolverMatch, resolve
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
@@ -79,8 +80,20 @@ def choose_language(request: HttpRequest) -> str:
     return language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
-class LanguageMiddleware:
-    """Sets the request's language for everything below; sync and async."""
+ZONE_COOKIE = "zone"
+"""The browser's time zone, as `front/js/zone.js` tells it."""
+
+
+def choose_zone(request: HttpRequest) -> ZoneInfo | None:
+    """The browser's time zone; None where none is told, or one that is not known here."""
+    try:
+        return ZoneInfo(request.COOKIES[ZONE_COOKIE])
+    except (KeyError, ValueError, OSError):  # a zone that is not found is a KeyError, too
+        return None
+
+
+class LocaleMiddleware:
+    """Sets the request's language and time zone for everything below; sync and async."""
 
     sync_capable = True
     async_capable = True
@@ -92,20 +105,24 @@ class LanguageMiddleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """Answer in the request's language."""
+        """Answer in the request's language and time zone."""
         if self.is_async:
             return self._answer_async(request)
-        language = _activate_language(request)
+        language = _activate_locale(request)
         return _set_language_headers(request, self.get_response(request), language)
 
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
-        language = _activate_language(request)
+        language = _activate_locale(request)
         return _set_language_headers(request, await self.get_response(request), language)
 
 
-def _activate_language(request: HttpRequest) -> str:
+def _activate_locale(request: HttpRequest) -> str:
     language = choose_language(request)
     translation.activate(language)
+    if zone := choose_zone(request):
+        timezone.activate(zone)
+    else:
+        timezone.deactivate()
     request.LANGUAGE_CODE = language
     return language
 

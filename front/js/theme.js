@@ -2,6 +2,7 @@
 
 import { toAddress } from "./address.js";
 import { patchJson } from "./api.js";
+import "./zone.js";
 
 const ICONS = { system: "monitor", light: "sun", dark: "moon" };
 const NEXT = { system: "light", light: "dark", dark: "system" };

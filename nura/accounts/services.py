@@ -237,7 +237,7 @@ def list_usage(search: str = "") -> QuerySet[Any]:
     days. `search` narrows them to names and addresses that contain it.
     """
     documents = Document.objects.filter(owner=OuterRef("pk")).order_by().values("owner")
-    since = timezone.localdate() - timedelta(days=USAGE_DAYS - 1)
+    since = quotas.get_today() - timedelta(days=USAGE_DAYS - 1)
     messages = DailyMessages.objects.filter(owner=OuterRef("pk"), day__gte=since).order_by()
     questions = messages.values("owner").annotate(sum=Sum("count")).values("sum")
     figures = {

@@ -97,7 +97,7 @@ MIDDLEWARE = [
     "nura.middleware.relax_admin_policy",
     "nura.static_files.StaticFilesMiddleware",
     "nura.middleware.Sessions",
-    "nura.middleware.LanguageMiddleware",
+    "nura.middleware.LocaleMiddleware",
     "nura.middleware.CommonHeaders",
     "nura.middleware.CsrfProtection",
     "nura.middleware.LazyUser",

@@ -456,7 +456,10 @@ GROUPS = (
         "Users",
         (
             _S("NURA_LANGUAGE", "Language for people who have not chosen one."),
-            _S("TZ", "Time zone of dates."),
+            _S(
+                "TZ",
+                "Time zone of schedules and quotas, and of dates where no browser tells its own.",
+            ),
             _S(
                 "NURA_SIGNUP",
                 "Who may create an account: people with an invitation link from an "

@@ -47,6 +47,19 @@ def open_page(windows, keeper):
     return opened
 
 
+TIMES = """elements => elements.map(element => {
+  const format = new Intl.DateTimeFormat("ko", { dateStyle: "medium", timeStyle: "short" });
+  return [element.textContent, format.format(new Date(element.dateTime))];
+})"""
+
+
+def test_the_server_writes_times_as_the_browser_does(open_page, rules):
+    page = open_page("/", timezone_id="America/New_York")
+    page.goto(f"/documents/{rules['id']}")
+    (pair,) = page.locator(".facts time").evaluate_all(TIMES)
+    assert pair[0] == pair[1]
+
+
 def notice_of(keeper):
     found = keeper.api("documents?page_size=100")["results"]
     return next(one for one in found if one["name"] == NOTICE)

@@ -7,7 +7,7 @@ from django.test import RequestFactory
 from django.utils import translation
 from django.utils.formats import date_format
 
-from nura.middleware import choose_language
+from nura.middleware import choose_language, choose_zone
 
 requests = RequestFactory()
 
@@ -65,10 +65,19 @@ def test_one_request_leaves_no_language_to_the_next(client):
     translation.deactivate()
 
 
-def test_a_korean_time_of_day_is_written_as_koreans_write_it():
+@pytest.mark.parametrize("told", ["", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "Asia"])
+def test_a_zone_that_is_not_known_is_the_servers(told):
+    request = requests.get("/")
+    request.COOKIES["zone"] = told
+    assert choose_zone(request) is None
+
+
+def test_times_are_written_as_the_browser_writes_them():
     moment = datetime(2026, 11, 28, 13, 28, tzinfo=UTC)
     with translation.override("ko"):
         assert date_format(moment, "DATETIME_FORMAT") == "2026년 11월 28일 오후 1:28"
+        assert date_format(moment, "SHORT_DATETIME_FORMAT") == "2026. 11. 28. 오후 1:28"
         assert date_format(moment, "TIME_FORMAT") == "오후 1:28"
     with translation.override("en"):
-        assert date_format(moment, "DATETIME_FORMAT") == "Nov. 28, 2026, 1:28 p.m."
+        assert date_format(moment, "DATETIME_FORMAT") == "November 28, 2026 at 1:28 PM"
+        assert date_format(moment, "SHORT_DATETIME_FORMAT") == "Nov 28, 2026, 1:28 PM"

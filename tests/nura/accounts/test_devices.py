@@ -1,8 +1,10 @@
 """The devices on which one is signed in, and what a new password ends."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.core import mail
 from django.test import Client
 from knox.models import AuthToken
@@ -37,6 +39,21 @@ def test_every_device_is_listed_with_the_current_one_first(minsu):
     page = sign_in().get("/settings/devices").content.decode()
     assert page.index("현재 기기") < page.index("iPhone")
     assert "Chrome · Linux" in page
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_times_are_in_the_zone_of_the_browser_else_in_the_servers(minsu, language):
+    browser = sign_in()
+    moment = datetime(2026, 11, 28, 13, 28, tzinfo=UTC)
+    UserSession.objects.update(created_at=moment)
+    browser.cookies["django_language"] = language
+    shown = {"ko": "2026. 11. 28. 오전 8:28", "en": "Nov 28, 2026, 8:28 AM"}[language]
+    browser.cookies["zone"] = "America/New_York"
+    assert shown in browser.get("/settings/devices").content.decode()
+    del browser.cookies["zone"]
+    page = browser.get("/settings/devices").content.decode()
+    assert shown.replace("오전 8", "오후 10").replace("8:28 AM", "10:28 PM") in page
+    assert "Asia/Seoul" in page
 
 
 def test_a_chrome_without_a_window_is_a_chrome():
