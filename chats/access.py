@@ -33,7 +33,6 @@ from django.utils.crypto import constant_time_compare
 from knox.crypto import hash_token
 from knox.models import AuthToken
 from redis.exceptions import RedisError
-from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
 from chats.errors import ScopeMissing, Unavailable
@@ -231,13 +230,6 @@ def _read_cookies(scope: ConnectionScope) -> dict[str, str]:
         return {k: v.value for k, v in SimpleCookie(_read_header(scope, b"cookie")).items()}
     except CookieError:
         return {}
-
-
-def get_user(request: Request) -> User:
-    """The signed-in user. Raises `NotAuthenticated`."""
-    if not isinstance(request.user, User):
-        raise NotAuthenticated
-    return request.user
 
 
 def get_credential(request: Request) -> Credential:

@@ -1,4 +1,4 @@
-"""Chats and categories over REST: what a chat remembers, its turns, and the chat as a file."""
+"""Chats and categories over REST: also a chat's memory, its turns, and its export."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import get_user
 from chats.history import Branch, describe_context, describe_memory
 from chats.models import Category, Chat, KeyScope, Message, Turn
 from chats.models.memory import TurnQuerySet
@@ -43,11 +42,12 @@ from chats.services import branches
 from chats.services import chats as services
 from chats.services.erasure import hide_closed_in_turns, load_closed_documents
 from chats.services.export import export_json, export_markdown, export_pdf, make_file_name
+from documents.api.requests import get_user, validate_body, validate_query
 
 
 @extend_schema_view(list=extend_schema(parameters=[ChatListQuery]))
 class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Chat]):
-    """The user's chats, the one spoken in last first."""
+    """The user's chats, the most recently used first."""
 
     queryset = Chat.objects.none()
     serializer_class = ChatSerializer
@@ -55,18 +55,16 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Chat]:
-        """Own chats, a list of them narrowed."""
+        """The user's own chats; a list is filtered by the query."""
         rows = Chat.objects.visible_to(get_user(self.request))
         if self.action == "list":
-            query = ChatListQuery(data=self.request.query_params)
-            query.is_valid(raise_exception=True)
-            rows = rows.narrowed(**query.validated_data)
+            rows = rows.narrowed(**validate_query(ChatListQuery, self.request))
         return rows.with_answering().prefetch_related("document_links")
 
     @extend_schema(request=ChatRequest, responses={201: ChatSerializer})
     def create(self, request: Request) -> Response:
         """Make a chat."""
-        fields = parse_body(ChatRequest, request)
+        fields = validate_body(ChatRequest, request)
         title = fields.pop("title", None) or _("New chat")
         chat = services.create_chat(owner=get_user(request), title=title, **fields)
         return Response(ChatSerializer(chat).data, status=status.HTTP_201_CREATED)
@@ -75,20 +73,20 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a chat, or change its category, history, documents or place in the sidebar."""
         chat = self.get_object()
-        chat = services.update_chat(chat=chat, changes=parse_body(ChatChange, request))
+        chat = services.update_chat(chat=chat, changes=validate_body(ChatChange, request))
         return Response(ChatSerializer(self.get_queryset().get(pk=chat.pk)).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Delete a chat (it can be restored by the administrator)."""
+        """Delete a chat (an administrator can restore it)."""
         services.delete_chat(chat=self.get_object(), actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=ChatsRequest, responses={204: None})
     @action(detail=False, methods=["post"])
     def bulk(self, request: Request) -> Response:
-        """Change or delete several chats: all of them or, where one is not there, none."""
-        changes = parse_body(ChatsRequest, request)
+        """Change or delete several chats: all of them, or none if one does not exist."""
+        changes = validate_body(ChatsRequest, request)
         target = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
         if changes.pop("deleted"):
             services.delete_chats(**target, actor=get_user(request))
@@ -111,7 +109,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def fork(self, request: Request, pk: UUID) -> Response:
         """A new chat with a copy of the branch up to a message."""
         chat = self.get_object()
-        message_id = parse_body(ForkRequest, request)["message_id"]
+        message_id = validate_body(ForkRequest, request)["message_id"]
         fork = branches.fork_chat(user=get_user(request), chat=chat, message_id=message_id)
         return Response(
             ChatSerializer(self.get_queryset().get(pk=fork.pk)).data,
@@ -136,14 +134,14 @@ class CategoryViewSet(
     @extend_schema(request=CategoryRequest, responses={201: CategorySerializer})
     def create(self, request: Request) -> Response:
         """Make a category."""
-        category = Category(owner=get_user(request), **parse_body(CategoryRequest, request))
+        category = Category(owner=get_user(request), **validate_body(CategoryRequest, request))
         return Response(_save_category(category), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=CategoryRequest, responses=CategorySerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a category."""
         category = self.get_object()
-        category.name = parse_body(CategoryRequest, request)["name"]
+        category.name = validate_body(CategoryRequest, request)["name"]
         return Response(_save_category(category))
 
     @extend_schema(responses={204: None})
@@ -163,15 +161,6 @@ def _save_category(category: Category) -> dict[str, Any]:
     return CategorySerializer(category).data
 
 
-def parse_body(
-    serializer_class: type[serializers.Serializer[Any]], request: Request
-) -> dict[str, Any]:
-    """The valid fields of a request's body. Raises `serializers.ValidationError`."""
-    serializer = serializer_class(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
-
-
 WRITERS = {
     "md": (export_markdown, "text/markdown; charset=utf-8"),
     "json": (export_json, "application/json"),
@@ -180,14 +169,14 @@ WRITERS = {
 
 
 class MarkdownRenderer(BaseRenderer):
-    """Lets clients ask for `?format=md`; errors are JSON all the same."""
+    """Lets clients ask for `?format=md`; errors are still JSON."""
 
     media_type = "text/markdown"
     format = "md"
     charset = None
 
     def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        """Errors only: the file itself does not pass through here."""
+        """Render an error; the file itself does not come through here."""
         return JSONRenderer().render(data)
 
 
@@ -212,9 +201,9 @@ class ExportView(APIView):
         },
     )
     def get(self, request: Request, chat_id: UUID) -> HttpResponse:
-        """The turns of the newest branch, to read or to process."""
+        """The turns of the newest branch, as a file."""
         chat = get_own_chat(request, chat_id)
-        kind = request.query_params.get("format", "md")  # another one found no renderer: 404
+        kind = request.query_params.get("format", "md")  # any other has no renderer: 404
         write, content_type = WRITERS[kind]
         ids = Branch.find_newest(chat).turn_ids
         turns = list(Turn.objects.without_search_columns().filter(pk__in=ids).order_by("number"))
@@ -251,22 +240,20 @@ class MemoryView(APIView):
 
 
 class ContextView(APIView):
-    """What is in play: what the next question is told of its conversation."""
+    """The context of the next question: what the model is given of the conversation."""
 
     change_scope = KeyScope.ASK
 
     @extend_schema(parameters=[BRANCH], responses=ContextSerializer)
     def get(self, request: Request, chat_id: UUID) -> Response:
-        """Remembered documents, last turns, running summary, and what the last answer recalled."""
+        """Documents in focus, last turns, running summary, and what the last answer recalled."""
         return Response(_describe_context(_find_branch(request, chat_id)))
 
     @extend_schema(parameters=[BRANCH], request=ContextChange, responses=ContextSerializer)
     def patch(self, request: Request, chat_id: UUID) -> Response:
-        """Put the running summary into other words."""
-        serializer = ContextChange(data=request.data)
-        serializer.is_valid(raise_exception=True)
+        """Replace the running summary."""
+        data = validate_body(ContextChange, request)
         chat, message = _find_place(request, chat_id)
-        data = serializer.validated_data
         branches.edit_running_summary(
             chat=chat, message=message, text=data["running_summary"], through=data["through"]
         )
@@ -287,7 +274,7 @@ class TurnsView(ListAPIView[Turn]):
     serializer_class = TurnSerializer
 
     def get_queryset(self) -> QuerySet[Turn]:
-        """Those that hold `q`."""
+        """Those that contain `q`."""
         rows = _list_turns(self.request, self.kwargs["chat_id"]).order_by("number")
         text = self.request.query_params.get("q", "").strip()[:QUERY_CHARACTERS]
         return rows.matching(text) if text else rows
@@ -320,11 +307,9 @@ def get_own_chat(request: Request, chat_id: UUID) -> Chat:
 
 
 def _find_place(request: Request, chat_id: UUID) -> tuple[Chat, Message | None]:
-    """The user's own chat, and the message of the branch that is meant; None: of the newest."""
+    """The user's own chat, and the message that selects a branch; None: the newest branch."""
     chat = get_own_chat(request, chat_id)
-    serializer = BranchRequest(data=request.query_params)
-    serializer.is_valid(raise_exception=True)
-    message_id = serializer.validated_data["message_id"]
+    message_id = validate_query(BranchRequest, request)["message_id"]
     if message_id is None:
         return chat, None
     message = get_object_or_404(Message.objects.filter(chat=chat), pk=message_id)

@@ -1,4 +1,4 @@
-"""What is remembered of a user, over REST: his own, to see, change, confirm and forget."""
+"""What is remembered about the user, over REST: list, change, confirm and forget it."""
 
 from typing import Any
 from uuid import UUID
@@ -14,17 +14,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import get_user
-from chats.api.chats import parse_body
 from chats.models import ProfileSlot
 from chats.services import memory as services
+from documents.api.requests import get_user, validate_body
 from rag.memory.profile import Effect, SlotStatus
 
 STATUSES = [one.value for one in SlotStatus]
 
 
 class SlotState(serializers.Serializer[Any]):
-    """What a slot said before."""
+    """An earlier value of a slot."""
 
     value = serializers.CharField()
     unit = serializers.CharField()
@@ -57,7 +56,7 @@ class SlotSerializer(serializers.Serializer[Any]):
 
 
 class SlotRequest(serializers.Serializer[Any]):
-    """Something that the user writes himself."""
+    """Something that the user enters."""
 
     kind = serializers.CharField(max_length=50)
     key = serializers.CharField(max_length=200)
@@ -65,14 +64,14 @@ class SlotRequest(serializers.Serializer[Any]):
     unit = serializers.CharField(max_length=50, required=False, allow_blank=True, default="")
 
     def validate_kind(self, kind: str) -> str:
-        """One of those that are remembered here."""
+        """One of the kinds that are remembered."""
         if kind not in services.get_packs().kinds:
             raise serializers.ValidationError(code="invalid_choice", detail=kind)
         return kind
 
 
 class SlotChange(serializers.Serializer[Any]):
-    """The user's own changes to a slot."""
+    """The user's changes to a slot."""
 
     key = serializers.CharField(max_length=200, required=False)
     value = serializers.CharField(max_length=200, required=False)
@@ -80,13 +79,13 @@ class SlotChange(serializers.Serializer[Any]):
 
 
 class ConfirmRequest(serializers.Serializer[Any]):
-    """The user's word on a proposal."""
+    """Whether the user accepts a proposal."""
 
     accept = serializers.BooleanField()
 
 
 class MemorySwitch(serializers.Serializer[Any]):
-    """Whether things are remembered of the user."""
+    """Whether anything is remembered about the user."""
 
     enabled = serializers.BooleanField()
 
@@ -102,34 +101,34 @@ class SlotPage(serializers.Serializer[Any]):
 
 
 class ProfileView(ListAPIView[ProfileSlot]):
-    """What is remembered of the user."""
+    """What is remembered about the user."""
 
     queryset = ProfileSlot.objects.none()
     serializer_class = SlotSerializer
 
     def get_queryset(self) -> QuerySet[ProfileSlot]:
-        """His own, those of a status."""
+        """The user's own, filtered by status."""
         rows = services.list_slots(get_user(self.request))
         state = self.request.query_params.get("status", "")
         return rows.filter(status=state) if state in STATUSES else rows
 
     @extend_schema(parameters=[OpenApiParameter("status", str, enum=STATUSES)], responses=SlotPage)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """All slots by kind, and whether new ones are kept (`enabled`)."""
+        """All slots by kind, and whether memory is on (`enabled`)."""
         response = self.list(request, *args, **kwargs)
         response.data["enabled"] = services.is_memory_on(get_user(request).pk)
         return response
 
     @extend_schema(request=SlotRequest, responses={201: SlotSerializer})
     def post(self, request: Request) -> Response:
-        """Keep something; what was known of the same key goes into its history."""
-        slot = services.add_slot(owner=get_user(request), **parse_body(SlotRequest, request))
+        """Remember something; an earlier value of the same key goes into its history."""
+        slot = services.add_slot(owner=get_user(request), **validate_body(SlotRequest, request))
         return Response(SlotSerializer(slot).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=MemorySwitch, responses=MemorySwitch)
     def patch(self, request: Request) -> Response:
-        """Switch memory on or off for all chats; what is known stays."""
-        data = parse_body(MemorySwitch, request)
+        """Switch memory on or off for all chats; what is remembered stays."""
+        data = validate_body(MemorySwitch, request)
         services.switch_memory(owner=get_user(request), enabled=data["enabled"])
         return Response(data)
 
@@ -145,9 +144,9 @@ class ProfileSlotView(APIView):
 
     @extend_schema(request=SlotChange, responses=SlotSerializer)
     def patch(self, request: Request, slot_id: UUID) -> Response:
-        """Change it by hand; of a proposal: accept it so."""
+        """Edit it; a proposal is accepted as edited."""
         slot = get_own_slot(request, slot_id)
-        new_slot = services.edit_slot(slot=slot, changes=parse_body(SlotChange, request))
+        new_slot = services.edit_slot(slot=slot, changes=validate_body(SlotChange, request))
         return Response(SlotSerializer(new_slot).data)
 
     @extend_schema(responses={204: None})
@@ -158,14 +157,14 @@ class ProfileSlotView(APIView):
 
 
 class ProfileConfirmView(APIView):
-    """The user's word on a proposal."""
+    """The user's decision on a proposal."""
 
     @extend_schema(request=ConfirmRequest, responses={200: SlotSerializer, 204: None})
     def post(self, request: Request, slot_id: UUID) -> Response:
-        """Apply the proposal or drop it; the slot that holds now, 204 where none does."""
+        """Apply or drop the proposal; the slot now in effect, 204 if there is none."""
         slot = get_own_slot(request, slot_id)
         result = services.confirm_slot(
-            slot=slot, accept=parse_body(ConfirmRequest, request)["accept"]
+            slot=slot, accept=validate_body(ConfirmRequest, request)["accept"]
         )
         if result is None:
             return Response(status=status.HTTP_204_NO_CONTENT)
@@ -173,7 +172,7 @@ class ProfileConfirmView(APIView):
 
 
 class ProfileExportView(APIView):
-    """All of it as a file."""
+    """Everything that is remembered, as a file."""
 
     @extend_schema(responses={(200, "application/json"): OpenApiTypes.BINARY})
     def get(self, request: Request) -> JsonResponse:

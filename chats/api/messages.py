@@ -1,4 +1,4 @@
-"""Asking over REST: messages written and spoken, runs of answers, search without a question."""
+"""Asking over REST: messages and speech, models and tools, search, runs and their events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats import access
-from chats.access import get_credential, get_user
+from chats.access import get_credential
 from chats.errors import StillAnswering
 from chats.models import Feedback, KeyScope, Message, Run, Trace
 from chats.runs import log, reader
@@ -47,6 +47,7 @@ from chats.services import answer_cache, branches, search, speech, tools, turn_s
 from chats.services.erasure import hide_closed, hide_closed_in_trace
 from chats.services.memory import describe_used_memory
 from chats.services.search import find_everything
+from documents.api.requests import get_user, validate_body, validate_query
 from documents.connected.choice import list_allowed_models
 from jobs.fairness import release_place
 
@@ -74,7 +75,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Message]:
-        """Messages of own chats."""
+        """Messages of the user's own chats."""
         rows = Message.objects.visible_to(get_user(self.request))
         return rows.select_related("run", "parent").prefetch_related("document_links", "feedback")
 
@@ -84,14 +85,13 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         parameters=[WAIT],
     )
     def create(self, request: Request) -> Response:
-        """Ask. Waits for the whole answer unless `?wait=false`."""
-        serializer = SendRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
+        """Ask a question. Waits for the whole answer unless `?wait=false`."""
+        fields = validate_body(SendRequest, request)
         turn = turns.open_turn(
             user=get_user(request),
             language=get_language() or "ko",
             asked_with=get_credential(request).token,
-            **_to_arguments(serializer.validated_data),
+            **_to_arguments(fields),
         )
         return self._respond_with_turn(request, turn)
 
@@ -100,15 +100,14 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     def regenerate(self, request: Request, pk: UUID) -> Response:
         """Another answer to the same question, as a new branch."""
         message = self.get_object()
-        serializer = RegenerateRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
+        fields = validate_body(RegenerateRequest, request)
         turn = turns.regenerate_answer(
             message=message,
             language=get_language() or "ko",
-            topic=serializer.validated_data["topic"],
+            topic=fields["topic"],
             asked_with=get_credential(request).token,
-            model=serializer.validated_data["model"],
-            confirm_call=serializer.validated_data["confirm_call"],
+            model=fields["model"],
+            confirm_call=fields["confirm_call"],
         )
         return self._respond_with_turn(request, turn)
 
@@ -119,18 +118,16 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     )
     @action(detail=True, methods=["post"])
     def edit(self, request: Request, pk: UUID) -> Response:
-        """Other words for a question, answered as a new branch, or only stored in its place."""
+        """Change a question: ask it again as a new branch, or only save the new wording."""
         message = self.get_object()
-        serializer = EditRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        if serializer.validated_data["save_only"]:
-            content = serializer.validated_data["content"]
-            branches.rewrite_question(message=message, content=content)
+        fields = validate_body(EditRequest, request)
+        if fields["save_only"]:
+            branches.rewrite_question(message=message, content=fields["content"])
             return Response(MessageSerializer(self.get_queryset().get(pk=pk)).data)
         turn = turns.edit_question(
             user=get_user(request),
             message=message,
-            content=serializer.validated_data["content"],
+            content=fields["content"],
             language=get_language() or "ko",
             asked_with=get_credential(request).token,
         )
@@ -138,7 +135,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Delete a question with its answers, or an answer with the question only it answers."""
+        """Delete a question with its answers, or an answer; its question goes with the last one."""
         branches.delete_message(message=self.get_object(), actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -158,7 +155,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     @extend_schema(responses=WholeSourceSerializer(many=True))
     @action(detail=True)
     def sources(self, request: Request, pk: UUID) -> Response:
-        """What the answer rests on, each passage whole, as shown: it outlives its document."""
+        """The passages behind the answer, in full, as shown then; they outlive the document."""
         message = hide_closed(self.get_object())
         texts = turn_store.read_whole_passages(message)
         passages = [
@@ -170,14 +167,11 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     @extend_schema(request=FeedbackRequest, responses={204: None})
     @action(detail=True, methods=["post"])
     def feedback(self, request: Request, pk: UUID) -> Response:
-        """Say whether the answer helped; the last word counts."""
+        """Rate the answer; a later rating replaces an earlier one."""
         message = get_object_or_404(self.get_queryset(), pk=pk, role=Message.Role.ASSISTANT)
-        serializer = FeedbackRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        Feedback.objects.update_or_create(
-            message=message, user=get_user(request), defaults=serializer.validated_data
-        )
-        if serializer.validated_data["value"] < 0:
+        fields = validate_body(FeedbackRequest, request)
+        Feedback.objects.update_or_create(message=message, user=get_user(request), defaults=fields)
+        if fields["value"] < 0:
             answer_cache.forget_answer(message)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -185,7 +179,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
         complete = False
         if waits:
-            connection.close()  # an answer may take minutes: hold no connection meanwhile
+            connection.close()  # an answer may take minutes: do not hold a connection meanwhile
             release_place()
             complete = async_to_sync(reader.wait_for_end)(turn.run.pk)
         code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
@@ -208,7 +202,7 @@ class ModelsView(APIView):
 
     @extend_schema(responses=LanguageModelSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """The language models that may be chosen; the usual one comes first."""
+        """The language models that the user may choose, the default first."""
         return Response(to_models_json(list_allowed_models(get_user(request))))
 
 
@@ -223,7 +217,7 @@ class ToolsView(APIView):
 
     @extend_schema(responses=ToolServerSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """The tool servers that may be switched on for a chat."""
+        """The tool servers that the user may switch on for a chat."""
         return Response(tools.list_servers(get_user(request)))
 
 
@@ -232,14 +226,14 @@ def _to_arguments(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class SoundRenderer(BaseRenderer):
-    """Lets clients ask for sound; errors are JSON all the same."""
+    """Lets clients ask for audio; errors are still JSON."""
 
     media_type = "audio/*"
     format = "sound"
     charset = None
 
     def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        """Errors only: the sound itself does not pass through here."""
+        """Render an error; the audio itself does not come through here."""
         return JSONRenderer().render(data)
 
 
@@ -256,20 +250,18 @@ class SpeechView(APIView):
         responses={(200, kind): OpenApiTypes.BINARY for kind in speech.SOUND_TYPES.values()},
     )
     def post(self, request: Request, message_id: UUID) -> HttpResponse:
-        """An own answer, spoken by the speech endpoint; 501 where none is set up."""
+        """An answer of the user's, read aloud by the speech endpoint; 501 if none is set up."""
         message = get_object_or_404(Message.objects.visible_to(get_user(request)), pk=message_id)
-        serializer = SpeechRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
+        fields = validate_body(SpeechRequest, request)
         if message.role != Message.Role.ASSISTANT:
             raise speech.NothingToSay
         if message.status == Message.Status.STREAMING:
             raise StillAnswering
         message = hide_closed(message)
         if not connection.in_atomic_block:
-            connection.close()  # speech may take minutes: hold no connection meanwhile
-        data = serializer.validated_data
+            connection.close()  # speech may take minutes: do not hold a connection meanwhile
         sound = speech.synthesise_speech(
-            message.content, voice=data["voice"], sound_format=data["format"]
+            message.content, voice=fields["voice"], sound_format=fields["format"]
         )
         return HttpResponse(sound.data, content_type=sound.content_type)
 
@@ -281,10 +273,9 @@ class SearchView(APIView):
 
     @extend_schema(request=SearchRequest, responses=SearchResultSerializer)
     def post(self, request: Request) -> Response:
-        """Passages for a query, with the plan, the gate's verdict and the time of each step."""
-        serializer = SearchRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        results = search.request_search(user=get_user(request), **dict(serializer.validated_data))
+        """Passages for a query, with the plan, the relevance verdict and the time of each step."""
+        fields = validate_body(SearchRequest, request)
+        results = search.request_search(user=get_user(request), **fields)
         return Response(results)
 
 
@@ -293,22 +284,20 @@ class FindView(APIView):
 
     @extend_schema(parameters=[FindQuery], responses=FindResult)
     def get(self, request: Request) -> Response:
-        """Where words stand: titles and messages of chats, names and texts of documents."""
-        serializer = FindQuery(data=request.query_params)
-        serializer.is_valid(raise_exception=True)
-        query = serializer.validated_data["q"]
+        """Find words in titles and messages of chats, and in names and texts of documents."""
+        query = validate_query(FindQuery, request)["q"]
         return Response(find_everything(user=get_user(request), query=query))
 
 
 class EventStreamRenderer(BaseRenderer):
-    """Lets clients ask for `text/event-stream`; errors before the stream are JSON all the same."""
+    """Lets clients ask for `text/event-stream`; errors before the stream are still JSON."""
 
     media_type = "text/event-stream"
     format = "sse"
     charset = None
 
     def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        """Errors only: the stream itself does not pass through here."""
+        """Render an error; the stream itself does not come through here."""
         return JSONRenderer().render(data)
 
 
@@ -325,9 +314,9 @@ class RunEventsView(APIView):
         responses={(200, "text/event-stream"): OpenApiTypes.STR},
     )
     def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
-        """Server-sent events from the last one seen.
+        """Server-sent events after the last one received.
 
-        `id` is `seq`, `data` the socket's envelope.
+        `id` is `seq`, `data` the same envelope as over the WebSocket.
         """
         run = get_object_or_404(
             Run.objects.visible_to(get_user(request)).select_related("message"),
@@ -362,7 +351,7 @@ class RunStopView(APIView):
 
     @extend_schema(request=None, responses={202: None})
     def post(self, request: Request, run_id: UUID) -> Response:
-        """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
+        """Ask the worker to stop; the text so far stays. Does nothing to a run that has ended."""
         run = get_object_or_404(Run.objects.owned_by(get_user(request)), pk=run_id)
         log.request_stop(run.pk)
         return Response(status=status.HTTP_202_ACCEPTED)

@@ -1,4 +1,4 @@
-"""What people show one another, over REST: chats, assistants and prompts."""
+"""What people share with each other, over REST: chats, assistants and prompts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,7 +15,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import get_user
 from chats.api.chats import get_own_chat
 from chats.models import Assistant, Chat, ChatShare, FolderShare, KeyScope, Message, Prompt
 from chats.models.sharing import (
@@ -30,6 +29,7 @@ from chats.serializers import ChatSerializer, ToolIdsField, to_time_json
 from chats.services import assistants as services
 from chats.services import audience, sharing
 from chats.services.audience import MAX_NAMED, Audience, describe_audience
+from documents.api.requests import get_user, validate_body
 from documents.connected.models import SLUG_CHARACTERS
 from documents.representation import get_shown_name
 from rag.types import Intent
@@ -44,7 +44,7 @@ class NamesField(serializers.ListField):
 
 
 class AudienceRequest(serializers.Serializer[Any]):
-    """To whom something is shown; without any of these fields that stays as it is."""
+    """Whom something is shared with; without any of these fields that stays as it is."""
 
     everybody = serializers.BooleanField(required=False)
     users = NamesField(help_text="User names")
@@ -52,7 +52,7 @@ class AudienceRequest(serializers.Serializer[Any]):
 
 
 class AudienceSerializer(serializers.Serializer[Any]):
-    """To whom something is shown."""
+    """Whom something is shared with."""
 
     everybody = serializers.BooleanField()
     users = serializers.ListField(child=serializers.CharField())
@@ -79,25 +79,25 @@ def pop_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
 
 
 class ShareRequest(AudienceRequest):
-    """To whom a chat is shown, and until when."""
+    """Whom a chat is shared with, and until when."""
 
     expires_at = serializers.DateTimeField(required=False, allow_null=True)
 
     def validate_expires_at(self, moment: Any) -> Any:
-        """Not in the past."""
+        """In the future."""
         if moment is not None and moment <= timezone.now():
             raise serializers.ValidationError(_("Choose a time in the future."))
         return moment
 
 
 class ShareChange(ShareRequest):
-    """The same of a chat that is shown; `update`: with all that was said since."""
+    """Changes to a share; `update` adds what has been said since."""
 
     update = serializers.BooleanField(required=False, default=False)  # type: ignore[assignment]
 
 
 class ShareSerializer(serializers.Serializer[Any]):
-    """A chat that its owner shows to others, as it was at `shown_at`."""
+    """A chat that its owner shares, as it was at `shown_at`."""
 
     id = serializers.UUIDField()
     chat_id = serializers.UUIDField()
@@ -109,7 +109,7 @@ class ShareSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
     def to_representation(self, share: ChatShare) -> dict[str, Any]:
-        """A share of one's own."""
+        """The share as its owner sees it."""
         expires_at = share.expires_at
         return {
             "id": str(share.pk),
@@ -124,7 +124,7 @@ class ShareSerializer(serializers.Serializer[Any]):
 
 
 class SharedChatSerializer(serializers.Serializer[Any]):
-    """A chat that somebody shows."""
+    """A chat that somebody else shares."""
 
     id = serializers.UUIDField()
     title = serializers.CharField()
@@ -133,7 +133,7 @@ class SharedChatSerializer(serializers.Serializer[Any]):
     shown_at = serializers.DateTimeField()
 
     def to_representation(self, share: ChatShare) -> dict[str, Any]:
-        """What a reader is told of it."""
+        """The share as a reader sees it."""
         return {
             "id": str(share.pk),
             "title": share.chat.title,
@@ -144,7 +144,7 @@ class SharedChatSerializer(serializers.Serializer[Any]):
 
 
 class SharedSourceSerializer(serializers.Serializer[Any]):
-    """What an answer rests on. Of a document that you may not read there is its number alone."""
+    """A source of an answer. For a document that you may not read, only its number is given."""
 
     slot = serializers.IntegerField()
     available = serializers.BooleanField()
@@ -167,18 +167,18 @@ class SharedMessageSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
     def to_representation(self, message: sharing.SharedMessage) -> dict[str, Any]:
-        """As the reader may see it."""
+        """The message as the reader may see it."""
         data = message.to_json()
         return {**data, "created_at": to_time_json(data["created_at"])}
 
 
 class SharedChatWithMessages(SharedChatSerializer):
-    """A chat that somebody shows, with its messages."""
+    """A chat that somebody else shares, with its messages."""
 
     messages = SharedMessageSerializer(many=True)
 
     def to_representation(self, share: ChatShare) -> dict[str, Any]:
-        """With what the reader may see."""
+        """The share with its messages, as far as the reader may see them."""
         shown = sharing.read_share(share=share, reader=self.context["reader"])
         messages = SharedMessageSerializer(shown, many=True).data
         return {**super().to_representation(share), "messages": messages}
@@ -191,11 +191,9 @@ class ChatShareView(APIView):
 
     @extend_schema(request=ShareRequest, responses={201: ShareSerializer})
     def post(self, request: Request, chat_id: UUID) -> Response:
-        """Show a chat of yours, as it is now, to these people."""
+        """Share a chat of yours with these people, as it is now."""
         chat = get_own_chat(request, chat_id)
-        serializer = ShareRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        fields = dict(serializer.validated_data)
+        fields = validate_body(ShareRequest, request)
         audience = pop_audience(request, fields) or Audience()
         share = sharing.share_chat(
             user=get_user(request),
@@ -209,7 +207,7 @@ class ChatShareView(APIView):
 class ShareViewSet(
     mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ChatShare]
 ):
-    """The chats that you show to others."""
+    """The chats that you share."""
 
     queryset = ChatShare.objects.none()
     serializer_class = ShareSerializer
@@ -217,17 +215,15 @@ class ShareViewSet(
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[ChatShare]:
-        """One's own."""
+        """The user's own shares."""
         rows = ChatShare.objects.owned_by(get_user(self.request)).select_related("chat")
         return rows.prefetch_related("users", "groups")
 
     @extend_schema(request=ShareChange, responses=ShareSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Show it to others, until another time, or with what was said since."""
+        """Change the audience or the end of a share, or add what has been said since."""
         share = self.get_object()
-        serializer = ShareChange(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        fields = dict(serializer.validated_data)
+        fields = validate_body(ShareChange, request)
         sharing.change_share(
             user=get_user(request),
             share=share,
@@ -239,7 +235,7 @@ class ShareViewSet(
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Show it to nobody any more."""
+        """Stop sharing."""
         sharing.end_shares(user=get_user(request), shares=[self.get_object()])
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -247,7 +243,7 @@ class ShareViewSet(
 class SharedViewSet(
     mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ChatShare]
 ):
-    """The chats that others show you."""
+    """The chats that others share with you."""
 
     queryset = ChatShare.objects.none()
     serializer_class = SharedChatSerializer
@@ -255,7 +251,7 @@ class SharedViewSet(
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[ChatShare]:
-        """Those of others; one of them may also be one's own, as a reader sees it."""
+        """Chats of others; a single one may also be the user's own, as readers see it."""
         user = get_user(self.request)
         shares = ChatShare.objects
         rows = shares.shown_to(user) if self.action == "list" else shares.visible_to(user)
@@ -263,14 +259,14 @@ class SharedViewSet(
 
     @extend_schema(responses=SharedChatWithMessages)
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        """A shared chat; its sources as far as you may read them."""
+        """A shared chat, with the sources that you may read."""
         context = {"reader": get_user(request)}
         return Response(SharedChatWithMessages(self.get_object(), context=context).data)
 
     @extend_schema(request=None, responses={201: ChatSerializer})
     @action(detail=True, methods=["post"])
     def fork(self, request: Request, pk: UUID) -> Response:
-        """A chat of your own that goes on where this one ends."""
+        """A chat of your own that continues where this one ends."""
         chat = sharing.copy_shared_chat(reader=get_user(request), share=self.get_object())
         copy = Chat.objects.prefetch_related("document_links").get(pk=chat.pk)
         return Response(ChatSerializer(copy).data, status=status.HTTP_201_CREATED)
@@ -281,7 +277,7 @@ MAX_ASSISTANT_LIBRARIES = 200
 
 
 class PromptText(serializers.Serializer[Any]):
-    """A prompt to take along."""
+    """A prompt in an export."""
 
     title = serializers.CharField(max_length=NAME_CHARACTERS)
     folder = serializers.CharField(
@@ -291,11 +287,11 @@ class PromptText(serializers.Serializer[Any]):
 
 
 class PromptRequest(AudienceRequest, PromptText):
-    """A prompt, with places to fill in: `{{name}}`."""
+    """A prompt with placeholders: `{{name}}`."""
 
 
 class PromptsFile(serializers.Serializer[Any]):
-    """Prompts to take along."""
+    """An export of prompts."""
 
     prompts = serializers.ListField(child=PromptText(), max_length=MAX_IMPORTED)
 
@@ -307,7 +303,7 @@ class ImportedPrompts(serializers.Serializer[Any]):
 
 
 class PromptSerializer(serializers.Serializer[Any]):
-    """A prompt. `audience` is null in those of others; who has its folder has it besides."""
+    """A prompt. `audience` is null for prompts of others; sharing its folder shares it too."""
 
     id = serializers.UUIDField()
     title = serializers.CharField()
@@ -320,7 +316,7 @@ class PromptSerializer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
     def to_representation(self, prompt: Prompt) -> dict[str, Any]:
-        """As the user sees it."""
+        """The prompt as the user sees it."""
         is_own = prompt.owner_id == get_user(self.context["request"]).pk
         return {
             "id": str(prompt.pk),
@@ -336,13 +332,13 @@ class PromptSerializer(serializers.Serializer[Any]):
 
 
 class FolderRequest(AudienceRequest):
-    """A folder of your prompts, by its name, and who has what is in it."""
+    """A folder of your prompts, by name, and whom it is shared with."""
 
     name = serializers.CharField(max_length=NAME_CHARACTERS)
 
 
 class FolderSerializer(serializers.Serializer[Any]):
-    """A folder of prompts that is shared. `audience` is null in those of others."""
+    """A shared folder of prompts. `audience` is null for folders of others."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -351,7 +347,7 @@ class FolderSerializer(serializers.Serializer[Any]):
     owner = serializers.CharField(help_text="The name that others see")
 
     def to_representation(self, share: FolderShare) -> dict[str, Any]:
-        """As the user sees it."""
+        """The folder as the user sees it."""
         is_own = share.owner_id == get_user(self.context["request"]).pk
         return {
             "id": str(share.pk),
@@ -363,7 +359,7 @@ class FolderSerializer(serializers.Serializer[Any]):
 
 
 class AssistantRequest(AudienceRequest):
-    """An assistant: what it is called, how it answers, where it looks."""
+    """An assistant: its name, how it answers, and where it searches."""
 
     name = serializers.CharField(max_length=NAME_CHARACTERS)
     symbol = serializers.CharField(
@@ -377,10 +373,10 @@ class AssistantRequest(AudienceRequest):
         child=serializers.UUIDField(),
         max_length=MAX_ASSISTANT_LIBRARIES,
         required=False,
-        help_text="Where it looks, as far as the asker may read; none: all that the asker may read",
+        help_text="Where it searches, as far as the asker may read; empty: everywhere",
     )
     tool_ids = ToolIdsField(
-        required=False, help_text="Tool servers that it uses, as far as the asker may"
+        required=False, help_text="Tool servers that it uses, if the asker may use them"
     )
     model = serializers.CharField(
         max_length=SLUG_CHARACTERS, required=False, allow_blank=True, allow_null=True
@@ -409,14 +405,14 @@ class AssistantListSerializer(serializers.ListSerializer[Any]):
     """Assistants as the user sees them."""
 
     def to_representation(self, data: Iterable[Assistant]) -> list[dict[str, Any]]:  # type: ignore[override]
-        """All at once."""
+        """Describe all of them with a constant number of queries."""
         return _describe_assistants(list(data), self.context)
 
 
 class AssistantSerializer(serializers.Serializer[Any]):
-    """An assistant. `library_ids` are those that you may read; `is_limited`: it has some.
+    """An assistant. `library_ids` are those of its libraries that you may read.
 
-    `audience` is null in those of others.
+    `is_limited`: it has libraries. `audience` is null for assistants of others.
     """
 
     id = serializers.UUIDField()
@@ -439,26 +435,26 @@ class AssistantSerializer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
     class Meta:
-        """Many are described with the queries of one."""
+        """A list takes no more queries than one."""
 
         list_serializer_class = AssistantListSerializer
 
     def to_representation(self, assistant: Assistant) -> dict[str, Any]:
-        """As the user sees it."""
+        """The assistant as the user sees it."""
         return _describe_assistants([assistant], self.context)[0]
 
 
 class PreparedViewSet(
     mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Any]
 ):
-    """What people prepare: one's own, and what others share."""
+    """What people prepare for asking: the user's own, and what others share."""
 
     queryset: Any
     change_scope = KeyScope.ASK
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> Any:
-        """Those that may be used; to change, one's own."""
+        """Those that the user may use; only their own can be changed."""
         user, rows = get_user(self.request), self.queryset.all()
         is_change = self.action in {"partial_update", "destroy"}
         allowed = rows.owned_by(user) if is_change else rows.visible_to(user)
@@ -466,24 +462,24 @@ class PreparedViewSet(
 
 
 class PromptViewSet(PreparedViewSet):
-    """Prompts: one's own and those that others share."""
+    """Prompts: the user's own and those that others share."""
 
     queryset = Prompt.objects.with_folder_shares()
     serializer_class = PromptSerializer
 
     @extend_schema(request=PromptRequest, responses={201: PromptSerializer})
     def create(self, request: Request) -> Response:
-        """Keep a prompt."""
-        fields, audience = _parse_body(PromptRequest, request)
+        """Create a prompt."""
+        fields, audience = _validate_with_audience(PromptRequest, request)
         prompt = services.save_prompt(actor=get_user(request), fields=fields, audience=audience)
         serializer = self.get_serializer(self.get_queryset().get(pk=prompt.pk))
         return Response(serializer.data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=PromptRequest, responses=PromptSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Change a prompt, or share it with others."""
+        """Change a prompt, or whom it is shared with."""
         prompt = self.get_object()
-        fields, audience = _parse_body(PromptRequest, request, partial=True)
+        fields, audience = _validate_with_audience(PromptRequest, request, partial=True)
         services.save_prompt(
             actor=get_user(request), prompt=prompt, fields=fields, audience=audience
         )
@@ -498,31 +494,29 @@ class PromptViewSet(PreparedViewSet):
     @extend_schema(responses=PromptsFile)
     @action(detail=False, filter_backends=[], pagination_class=None)
     def export(self, request: Request) -> Response:
-        """All prompts of one's own, to take along."""
+        """Export all of your prompts."""
         return Response({"prompts": services.export_prompts(get_user(request))})
 
     @extend_schema(request=PromptsFile, responses=ImportedPrompts)
     @action(detail=False, methods=["post"], url_path="import")
     def take(self, request: Request) -> Response:
-        """Keep the prompts of a file; those that are there already stay once."""
-        serializer = PromptsFile(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        prompts = serializer.validated_data["prompts"]
+        """Import prompts; those that you have already are skipped."""
+        prompts = validate_body(PromptsFile, request)["prompts"]
         return Response(
             {"count": services.import_prompts(owner=get_user(request), prompts=prompts)}
         )
 
 
 class FolderViewSet(PreparedViewSet):
-    """Folders of prompts that are shared: one's own and those of others."""
+    """Shared folders of prompts: the user's own and those of others."""
 
     queryset = FolderShare.objects.all()
     serializer_class = FolderSerializer
 
     @extend_schema(request=FolderRequest, responses={201: FolderSerializer})
     def create(self, request: Request) -> Response:
-        """Share a folder: the prompts that are in it, and those that you put there later."""
-        fields, audience = _parse_body(FolderRequest, request)
+        """Share a folder: the prompts in it, and those added later."""
+        fields, audience = _validate_with_audience(FolderRequest, request)
         share = services.share_folder(
             actor=get_user(request), name=fields["name"], audience=audience or Audience()
         )
@@ -530,38 +524,38 @@ class FolderViewSet(PreparedViewSet):
 
     @extend_schema(request=AudienceRequest, responses=FolderSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Share it with others."""
+        """Change whom it is shared with."""
         share = self.get_object()
-        _fields, audience = _parse_body(AudienceRequest, request)
+        _fields, audience = _validate_with_audience(AudienceRequest, request)
         if audience is not None:
             services.share_folder(actor=get_user(request), name=share.name, audience=audience)
         return Response(self.get_serializer(self.get_queryset().get(pk=pk)).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Share it with nobody any more; its prompts stay yours."""
+        """Stop sharing it; the prompts stay."""
         services.delete_prepared(actor=get_user(request), row=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class AssistantViewSet(PreparedViewSet):
-    """Assistants: one's own and those that others share."""
+    """Assistants: the user's own and those that others share."""
 
     queryset = Assistant.objects.defer("picture")
     serializer_class = AssistantSerializer
 
     @extend_schema(request=AssistantRequest, responses={201: AssistantSerializer})
     def create(self, request: Request) -> Response:
-        """Make an assistant."""
-        fields, audience = _parse_body(AssistantRequest, request)
+        """Create an assistant."""
+        fields, audience = _validate_with_audience(AssistantRequest, request)
         row = services.save_assistant(actor=get_user(request), fields=fields, audience=audience)
         return Response(self.get_serializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=AssistantRequest, responses=AssistantSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Change an assistant, or share it with others."""
+        """Change an assistant, or whom it is shared with."""
         row = self.get_object()
-        fields, audience = _parse_body(AssistantRequest, request, partial=True)
+        fields, audience = _validate_with_audience(AssistantRequest, request, partial=True)
         services.save_assistant(
             actor=get_user(request), assistant=row, fields=fields, audience=audience
         )
@@ -569,18 +563,16 @@ class AssistantViewSet(PreparedViewSet):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Delete an assistant; chats with it go on without."""
+        """Delete an assistant; its chats continue without it."""
         services.delete_prepared(actor=get_user(request), row=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _parse_body(
+def _validate_with_audience(
     serializer_class: type[AudienceRequest], request: Request, *, partial: bool = False
-) -> tuple[dict[str, Any], Any]:
-    """The fields of a body, and to whom it is to be shown; None: that stays."""
-    serializer = serializer_class(data=request.data, partial=partial)
-    serializer.is_valid(raise_exception=True)
-    fields = dict(serializer.validated_data)
+) -> tuple[dict[str, Any], Audience | None]:
+    """The fields of the body and the new audience; None: the audience stays as it is."""
+    fields = validate_body(serializer_class, request, partial=partial)
     audience = pop_audience(request, fields)
     shared = fields.pop("shared", None)
     if audience is None and shared is not None:

@@ -1,10 +1,10 @@
-"""Opening what a request asks for, a turn or an answer stored nowhere, and handing it on.
+"""Chat completions: begin an answer, stored in a chat or not at all, and pass its events on.
 
-Programs of the gateway keep their own copy of a conversation and send all its messages with every
-question. What they send says which of the branches stored here the question goes on with.
+Programs that use the gateway keep their own copy of a conversation and send all of it with every
+question. From that we find the stored branch that the question continues.
 
-A client that hangs up wants no more, and one whose key has ended gets no more: the run is stopped,
-and with it the language model.
+When a client hangs up or its key becomes invalid, the run is stopped, and so is the request to the
+language model.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import time
 import unicodedata
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -42,7 +42,7 @@ from chats.models import Assistant, Chat, Message
 from chats.models.chat import make_title
 from chats.runs import dispatch, log, reader
 from chats.runs.log import RunEvent
-from chats.services.assistants import choose_model
+from chats.services.assistants import apply_temperature, choose_model
 from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
 from chats.services.turns import (
     DEFAULT_SAMPLING,
@@ -61,12 +61,12 @@ JOB = "X-OpenWebUI-Task"
 ROLES = {"user": Speaker.USER, "assistant": Speaker.ASSISTANT} | dict.fromkeys(
     ("system", "developer"), Speaker.SYSTEM
 )
-"""Who speaks in a job; messages of others are left out."""
+"""Roles read in a background task of Open WebUI; messages with other roles are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """An answer on its way; `chat_id` is None where it is stored nowhere."""
+    """An answer being written; `chat_id` is None if it is not stored."""
 
     run_id: UUID
     model: str
@@ -84,8 +84,7 @@ def begin_answer(
     """Begin the answer to a request; `asked_with` is the digest of its key.
 
     Raises `ModelNotFound`, `ModelNotAllowed`, `NoQuestion`, `TooLong`, `OneAnswerOnly`,
-    `WrongChatId`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`,
-    `Unavailable`.
+    `WrongChatId`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`, `Unavailable`.
     """
     if (body.n or 1) != 1:
         raise OneAnswerOnly
@@ -133,18 +132,11 @@ def _begin_unstored(
         asked.question,
         model.scope,
         history=asked.history,
-        sampling=_fit_sampling(model, body),
+        sampling=apply_temperature(body.sampling, model.assistant),
         model=model.language_model
         or (choose_model(model.assistant, user) if model.assistant else ""),
         assistant=model.assistant,
     )
-
-
-def _fit_sampling(model: AskableModel, body: CompletionRequest) -> Sampling:
-    sampling = body.sampling
-    if model.assistant is None or sampling.temperature is not None:
-        return sampling
-    return replace(sampling, temperature=model.assistant.temperature)
 
 
 def send_question(  # noqa: PLR0913 - the parts of a question, by name
@@ -157,10 +149,9 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
     model: str = "",
     assistant: Assistant | None = None,
 ) -> UUID:
-    """Have a question answered whose answer is stored nowhere; the id of its log.
+    """Ask a question without storing it or its answer; returns the id of the answer's log.
 
-    `model` is the id of the language model. Raises `QuotaMessages`, `QuotaTokens`,
-    `Unavailable`.
+    `model` is the id of the language model. Raises `QuotaMessages`, `QuotaTokens`, `Unavailable`.
     """
     request = {
         "user_id": user.pk,
@@ -172,7 +163,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
         "model": model,
         "assistant_id": str(assistant.pk) if assistant else None,
     }
-    with transaction.atomic():  # a question that no worker can be given is not counted
+    with transaction.atomic():  # a question that cannot be sent to a worker is not counted
         count_question(user.pk)
         return dispatch.send_request("question", request)
 
@@ -192,11 +183,10 @@ def _begin_job(user: User, job: str, body: CompletionRequest) -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class ChatPosition:
-    """Where a question stands, as its program tells it.
+    """The place of a question in its conversation, according to the program that sent it.
 
-    `answer` is the text of the answer before it, None without one, and `question` that of the
-    question so answered. `sends_whole_conversation`: no
-    answer means its beginning.
+    `answer` is the text of the answer before it, None if there is none, and `question` the question
+    that it answers. With `sends_whole_conversation`, no answer means that the conversation begins.
     """
 
     answer: str | None = None
@@ -220,9 +210,10 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     model: str = "",
     assistant: Assistant | None = None,
 ) -> OpenedTurn:
-    """Store a question of the chat called `key`, made at its first one, and begin its answer.
+    """Store a question in the chat named `key`, created with its first one, and begin its answer.
 
-    The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
+    If the same question is stored at that place already, it gets another answer. Raises `NotFound`,
+    `EmptyMessage`.
     """
     text = clean_content(content)
     documents = find_documents(owner=user, document_ids=document_ids)
@@ -244,9 +235,9 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
 
 
 def find_or_create_chat(*, user: User, key: str, title: str) -> tuple[Chat, bool]:
-    """The user's chat with this id, else the one that a program calls so, held; True: made now.
+    """The user's chat with this id, else the one that a program named so; True if it is new.
 
-    A deleted chat keeps its rows and gives its name away.
+    Its row is locked. A deleted chat gives up its name.
     """
     own_id = _to_uuid(key)
     if chat := touch_chat(user, own_id, external_id=key):
@@ -258,7 +249,7 @@ def find_or_create_chat(*, user: User, key: str, title: str) -> tuple[Chat, bool
     if is_new:
         created.has_documents = False
         return created, True
-    chat = touch_chat(user, created.pk)  # somebody else made it meanwhile
+    chat = touch_chat(user, created.pk)  # another request has just created it
     if chat is None:
         raise NotFound
     return chat, False
@@ -280,7 +271,7 @@ def _find_parent(chat: Chat, place: ChatPosition) -> UUID | None:
 
 
 def _find_answer(messages: models.QuerySet[Message], place: ChatPosition) -> UUID | None:
-    """The newest answer with the text that was sent, to the same question where there is one."""
+    """The newest answer with the text that was sent, preferably to the same question."""
     if place.answer is None:
         return None
     answers = messages.filter(role=Message.Role.ASSISTANT).annotate(
@@ -303,7 +294,7 @@ def _find_asked_before(
     documents: list[Document],
     library_ids: list[UUID],
 ) -> Message | None:
-    """The same question at the same place about the same documents and libraries."""
+    """The same question, stored at the same place for the same documents and libraries."""
     candidates = Message.objects.filter(
         chat=chat,
         parent_id=parent_id,
@@ -321,17 +312,17 @@ def _find_asked_before(
 logger = structlog.get_logger()
 
 HEARTBEAT_SECONDS = 8.0
-"""After so long a silence a comment is due; the next look at the clock is up to 2 s later."""
+"""A comment is due after this much silence; the clock is checked up to 2 s later."""
 HEARTBEAT = b": still here\n\n"
 DONE = b"data: [DONE]\n\n"
 WORDS = log.FLOWING | log.TERMINAL | {log.REPLACE}
-"""Events from which on a client has something to read."""
+"""Events that give a client something to read."""
 
 
 async def wait_for_last_event(opened: PendingAnswer, credential: Credential) -> RunEvent:
-    """Wait for the end; the run is stopped when this is cancelled.
+    """Wait for the end of the answer; the run is stopped if the wait is cancelled.
 
-    Raises `AuthenticationFailed` when the credential ends before.
+    Raises `AuthenticationFailed` if the credential becomes invalid first.
     """
     with stop_unless_ended(opened.run_id) as ended:
         async with aclosing(_stream_events_of(opened, credential)) as events:
@@ -343,7 +334,7 @@ async def wait_for_last_event(opened: PendingAnswer, credential: Credential) -> 
 
 
 class Stream:
-    """The server-sent events of one answer, up to its end or that of the credential."""
+    """The server-sent events of one answer, while its credential is valid."""
 
     def __init__(self, opened: PendingAnswer, credential: Credential, *, usage: bool) -> None:
         self._opened = opened
@@ -353,13 +344,13 @@ class Stream:
         self._early: list[RunEvent] = []
         self._around = {name: self._split_chunk(name) for name in ("content", "reasoning_content")}
         self._said: list[str] = []
-        """What of the answer was streamed, as JSON."""
+        """The parts of the answer streamed so far, as JSON strings."""
         self._spoke = time.monotonic()
 
     async def wait_for_first_words(self) -> ErrorReply | None:
-        """Wait for the first words, at most until a heartbeat is due; the error if one came first.
+        """Wait for the first words, or until a heartbeat is due; returns an error that came first.
 
-        Raises `AuthenticationFailed` when the credential ends before.
+        Raises `AuthenticationFailed` if the credential becomes invalid first.
         """
         with stop_unless_ended(self._opened.run_id) as ended:
             async for event in self._events:
@@ -370,7 +361,7 @@ class Stream:
                     break
             else:
                 raise AuthenticationFailed
-            ended.append(True)  # what is left to do is the stream's
+            ended.append(True)  # from here on `stream_frames` stops the run
         first = self._early[0] if self._early else None
         if first is None or first.type != log.ERROR:
             return None
@@ -378,7 +369,7 @@ class Stream:
         return ErrorReply.from_event_data(first.data)
 
     async def stream_frames(self) -> AsyncGenerator[bytes, None]:
-        """Stream the frames from first to last; what is ready at once goes in one piece."""
+        """Stream all frames; those that are ready together are sent in one piece."""
         opening = self._make_frame(self._reply.to_delta_chunk({"role": "assistant", "content": ""}))
         with stop_unless_ended(self._opened.run_id) as ended:
             if not self._early:
@@ -412,7 +403,7 @@ class Stream:
         name, text = "content", log.find_text_json(event.encoded)
         if event.type == log.REASONING:
             name = "reasoning_content"
-        elif event.type == log.REPLACE:  # what was sent cannot be taken back, only gone on with
+        elif event.type == log.REPLACE:  # what was sent cannot be taken back, only continued
             whole, streamed = json.loads(text), self._read_streamed()
             text = log.to_json(whole[len(streamed) :] if whole.startswith(streamed) else "")
         if text == '""':
@@ -424,7 +415,7 @@ class Stream:
         return f"{opening}{text}{closing}".encode()
 
     def _split_chunk(self, name: str) -> tuple[str, str]:
-        """What stands around the text of a chunk, which is the same in all of them."""
+        """The JSON before and after the text of a chunk, the same in all chunks."""
         chunk = log.to_json(self._reply.to_delta_chunk({name: ""}))
         opening, closing = chunk.split(f'"{name}": ""')
         return f'data: {opening}"{name}": ', f"{closing}\n\n"
@@ -450,9 +441,9 @@ class Stream:
 async def _stream_events_of(
     opened: PendingAnswer, credential: Credential
 ) -> AsyncGenerator[RunEvent | None, None]:
-    """All events; fewer, and the run stopped, when the credential ends before the last.
+    """All events; if the credential becomes invalid first, the run is stopped and the rest dropped.
 
-    The run ends with its key as well, and may be quicker: that is no answer that was stopped.
+    The run may notice that first and end as stopped; then that event is dropped, too.
     """
     held = access.stream_while_held(
         credential, opened.stream_events(), lambda: stop_soon(opened.run_id)
@@ -468,7 +459,7 @@ async def _stream_events_of(
 
 @contextmanager
 def stop_unless_ended(run_id: UUID) -> Iterator[list[Any]]:
-    """Stop the run if the block ends before anything was added to the list."""
+    """Stop the run unless the block has added something to the yielded list."""
     ended: list[Any] = []
     try:
         yield ended
@@ -478,7 +469,7 @@ def stop_unless_ended(run_id: UUID) -> Iterator[list[Any]]:
 
 
 def stop_soon(run_id: UUID) -> None:
-    """Ask for the run's stop, in a thread: whoever hung up waits for nothing."""
+    """Request the run's stop in a thread, without waiting: the client has hung up."""
     asyncio.get_running_loop().run_in_executor(None, _stop, run_id)
 
 

@@ -6,7 +6,7 @@ model is used if the asker may choose it; its instructions are text in the promp
 
 import io
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from documents.connected.choice import ModelNotAllowed, find_allowed_model
 from documents.models import Document, Library
 from documents.notices import announce_shared_change
 from documents.representation import get_shown_name
-from rag.conversation import Persona
+from rag.conversation import Persona, Sampling
 from rag.types import Intent
 
 MAX_PICTURE_BYTES = 4 * 1024 * 1024
@@ -63,6 +63,13 @@ def choose_model(assistant: Assistant, user: User) -> str:
     except ModelNotAllowed:
         return ""
     return model.id if model else ""
+
+
+def apply_temperature(sampling: Sampling, assistant: Assistant | None) -> Sampling:
+    """The sampling of a question, at the assistant's temperature unless it sets its own."""
+    if assistant is None or sampling.temperature is not None:
+        return sampling
+    return replace(sampling, temperature=assistant.temperature)
 
 
 def to_persona(assistant: Assistant) -> Persona:

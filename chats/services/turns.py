@@ -1,12 +1,12 @@
 """Turns: a question and its answer, opened in one transaction and closed in another.
 
-What lies between is a run. Another answer to a question, or another question in its place, is a
-branch: what was there stays.
+Between the two is the run. Another answer to a question, or another question in its place, becomes
+a branch; nothing is overwritten.
 """
 
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,7 @@ from chats.models.tool import ToolState
 from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import answer_cache, turn_store
 from chats.services.answer_cache import CacheKey
-from chats.services.assistants import choose_model, find_assistant
+from chats.services.assistants import apply_temperature, choose_model, find_assistant
 from chats.services.chats import (
     add_chat,
     add_tokens,
@@ -70,10 +70,7 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class OpenedTurn:
-    """A question that waits for its answer.
-
-    `created` is False when its `client_id` had been sent before.
-    """
+    """A question waiting for its answer; `created` is False if its `client_id` was sent before."""
 
     run: Run
     user_message: Message
@@ -99,14 +96,13 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     assistant_id: UUID | None = None,
     tool_ids: Collection[UUID] = (),
 ) -> OpenedTurn:
-    """Store the question and an empty answer, and hand the run to a worker when that is committed.
+    """Store the question and an empty answer; on commit the run goes to a worker.
 
-    The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
-    that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
-    one that is chosen for the chat. `assistant_id` names the assistant that is asked, as kept for a
-    chat that begins with it; None: the chat's. `tool_ids` are tool servers that a new chat may use.
-    Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`,
-    `ModelNotAllowed`.
+    Sending a `client_id` again returns the run that it began. `asked_with` is the digest of the API
+    key used. `model` is the id of the language model for this answer, empty: the chat's, and
+    `assistant_id` the assistant asked, None: the chat's. A new chat keeps both, and `tool_ids`, the
+    tool servers that it may use. Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`,
+    `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
     """
     text = clean_content(content)
     try:
@@ -134,7 +130,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 model=model,
                 assistant=assistant,
             )
-    except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
+    except (IntegrityError, NuraError):  # perhaps sent before, and only refused now
         earlier = _find_opened_turn(user, client_id) if client_id else None
         if earlier is None:
             raise
@@ -175,7 +171,7 @@ def _find_or_add_chat(  # noqa: PLR0913, PLR0917 - what `open_turn` knows
 
 
 def _find_parent(chat: Chat, parent_id: UUID | None) -> UUID | None:
-    """The message of the chat that a question follows: as named, else the newest."""
+    """The message that a question follows: the one named, else the newest of the chat."""
     messages = Message.objects.filter(chat=chat).values_list("pk", flat=True)
     if parent_id is None:
         return messages.order_by("-created_at", "-id").first()
@@ -188,7 +184,7 @@ def _find_parent(chat: Chat, parent_id: UUID | None) -> UUID | None:
 def make_question(
     chat: Chat, parent_id: UUID | None, content: str, library_ids: Collection[UUID] = ()
 ) -> Message:
-    """A user's message, which `open_answer` stores. Raises `EmptyMessage`."""
+    """A user's message, not stored yet: `open_answer` does that. Raises `EmptyMessage`."""
     return Message(
         chat=chat,
         parent_id=parent_id,
@@ -199,7 +195,7 @@ def make_question(
     )
 
 
-def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by name
+def open_answer(  # noqa: PLR0913 - everything that is settled when a question is asked
     *,
     chat: Chat,
     question: Message,
@@ -215,19 +211,17 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     assistant: Assistant | None = None,
     confirmed: Sequence[dict[str, Any]] = (),
 ) -> OpenedTurn:
-    """An empty answer to `question` with its run, dispatched on commit.
+    """Store an empty answer to `question` with its run, which goes to a worker on commit.
 
-    `anew`: no answer that was kept will do. `memory`: it may know what is remembered of the user,
-    and add to it. `documents` are those that a new question names (None: one that is gone); it is
-    stored with them. Without `documents` the question is one that is stored. `model` is the id of
-    the language model; empty: the chat's, else the assistant's, else the user's usual one.
-    `assistant` is whom the question is put to; None: the chat's. Raises `QuotaMessages`,
-    `QuotaTokens`, `ModelNotAllowed`.
+    A new question is stored too, with the `documents` that it names (None in them: one deleted
+    since); without `documents` the question is a stored one. `model` is the id of the language
+    model; empty: the chat's, else the assistant's, else the user's usual one. `assistant` answers;
+    None: the chat's. `memory`: the answer may use what is remembered of the user, and add to it.
+    `anew`: do not reuse a cached answer. `confirmed` are calls of tools that the user agreed to.
+    Raises `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
     """
     answering = assistant or _find_kept_assistant(chat)
     main_model = _choose_model(chat, answering, model)
-    if answering and sampling.temperature is None:
-        sampling = replace(sampling, temperature=answering.temperature)
     named_documents = _list_named_documents(question) if documents is None else documents
     count_question(chat.owner_id)
     scope, scope_libraries = find_scope(
@@ -238,38 +232,34 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         chosen_assistant=assistant,
         chat_assistant=answering,
     )
-    extra = _describe_options(answering, topic=topic, memory=memory)
-    if main_model and (tools := _describe_tools(chat, answering, confirmed)):
-        extra["tools"] = tools
-    extra |= _name_libraries(chat, question, scope)
+    options = _describe_options(answering, topic=topic, memory=memory)
+    if main_model:
+        options |= _describe_tools(chat, answering, confirmed)
+    options |= _describe_libraries(chat, question, scope)
     answer = _make_answer(
-        chat, question, model=main_model.id if main_model else "", scope=scope, **extra
+        chat, question, model=main_model.id if main_model else "", scope=scope, **options
     )
     _store_messages(question, answer, named=documents)
-    run = Run.objects.create(
-        owner_id=chat.owner_id,
-        message=answer,
+    run = _start_run(
+        answer,
+        named_documents,
+        sampling=apply_temperature(sampling, answering),
+        library_ids=sorted(scope_libraries) or None,
         client_id=client_id,
         language=language,
-        enqueued_at=timezone.now(),
-        sampling={} if sampling == DEFAULT_SAMPLING else asdict(sampling),
         asked_with=asked_with,
         anew=anew,
-        library_ids=sorted(scope_libraries) or None,
     )
-    ids = [document.pk for document in named_documents if document is not None]
-    replica.note_write(f"user:{chat.owner_id}")
-    transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
 
 
 def _list_named_documents(question: Message) -> list[Document | None]:
-    """The documents that a stored question names; None: one that is gone."""
+    """The documents that a stored question names; None: one deleted since."""
     return [link.document for link in question.document_links.select_related("document")]
 
 
 def _choose_model(chat: Chat, assistant: Assistant | None, model: str) -> MainModel | None:
-    """The language model of an answer; None where there is none. Raises `ModelNotAllowed`."""
+    """The language model of an answer; None if there is none. Raises `ModelNotAllowed`."""
     model_id = model or chat.model or (choose_model(assistant, chat.owner) if assistant else "")
     return find_allowed_model(chat.owner, model_id)
 
@@ -277,7 +267,7 @@ def _choose_model(chat: Chat, assistant: Assistant | None, model: str) -> MainMo
 def _describe_options(
     assistant: Assistant | None, *, topic: str, memory: bool
 ) -> dict[str, object]:
-    """What was wished of an answer and is not usual, as its scope keeps it."""
+    """What is set for an answer other than by default, as kept with its scope."""
     options: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
     if not memory:
         options["memory"] = False
@@ -288,18 +278,19 @@ def _describe_options(
 
 def _describe_tools(
     chat: Chat, assistant: Assistant | None, confirmed: Sequence[dict[str, Any]]
-) -> dict[str, object] | None:
-    """The tool servers of the chat and of its assistant, and the calls that the user confirmed."""
+) -> dict[str, object]:
+    """The tool servers of the chat and its assistant, with the calls that the user confirmed."""
     servers = dict.fromkeys([*chat.tool_ids, *(assistant.tool_ids if assistant else ())])
     if not servers:
-        return None
-    return {"servers": [str(server_id) for server_id in servers], "confirmed": list(confirmed)}
+        return {}
+    server_ids = [str(server_id) for server_id in servers]
+    return {"tools": {"servers": server_ids, "confirmed": list(confirmed)}}
 
 
 def _make_answer(
     chat: Chat, question: Message, *, model: str, scope: Scope, **extra: object
 ) -> Message:
-    """The empty answer to a question, not stored yet; what was wished is kept with its scope."""
+    """The empty answer to a question, not stored yet; `extra` is kept with its scope."""
     return Message(
         chat=chat,
         parent=question,
@@ -311,7 +302,7 @@ def _make_answer(
             "reason": scope.reason,
             **extra,
         },
-        # the answer sorts behind its question however coarse the clock is
+        # the answer sorts after its question, however coarse the clock is
         created_at=max(timezone.now(), question.created_at + timedelta(microseconds=1)),
     )
 
@@ -319,7 +310,7 @@ def _make_answer(
 def _store_messages(
     question: Message, answer: Message, *, named: Collection[Document | None] | None
 ) -> None:
-    """Store an answer; its question, too, with the documents that it names, where that is new.
+    """Store an answer, and a new question with the documents that it names.
 
     `named` is None for a question that is stored already.
     """
@@ -329,8 +320,30 @@ def _store_messages(
         MessageDocument.objects.bulk_create(links)
 
 
+def _start_run(
+    answer: Message,
+    named_documents: Collection[Document | None],
+    *,
+    sampling: Sampling,
+    **fields: Any,
+) -> Run:
+    """Create the run of an answer, with these other fields, and dispatch it on commit."""
+    owner_id = answer.chat.owner_id
+    run = Run.objects.create(
+        owner_id=owner_id,
+        message=answer,
+        enqueued_at=timezone.now(),
+        sampling={} if sampling == DEFAULT_SAMPLING else asdict(sampling),
+        **fields,
+    )
+    document_ids = [document.pk for document in named_documents if document is not None]
+    replica.note_write(f"user:{owner_id}")
+    transaction.on_commit(lambda: dispatch_run(run, document_ids=document_ids))
+    return run
+
+
 @transaction.atomic
-def regenerate_answer(  # noqa: PLR0913 - what may be said of an answer, by name
+def regenerate_answer(  # noqa: PLR0913 - the options of an answer
     *,
     message: Message,
     language: str,
@@ -339,11 +352,11 @@ def regenerate_answer(  # noqa: PLR0913 - what may be said of an answer, by name
     model: str = "",
     confirm_call: int | None = None,
 ) -> OpenedTurn:
-    """Answer the question of an assistant's message once more, over the documents as they are now.
+    """Answer the question of an assistant's message again, from the documents as they are now.
 
-    `topic` is what the user says of its bond to the conversation, `model` the id of the language
-    model for this answer. `confirm_call` is the place of a call of a tool, among those of the
-    message, that waits for the user's word: it is made, once.
+    `topic` says whether the question follows the conversation, `model` is the id of the language
+    model for this answer. `confirm_call` is the index of a tool call of the message that waits for
+    the user's consent: it is now made, once.
 
     Raises `WrongRole`, `StillAnswering`, `ModelNotAllowed`, `NotFound`.
     """
@@ -367,9 +380,9 @@ def regenerate_answer(  # noqa: PLR0913 - what may be said of an answer, by name
 
 
 def _confirm_call(message: Message, place: int) -> dict[str, Any]:
-    """Take a call that waits for the user's word, so that nobody takes it again.
+    """Mark a tool call that waits for the user's consent as confirmed, so that it is made once.
 
-    The chat is held. Raises `NotFound`.
+    The caller has locked the chat. Raises `NotFound`.
     """
     current = Message.objects.get(pk=message.pk)
     calls: list[dict[str, Any]] = current.tool_calls or []
@@ -384,7 +397,7 @@ def _confirm_call(message: Message, place: int) -> dict[str, Any]:
 def edit_question(
     *, user: User, message: Message, content: str, language: str, asked_with: str = ""
 ) -> OpenedTurn:
-    """Ask again, with other words, where a user's message stands; its named documents stay named.
+    """Ask a changed question in place of a user's message, about the same named documents.
 
     Raises `WrongRole`, `EmptyMessage`.
     """
@@ -402,7 +415,7 @@ def edit_question(
 
 
 def _find_asked_assistant(answer: Message) -> Assistant | None:
-    """The assistant that gave an answer, as long as the chat's owner may have it."""
+    """The assistant that gave an answer, if the chat's owner may still use it."""
     reference = (answer.scope or {}).get("assistant")
     if not reference:
         return None
@@ -420,10 +433,7 @@ def _lock_chat(message: Message) -> Chat:
 
 
 def clean_content(content: str) -> str:
-    """The content as it is kept: NFC, no blanks around it.
-
-    Raises `EmptyMessage`, also for nothing but characters that cannot be seen.
-    """
+    """The content as stored: NFC, stripped. Raises `EmptyMessage` if nothing in it is visible."""
     text = unicodedata.normalize("NFC", content).strip()
     if not any(sign.isprintable() and not sign.isspace() for sign in text):
         raise EmptyMessage
@@ -431,7 +441,7 @@ def clean_content(content: str) -> str:
 
 
 def _find_kept_assistant(chat: Chat) -> Assistant | None:
-    """The assistant of the chat, as long as its owner may have it."""
+    """The assistant of the chat, if its owner may still use it."""
     if chat.assistant_id is None:
         return None
     try:
@@ -440,7 +450,7 @@ def _find_kept_assistant(chat: Chat) -> Assistant | None:
         return None
 
 
-def find_scope(  # noqa: PLR0913 - what may narrow it, by name
+def find_scope(  # noqa: PLR0913 - everything that narrows it
     *,
     chat: Chat,
     named_documents: Collection[Document | None],
@@ -449,12 +459,12 @@ def find_scope(  # noqa: PLR0913 - what may narrow it, by name
     chosen_assistant: Assistant | None = None,
     chat_assistant: Assistant | None = None,
 ) -> tuple[Scope, set[UUID]]:
-    """The documents of a question, and the libraries that these are in.
+    """The indexed documents that a question searches, and the ids of the libraries they are in.
 
-    Those that it names, singly or by library, else the chat's, else all that its owner may read, as
-    far as they are indexed. The topic "all" ignores the chat's. The `chosen_assistant`, picked for
-    this question, searches its own libraries; the `chat_assistant` does so unless the chat has
-    documents or libraries.
+    These are the documents and libraries that it names, else the chat's, else everything that its
+    owner may read. The topic "all" ignores the chat's. The `chosen_assistant`, picked for this
+    question, searches its own libraries; the `chat_assistant` does so unless the chat has documents
+    or libraries.
     """
     if named_documents or library_ids:
         ids = [document.pk for document in named_documents if document is not None]
@@ -477,8 +487,8 @@ def find_scope(  # noqa: PLR0913 - what may narrow it, by name
     return scope, {library for library in documents.values() if library is not None}
 
 
-def _name_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, list[str]]:
-    """The libraries that were chosen for a question, by itself or by its chat."""
+def _describe_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, object]:
+    """The libraries chosen for the question or for its chat, as kept with the scope."""
     library_ids = {
         ScopeReason.EXPLICIT: question.library_ids,
         ScopeReason.CHAT: chat.library_ids,
@@ -487,7 +497,7 @@ def _name_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, li
 
 
 def _select_searchable(owner_id: int, condition: Q) -> QuerySet[Document, tuple[UUID, UUID | None]]:
-    """Documents that somebody may read, in order, with their libraries."""
+    """Ids of the documents that a user may read, oldest first, with those of their libraries."""
     rows = Document.objects.filter(condition).visible_to(User(pk=owner_id)).searchable()
     return rows.order_by("created_at", "id").values_list("pk", "library_id")
 
@@ -506,7 +516,7 @@ _readable_among = KeptQuery(_select_searchable_among, ANYBODY, KEYS)
 def list_readable_documents(
     owner_id: int, among: Collection[UUID] | None = None
 ) -> dict[UUID, UUID | None]:
-    """What somebody may read and an index serves, in order, with libraries; all, or of these."""
+    """Indexed documents that a user may read (`among` these), oldest first, with library ids."""
     if among is None:
         return dict(_readable.fetch(owner_id))
     return dict(_readable_among.fetch(owner_id, list(among))) if among else {}
@@ -521,22 +531,22 @@ def close_turn(
     summary_follows: bool = False,
     key: CacheKey | None = None,
 ) -> Turn | None:
-    """Store the end of an answer; its turn, None when the lease was lost and nothing was written.
+    """Store the end of an answer and return its turn.
 
-    `run` spares a reading where it is at hand with its message and question; its message then
-    says how the answer ended. `summary_follows`: the caller writes the turn's summary and holds
-    it; else the workers are told of it. `key`: the answer is kept for the same question.
+    None if the lease was lost; then nothing is stored. `run`, loaded with its message and question,
+    saves a query, and its message is updated. `summary_follows`: the caller holds the turn's
+    summary and writes it; otherwise a worker is woken for it. `key`: the answer is cached under it.
     """
     end_fields = {"ended_at": Now(), "first_word_ms": outcome.first_word_ms}
     if not lease.rows().update(**end_fields, **RELEASED):
         return None
     closed_run = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
     answer = closed_run.message
-    chat = touch_answered_chat(answer)  # and holds its row
-    outcome = mark_deleted_documents(outcome)  # a chat is held before documents
+    chat = touch_answered_chat(answer)  # and locks its row
+    outcome = mark_deleted_documents(outcome)  # a chat is locked before documents
     _store_outcome(answer, outcome)
     turn = turn_store.record_turn(answer=answer, outcome=outcome, is_held=summary_follows)
-    if outcome.made_at is None:  # a kept answer took nothing
+    if outcome.made_at is None:  # a cached answer cost nothing
         add_tokens(closed_run.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
         answer_cache.store_answer(key, answer=answer, outcome=outcome)
@@ -549,7 +559,7 @@ def close_turn(
 
 
 def _store_outcome(answer: Message, outcome: AnswerOutcome) -> None:
-    """Write the end of an answer to its row, and to `answer`; and the trace beside it."""
+    """Write the outcome to the answer's row and to `answer`, and store the trace."""
     scope = answer.scope
     fields: dict[str, Any] = {
         "status": outcome.status,
@@ -583,9 +593,9 @@ def _store_outcome(answer: Message, outcome: AnswerOutcome) -> None:
 
 
 def estimate_usage(outcome: AnswerOutcome) -> dict[str, int] | None:
-    """What an answer took that was stopped or broke off, so that it counts; None without a model.
+    """Estimate the tokens of an answer that was stopped or broke off; None without a model.
 
-    The server tells it only with the end of an answer.
+    Servers report usage only at the end of an answer.
     """
     plan, prompt = (outcome.trace.get(name) for name in ("token_plan", "prompt"))
     if not isinstance(plan, Mapping) or not isinstance(prompt, Mapping):
@@ -596,7 +606,7 @@ def estimate_usage(outcome: AnswerOutcome) -> dict[str, int] | None:
 
 
 def log_run_end(run: Run, outcome: AnswerOutcome) -> None:
-    """Write the one line of a run: whose, how it ended, tokens, times of steps; never a text."""
+    """Log the run in one line: owner, outcome, tokens and times of steps, but no text."""
     usage = outcome.usage or {}
     logger.info(
         "run_ended",
@@ -615,6 +625,6 @@ def log_run_end(run: Run, outcome: AnswerOutcome) -> None:
 
 
 def _describe_candidates(outcome: AnswerOutcome) -> list[dict[str, Any]] | None:
-    """What a page shows of the documents that a clarifying question offers."""
+    """The documents that a clarifying question offers, as a page shows them."""
     fields = ("slot", "document_id", "title")
     return [{name: candidate[name] for name in fields} for candidate in outcome.candidates] or None

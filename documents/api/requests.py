@@ -1,27 +1,32 @@
-"""What every view of the REST API takes from its request: the user, and validated fields."""
+"""What the views of the REST API read from a request: the user and the validated fields."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
+from django.contrib.auth.models import User
 from rest_framework import serializers
+from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+
+def get_user(request: Request) -> User:
+    """The signed-in user. Raises `NotAuthenticated`."""
+    if not isinstance(request.user, User):
+        raise NotAuthenticated
+    return request.user
 
 
-def get_user(request: Request) -> "User":
-    """The signed-in user; permission classes let nobody else in."""
-    return cast("User", request.user)
+def validate_body(
+    serializer_class: type[serializers.Serializer[Any]], request: Request, *, partial: bool = False
+) -> dict[str, Any]:
+    """The fields of the body; `partial`: none of them is required. Raises `ValidationError`."""
+    return _validate(serializer_class(data=request.data, partial=partial))
 
 
-def validate_body(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The fields of the body. Raises `ValidationError`."""
-    return _validate(shape(data=request.data))
-
-
-def validate_query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The parameters of the address. Raises `ValidationError`."""
-    return _validate(shape(data=request.query_params))
+def validate_query(
+    serializer_class: type[serializers.Serializer[Any]], request: Request
+) -> dict[str, Any]:
+    """The parameters of the query string. Raises `ValidationError`."""
+    return _validate(serializer_class(data=request.query_params))
 
 
 def _validate(serializer: serializers.Serializer[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """REST: the signed-in user, their preferences, API keys, sessions, exports and imports."""
 
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from allauth.account.adapter import get_adapter
@@ -24,7 +24,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import get_user
 from chats.errors import ScopeMissing
 from chats.models import KeyScope
 from chats.models.key import (
@@ -33,6 +32,7 @@ from chats.models.key import (
     make_key_id,
     sort_scopes,
 )
+from documents.api.requests import get_user, validate_body
 from documents.api.serializers import FileRequest
 from documents.api.transfers import LimitedUpload, get_sent_name, takes_file
 from documents.api.views import AnyAccept
@@ -141,9 +141,7 @@ class TokenView(APIView):
     @extend_schema(request=CredentialsSerializer, responses=TokenSerializer)
     def post(self, request: Request) -> Response:
         """A new API key for a user name (or e-mail address) and password."""
-        credentials = CredentialsSerializer(data=request.data)
-        credentials.is_valid(raise_exception=True)
-        user = _authenticate(request, **credentials.validated_data)
+        user = _authenticate(request, **validate_body(CredentialsSerializer, request))
         return Response({"token": services.create_key(user=user)})
 
 
@@ -162,7 +160,7 @@ class MeView(APIView):
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
         """The signed-in user with usage and limits."""
-        return Response(services.describe_account(user=cast("User", request.user)))
+        return Response(services.describe_account(user=get_user(request)))
 
     @extend_schema(request=ProofSerializer, responses={200: OpenApiTypes.OBJECT})
     def delete(self, request: Request) -> Response:
@@ -170,10 +168,9 @@ class MeView(APIView):
 
         Requires the password.
         """
-        serializer = ProofSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        user = cast("User", request.user)
-        proven_user = _authenticate(request, user.username, **serializer.validated_data)
+        proof = validate_body(ProofSerializer, request)
+        user = get_user(request)
+        proven_user = _authenticate(request, user.username, **proof)
         if proven_user.pk != user.pk:
             raise InvalidCredentials
         receipt = deletion.delete_account(user=proven_user)
@@ -188,15 +185,14 @@ class PreferencesView(APIView):
     @extend_schema(responses=PreferencesSerializer)
     def get(self, request: Request) -> Response:
         """The user's preferences."""
-        preferences = get_preferences(user=cast("User", request.user))
+        preferences = get_preferences(user=get_user(request))
         return Response(PreferencesSerializer(preferences).data)
 
     @extend_schema(request=PreferencesSerializer, responses=PreferencesSerializer)
     def patch(self, request: Request) -> Response:
         """Change some of it; the rest stays."""
-        serializer = PreferencesSerializer(data=request.data, partial=True)
-        serializer.is_valid(raise_exception=True)
-        preferences = save_preferences(user=cast("User", request.user), **serializer.validated_data)
+        changes = validate_body(PreferencesSerializer, request, partial=True)
+        preferences = save_preferences(user=get_user(request), **changes)
         return Response(PreferencesSerializer(preferences).data)
 
 
@@ -209,7 +205,7 @@ class MyExportsView(APIView):
     def post(self, request: Request) -> Response:
         """Request all of one's data as a file; returns the pending request if there is one."""
         require_recent_proof(request)
-        export = exports.request_export(user=cast("User", request.user))
+        export = exports.request_export(user=get_user(request))
         return Response(ExportSerializer(export).data, status=202)
 
 
@@ -221,7 +217,7 @@ class MyExportView(APIView):
     @extend_schema(responses=ExportSerializer)
     def get(self, request: Request, export_id: UUID) -> Response:
         """The state of an export."""
-        own_exports = DataExport.objects.filter(owner=cast("User", request.user))
+        own_exports = DataExport.objects.filter(owner=get_user(request))
         return Response(ExportSerializer(get_object_or_404(own_exports, pk=export_id)).data)
 
 
@@ -260,11 +256,9 @@ class MyImportsView(APIView):
     @takes_file
     def post(self, request: Request) -> Response:
         """Import chats from an export of Nura or ChatGPT; existing chats are left alone."""
-        serializer = FileRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        file = serializer.validated_data["file"]
+        file = validate_body(FileRequest, request)["file"]
         data_import = imports.request_import(
-            user=cast("User", request.user), name=get_sent_name(file), content=file
+            user=get_user(request), name=get_sent_name(file), content=file
         )
         return Response(ImportSerializer(data_import).data, status=202)
 
@@ -275,7 +269,7 @@ class MyImportView(APIView):
     @extend_schema(responses=ImportSerializer)
     def get(self, request: Request, import_id: UUID) -> Response:
         """The state of an import."""
-        own_imports = DataImport.objects.filter(owner=cast("User", request.user))
+        own_imports = DataImport.objects.filter(owner=get_user(request))
         return Response(ImportSerializer(get_object_or_404(own_imports, pk=import_id)).data)
 
 
@@ -288,7 +282,7 @@ class MyExportFileView(APIView):
     @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
     def get(self, request: Request, export_id: UUID) -> HttpResponseBase:
         """The file of an export, as long as it is kept."""
-        user = cast("User", request.user)
+        user = get_user(request)
         return exports.respond_with_export(request._request, user=user, export_id=export_id)  # noqa: SLF001 - how it is sent depends on Django's request
 
 
@@ -368,9 +362,7 @@ class KeysView(GenericAPIView[AuthToken]):
         A browser session needs the password to have been entered within the last five minutes.
         """
         require_recent_proof(request)
-        serializer = KeyRequest(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        data = serializer.validated_data
+        data = validate_body(KeyRequest, request)
         expires_at = _limit_to_own_key(request, data["scopes"], data["expires_at"])
         key, secret = services.make_key(
             user=get_user(request),
