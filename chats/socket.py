@@ -1,9 +1,9 @@
-"""The socket `/ws/chat/`: authenticates, relays runs and notices, decides nothing.
+"""The WebSocket `/ws/chat/`: authenticates, and relays runs and notices.
 
-Channels hands over the client's frames one after the other; runs are relayed by tasks of their own,
-since "stop" must be read meanwhile. There is no channel layer: it would encode and decode each
-notice once a page. What a user's pages are told reaches a process once (`chats.services.chats` and
-`documents.notices` send it) and is the same text for all pages.
+Channels delivers a client's frames one at a time. Each run is relayed by a task of its own, so that
+"stop" is read meanwhile. There is no channel layer, which would encode and decode each notice once
+per page: a notice (sent by `chats.services.chats` and `documents.notices`) reaches each process
+once, and all pages of a user get the same text.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ CLOSE_FORBIDDEN = 4403
 CLOSE_TOO_MANY = 4429
 SUBPROTOCOL = "nura.v1"
 MAX_FRAMES = 60
-"""Frames that a client may send at once; so many more ..."""
+"""A client may send this many frames at once; as many again ..."""
 REFILL_SECONDS = 10.0
-"""... come free within that time."""
+"""... are allowed after this time."""
 MAX_WAITING_NOTICES = 100
-"""Notices kept for a page that takes nothing; older ones are dropped."""
+"""Notices queued for a page that reads none; older ones are dropped."""
 SUBSCRIBE_SECONDS = 2.0
-"""A socket opens without notices when Redis is not there for so long."""
+"""A socket opens without notices if Redis does not answer in this time."""
 
 Message = Mapping[str, Any]
 Fields = dict[str, Any]
@@ -70,7 +70,7 @@ class RunFrame(serializers.Serializer[Any]):
 
 
 def open_turn(user: User, frame: Fields, language: str, asked_with: str) -> tuple[UUID, UUID]:
-    """Open the turn that a `send` asks for; the ids of its run and chat."""
+    """Open the turn that a `send` frame asks for; returns the ids of its run and chat."""
     fields = _validate(SendRequest, frame)
     fields |= {name: fields[name] or () for name in ("document_ids", "library_ids")}
     turn = turns.open_turn(user=user, language=language, asked_with=asked_with, **fields)
@@ -78,7 +78,7 @@ def open_turn(user: User, frame: Fields, language: str, asked_with: str) -> tupl
 
 
 def find_run(user: User, frame: Fields) -> tuple[UUID, UUID, int]:
-    """The ids of a run of the user and its chat, and where to go on. Raises `NotFound`."""
+    """The ids of a user's run and its chat, and the last `seq` received. Raises `NotFound`."""
     fields = _validate(RunFrame, frame)
     run = Run.objects.visible_to(user).filter(pk=fields["run_id"]).select_related("message").first()
     if run is None:
@@ -87,7 +87,7 @@ def find_run(user: User, frame: Fields) -> tuple[UUID, UUID, int]:
 
 
 def stop_run(user: User, frame: Fields) -> None:
-    """Stop a run of the user. Raises `NotFound`."""
+    """Stop a run of this user. Raises `NotFound`."""
     fields = _validate(RunFrame, frame)
     if not Run.objects.owned_by(user).filter(pk=fields["run_id"]).exists():
         raise NotFound
@@ -101,7 +101,7 @@ class WatchFrame(serializers.Serializer[Any]):
 
 
 def find_live_shares(watched: Collection[tuple[User, UUID]]) -> set[tuple[int, UUID]]:
-    """Which of these shared chats their readers still may read, as ids of reader and share."""
+    """The shared chats that their readers may still read, as pairs of user id and share id."""
     share_ids: defaultdict[User, set[UUID]] = defaultdict(set)
     for user, share_id in watched:
         share_ids[user].add(share_id)
@@ -113,9 +113,9 @@ def find_live_shares(watched: Collection[tuple[User, UUID]]) -> set[tuple[int, U
 
 
 def read_release() -> str:
-    """The digest of all static files: a page that shows another one came from another release.
+    """The digest of all static files; a page with a different one comes from another release.
 
-    Empty in development, where files are served as they are.
+    Empty in development, where files have no digests.
     """
     return getattr(staticfiles_storage, "manifest_hash", "")
 
@@ -129,12 +129,12 @@ def _validate(shape: type[serializers.Serializer[Any]], frame: Fields) -> Fields
 
 @functools.cache
 def _get_serializer(shape: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
-    """One for all frames: making its fields takes longer than reading a frame with them."""
+    """A shared serializer: creating its fields takes longer than validating a frame."""
     return shape()
 
 
 class NoticeListener(LoopTask):
-    """Hears the notices of all users and hands them to those of their pages that are open here."""
+    """Receives the notices of all users and sends them to the pages open in this process."""
 
     TROUBLE = "notices_not_heard"
 
@@ -142,10 +142,10 @@ class NoticeListener(LoopTask):
         self.pages: defaultdict[int, set[ChatSocket]] = defaultdict(set)
         self.is_listening = asyncio.Event()
         self._pending_broadcasts: set[str] = set()
-        """Frames for all pages that wait for their moment."""
+        """Frames for all pages that are about to be sent."""
 
     async def run_round(self) -> None:
-        """Listen until the connection breaks; what is sent meanwhile is lost."""
+        """Listen until the connection breaks; notices sent while it is down are lost."""
         try:
             async with connections.asynchronous().pubsub() as channel:
                 await channel.subscribe(notices.get_channel())
@@ -168,7 +168,7 @@ class NoticeListener(LoopTask):
                 page.send_soon(frame)
 
     def _broadcast_soon(self, frame: str) -> None:
-        """Broadcast once for many in a row: one list of people changes the rights of a thousand."""
+        """Send equal frames in quick succession once: importing a list changes many rights."""
         if frame not in self._pending_broadcasts:
             self._pending_broadcasts.add(frame)
             loop = asyncio.get_running_loop()
@@ -180,14 +180,14 @@ class NoticeListener(LoopTask):
             page.send_soon(frame)
 
     async def add(self, page: "ChatSocket") -> None:
-        """Tell the page from now on what its user is told."""
+        """Send the page its user's notices from now on."""
         self.pages[page.user.pk].add(page)
         with suppress(TimeoutError):
             async with asyncio.timeout(SUBSCRIBE_SECONDS):
                 await self.is_listening.wait()
 
     def remove(self, page: "ChatSocket") -> None:
-        """Tell the page nothing more."""
+        """Send the page no more notices."""
         pages = self.pages.get(page.user.pk, set())
         pages.discard(page)
         if not pages:
@@ -195,7 +195,7 @@ class NoticeListener(LoopTask):
 
 
 class ShareWatcher(LoopTask):
-    """Looks whether shared chats that are open here may still be read, and ends them if not."""
+    """Checks whether the shared chats open in this process may still be read, else closes them."""
 
     TROUBLE = "shares_not_checked"
 
@@ -204,7 +204,7 @@ class ShareWatcher(LoopTask):
         self._changed = asyncio.Event()
 
     async def run_round(self) -> None:
-        """Look once. No page ends because the database is away."""
+        """Check once. No page is closed because the database is down."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed)
         pages = dict(self.pages)
@@ -219,16 +219,15 @@ class ShareWatcher(LoopTask):
 
 
 RIGHTS_CHECK_SECONDS = 5.0
-"""How often it is looked whether somebody reads less than before, if nobody says so."""
+"""How often rights to read are checked if no change is announced."""
 CHECK_PAUSE_SECONDS = 0.5
-"""How long the next look waits at least: of many announcements in a row each page hears little."""
+"""The shortest time between two checks, so that a burst of changes causes few frames."""
 
 
 class ReadingWatcher(LoopTask):
     """Tells open pages that their user may read less than before.
 
-    What they show of it is closed already to every request; so that they show it no longer either,
-    they ask anew.
+    Requests are refused already; the pages also hide what they still show.
     """
 
     TROUBLE = "readers_not_checked"
@@ -239,13 +238,13 @@ class ReadingWatcher(LoopTask):
         self._changed = asyncio.Event()
 
     async def add(self, user_id: int) -> None:
-        """Note what somebody may read who opens a page."""
+        """Remember what a user who opens a page may read."""
         if user_id not in self._libraries_by_user:
             libraries = await in_database(list_readable_libraries, [user_id])
             self._libraries_by_user.setdefault(user_id, libraries[user_id])
 
     async def run_round(self) -> None:
-        """Look once."""
+        """Check once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed, RIGHTS_CHECK_SECONDS)
         pages = NoticeListener.of_running_loop().pages
@@ -264,17 +263,17 @@ class ReadingWatcher(LoopTask):
             )
             for page in pages.get(user_id, ()) if has_lost else ():
                 page.send_soon(log.to_json(to_frame("rights.changed", {})))
-        # Pages that were opened meanwhile have been noted by `add`.
+        # `add` has entered the users of pages opened meanwhile.
         self._libraries_by_user = {
             pk: readable.get(pk, had_libraries)
             for pk, had_libraries in self._libraries_by_user.items()
             if pk in pages
         }
-        await asyncio.sleep(CHECK_PAUSE_SECONDS)  # what is announced meanwhile is seen by the next
+        await asyncio.sleep(CHECK_PAUSE_SECONDS)  # the next check sees what is announced meanwhile
 
 
 class MovedDocument(NamedTuple):
-    """Where a document is that was moved a moment ago."""
+    """The place of a document that has just been moved."""
 
     pk: UUID
     moved_at: datetime
@@ -282,7 +281,7 @@ class MovedDocument(NamedTuple):
     library_id: UUID | None
 
     def is_readable(self, user_id: int, library_ids: Collection[UUID]) -> bool:
-        """Whether it is a user's who may read these libraries; see `Document.visible_to`."""
+        """Whether a user who may read these libraries may read it; see `Document.visible_to`."""
         return (
             self.owner_id == user_id if self.library_id is None else self.library_id in library_ids
         )
@@ -291,7 +290,7 @@ class MovedDocument(NamedTuple):
 def find_readable(
     user_ids: Collection[int],
 ) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
-    """The libraries that these users may read, and the documents that were moved just now."""
+    """The ids of the libraries that each user may read, and the documents moved just now."""
     since = timezone.now() - timedelta(seconds=RIGHTS_CHECK_SECONDS) - access.MAX_CLOCK_SKEW
     rows = Document.objects.filter(moved_at__gt=since)
     places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
@@ -301,7 +300,7 @@ def find_readable(
 
 
 class FrameLimit:
-    """A bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
+    """A token bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
 
     def __init__(self) -> None:
         self._frames_left = float(MAX_FRAMES)
@@ -317,7 +316,7 @@ class FrameLimit:
 
 
 class ChatSocket(AsyncConsumer):  # type: ignore[misc]
-    """One open page or program."""
+    """The connection of one page or program."""
 
     user: User
     language: str
@@ -338,7 +337,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         }
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
-        """Serve until the other end has gone, or the server ends."""
+        """Serve until the client disconnects or the server stops."""
         started = time.monotonic()
         try:
             await super().__call__(scope, receive, send)
@@ -355,7 +354,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
                 )
 
     async def websocket_connect(self, _message: Message) -> None:
-        """Let in who has a session (from our own pages) or a token."""
+        """Accept a client with a session (from our own pages) or a token."""
         credential = access.read_credential(self.scope)
         holder = await in_database(access.authenticate, credential)
         subprotocols = self.scope.get("subprotocols") or ()
@@ -376,7 +375,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         access.watch_credential(credential, self._end)
 
     async def websocket_receive(self, message: Message) -> None:
-        """Answer a frame."""
+        """Answer one frame."""
         if not self._limit.take_frame():
             await self._refuse("too_many_frames", None)
             await self._close(CLOSE_TOO_MANY)
@@ -384,11 +383,11 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         await self._handle_frame(message.get("text"))
 
     async def websocket_disconnect(self, _message: Message) -> None:
-        """The other end has gone."""
+        """The client has disconnected."""
         raise StopConsumer
 
     def send_soon(self, frame: str) -> None:
-        """Send a frame soon, in its turn; a page that takes nothing keeps nobody waiting."""
+        """Queue a frame; the caller never waits for a page that does not read."""
         self._notices.append(frame)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_notices())
@@ -461,7 +460,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             task.cancel()
 
     async def _end(self) -> None:
-        """The user's rights have ended."""
+        """Close the connection: the credential is no longer valid."""
         self._unsubscribe()
         await self._close(CLOSE_UNAUTHENTICATED)
 
@@ -477,7 +476,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         await self._send_text(log.to_json(to_frame("error", data)))
 
     async def _send_text(self, frame: str) -> None:
-        with suppress(OSError):  # the other end has gone; `serve` is told so too
+        with suppress(OSError):  # the client has gone; Channels reports that as well
             await self.send({"type": "websocket.send", "text": frame})
 
     async def _close(self, code: int) -> None:

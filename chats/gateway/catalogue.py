@@ -1,7 +1,7 @@
 """The models of a key's owner: all documents, one, those of a library or category, an assistant.
 
-Each of them is answered by the owner's usual language model, or by the one named behind an `@`:
-`nura@qwen3`. The sign stands in no other id.
+The owner's default language model answers, or the one named after an `@`: `nura@qwen3`. No other id
+contains that sign.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,23 +28,23 @@ AT = "@"
 """Before the id of a language model."""
 MAX_LISTED_ASSISTANTS = 200
 MAX_LISTED_DOCUMENTS = 200
-"""Documents in the list, the newest; older ones can be used all the same."""
+"""The newest documents are listed; older ones can be used too."""
 MAX_CATEGORY_DOCUMENTS = 1_000
-"""Documents of one category that are read, the newest."""
+"""Of a category, the newest documents are searched."""
 
 
 @dataclass(frozen=True)
 class AskableModel:
-    """What a question may be asked of: its documents and why these."""
+    """What a question can be put to: a set of documents, and why these."""
 
     id: str
     name: str
     created: datetime
     list_documents: Callable[[], Iterable[UUID]]
-    """Looks up those that can be searched now, in order."""
+    """Looks up the ids of the documents that can be searched now, in order."""
     reason: ScopeReason
     language_model: str = ""
-    """The id of the language model that was named."""
+    """The id of the language model named in the request, else empty."""
     library_id: UUID | None = None
     """The library whose documents these are."""
     assistant: Assistant | None = None
@@ -88,14 +88,14 @@ def _find_scope(user: User, name: str) -> AskableModel:
 
 
 def describe_model(model: AskableModel) -> dict[str, Any]:
-    """A model as it is listed."""
+    """A model as `GET /v1/models` lists it."""
     return _describe(model.id, model.name, model.created)
 
 
 def list_models(user: User) -> dict[str, Any]:
-    """Everything first, by each language model where there are some; then what is a part of it.
+    """All documents first, once for each language model if there are several; then parts of them.
 
-    These are libraries, categories with documents, both by name, and the newest documents.
+    The parts are libraries and categories with documents, both by name, and the newest documents.
     """
     searchable = _list_searchable(user)
     used_categories = Category.objects.owned_by(user).filter(

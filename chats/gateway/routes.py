@@ -27,7 +27,7 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 
 @router.get("/models")
 async def list_models(request: HttpRequest) -> HttpResponseBase:
-    """What the key's owner may ask."""
+    """The models that the key's owner may ask."""
     return _to_json_response(await in_database(catalogue.list_models, _get_asker(request)))
 
 
@@ -40,7 +40,7 @@ async def show_model(request: HttpRequest, model: str) -> HttpResponseBase:
 
 @router.post("/chat/completions")
 async def create_completion(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
-    """Answer the last message of the user, whole or as a stream."""
+    """Answer the last user message, as one response or as a stream."""
     credential = _get_credential(request)
     begin = partial(completions.begin_answer, asked_with=credential.token)
     opening = asyncio.ensure_future(in_database(begin, _get_asker(request), request.headers, body))
@@ -82,13 +82,13 @@ async def create_embeddings(request: HttpRequest, body: EmbeddingsRequest) -> Ht
 
 
 async def refuse_method(request: HttpRequest) -> HttpResponseBase:
-    """Refuse a method that the address does not take."""
+    """Refuse other methods."""
     raise MethodNotAllowed(request.method or "")
 
 
 @router.api_operation(METHODS, "/models/{path:model}", include_in_schema=False)
 async def refuse_model_method(request: HttpRequest, model: str) -> HttpResponseBase:  # noqa: ARG001
-    """Refuse a method that the address of a model does not take."""
+    """Refuse other methods on a single model."""
     return await refuse_method(request)
 
 
@@ -123,13 +123,13 @@ def _stop_when_opened(opening: "asyncio.Future[PendingAnswer]") -> None:
 
 
 def _get_asker(request: HttpRequest) -> User:
-    """The user whom the key belongs to."""
+    """The owner of the key."""
     user: User = _get_key(request).user
     return user
 
 
 def _get_credential(request: HttpRequest) -> Credential:
-    """That key, to be asked again while an answer is under way."""
+    """The key, to be rechecked while an answer is being written."""
     return Credential(token=_get_key(request).digest)
 
 

@@ -1,6 +1,6 @@
-"""The gateway's wire: what is read of requests, and what OpenAI's clients read of answers.
+"""Requests and responses of the gateway, in OpenAI's format.
 
-Of a request only these fields are read; all others are accepted and passed over.
+Only these fields of a request are read; all others are accepted and ignored.
 """
 
 import time
@@ -28,7 +28,7 @@ MAX_MODEL_NAME_CHARACTERS = 200
 
 
 class MessagePart(BaseModel):
-    """A part of a message; only those with text are read."""
+    """A part of a message; only text parts are read."""
 
     text: str | None = None
 
@@ -41,7 +41,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Its text, parts joined by line ends, without what no database keeps."""
+        """The text, parts joined by line breaks, without characters that Postgres cannot store."""
         if self.content is None or isinstance(self.content, str):
             return drop_unstorable(self.content or "")
         parts = (part if isinstance(part, str) else part.text for part in self.content)
@@ -86,7 +86,7 @@ class CompletionRequest(BaseModel):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with what the answer used."""
+        """Whether a stream ends with a chunk of token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
@@ -100,7 +100,7 @@ class EmbeddingsRequest(BaseModel):
 
 
 def drop_unstorable(text: str) -> str:
-    """The text without NUL and without halves of characters."""
+    """The text without NUL and lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -110,14 +110,14 @@ ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_
 def to_error_body(
     status: int, code: str, message: str, param: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """An error as OpenAI's clients read it."""
+    """The body of an error in OpenAI's format."""
     default = "invalid_request_error" if status < 500 else "server_error"
     kind = ERROR_TYPES.get(status, default)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """The first field that pydantic refused, as OpenAI writes it, and what is wrong with it."""
+    """The first field that pydantic refused, written as OpenAI does, and what is wrong with it."""
     _source, _body, *path = errors[0]["loc"]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     param = "".join(steps).removeprefix(".")
@@ -125,27 +125,27 @@ def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, s
 
 
 MAX_HISTORY_MESSAGES = 200
-"""The last ones of a longer conversation are read."""
+"""Of a longer conversation, the last messages are read."""
 SPEAKERS = (Speaker.USER, Speaker.ASSISTANT)
 
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question and what was said before it; instructions and tools take no part."""
+    """A question and the messages before it, without instructions and tool messages."""
 
     question: str
     history: tuple[HistoryMessage, ...] = ()
 
     @property
     def last_answer(self) -> str | None:
-        """The answer before the question; None where nothing was answered yet."""
+        """The answer before the question, None if there is none."""
         return next(
             (m.content for m in reversed(self.history) if m.role == Speaker.ASSISTANT), None
         )
 
     @property
     def last_question(self) -> str:
-        """The question that was so answered."""
+        """The question that `last_answer` answers."""
         answered = False
         for message in reversed(self.history):
             if answered and message.role == Speaker.USER:
@@ -155,7 +155,7 @@ class AskedQuestion:
 
 
 def read_question(messages: Sequence[ChatMessage]) -> AskedQuestion:
-    """The last message of the user and all before it. Raises `NoQuestion`, `TooLong`."""
+    """The last user message and everything before it. Raises `NoQuestion`, `TooLong`."""
     conversation = [HistoryMessage(Speaker(m.role), m.text) for m in messages if m.role in SPEAKERS]
     conversation = [message for message in conversation if message.content.strip()]
     index = next(
@@ -178,23 +178,23 @@ def _shorten(message: HistoryMessage) -> str:
 MAX_CHAT_KEY_CHARACTERS = 200
 CHAT_HEADER = "X-Chat-Id"
 WHOLE_CONVERSATION_HEADERS = ("X-OpenWebUI-Chat-Id", "X-LibreChat-Conversation-Id")
-"""Headers of programs that send the whole conversation with every question."""
+"""Headers sent by programs that send the whole conversation with every question."""
 NO_CHAT = frozenset({"", "new", "null", "none", "undefined"})
-"""What programs send for a conversation that has no name yet."""
+"""What programs send for a conversation without an id."""
 TEMPORARY_CHATS = ("local", "{{")
-"""Open WebUI's temporary chats, and templates that nobody filled in."""
+"""How the ids of Open WebUI's temporary chats begin, and unfilled templates."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """The name of a chat, and whether its program sends the whole conversation every time."""
+    """A program's id for a chat, and whether it sends the whole conversation every time."""
 
     value: str
     sends_whole_conversation: bool
 
 
 def read_chat_key(headers: Mapping[str, str], metadata: Any) -> ChatKey | None:
-    """The chat's name by the first header that has one, else by `metadata.chat_id`.
+    """The program's id for the chat: from the first header that has one, else `metadata.chat_id`.
 
     Raises `WrongChatId`.
     """
@@ -226,14 +226,14 @@ class ErrorReply:
 
     @classmethod
     def from_event_data(cls, data: Mapping[str, Any]) -> "ErrorReply":
-        """From the data of the last event."""
+        """The error in the data of a run's last event."""
         status = find_status(data["code"])
         return cls(status, to_error_body(status, data["code"], data["detail"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The shapes of one answer, with what is the same in all of them."""
+    """Builds the response bodies of one answer, which share id, time and model."""
 
     opened: "PendingAnswer"
     created: int = field(default_factory=lambda: int(time.time()))
@@ -257,7 +257,7 @@ class Reply:
         return self._make_chunk(delta, None)
 
     def to_last_chunk(self, message: Mapping[str, Any], streamed: str) -> dict[str, Any]:
-        """The chunk that ends the answer; `replaced` is there where other text was streamed."""
+        """The last chunk; it has `replaced` if the streamed text differs from the final answer."""
         content = message.get("content", streamed)
         replaced = {} if content == streamed else {"replaced": content}
         return {
@@ -267,7 +267,7 @@ class Reply:
         }
 
     def to_usage_chunk(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The chunk with the usage and nothing else."""
+        """The chunk with nothing but the token counts."""
         head = self._make_head("chat.completion.chunk")
         return {**head, "choices": [], "usage": count_tokens(message)}
 
@@ -286,13 +286,13 @@ class Reply:
 
 
 def find_finish_reason(message: Mapping[str, Any]) -> str:
-    """Why the answer ended: "length" at its limit of tokens, else "stop"."""
+    """Why the answer ended: "length" at the token limit, else "stop"."""
     codes = {notice["code"] for notice in message.get("notices") or ()}
     return "length" if ANSWER_CUT in codes else "stop"
 
 
 def count_tokens(message: Mapping[str, Any]) -> dict[str, int]:
-    """Tokens; none where no model was asked."""
+    """Token counts; zeros if no model was asked."""
     usage = message.get("usage") or {}
     read, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

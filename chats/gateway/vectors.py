@@ -1,4 +1,4 @@
-"""Embedding texts for programs, with the model that embeds the documents."""
+"""Embeddings for programs, made by the model that embeds the documents."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ from rag.factory import get_embedding_model_name, get_engine
 
 MAX_TEXTS = 256
 PLACES, PLACES_OF_ONE = 4, 2
-"""Requests that one answers process embeds at once, and those of one owner among them."""
+"""Requests that an answers process embeds at once, in total and for one owner."""
 
 _threads = ThreadPoolExecutor(PLACES, thread_name_prefix="embedding")
 _places: WeakKeyDictionary[asyncio.AbstractEventLoop, FairPlaces] = WeakKeyDictionary()
@@ -29,12 +29,12 @@ _places: WeakKeyDictionary[asyncio.AbstractEventLoop, FairPlaces] = WeakKeyDicti
 async def embed_request(
     request: dict[str, Any], _say: Callable[[str, Any], None]
 ) -> dict[str, Any]:
-    """In the worker: one vector per text, and the tokens read. Raises `EmbedderFailed`."""
+    """Runs in the worker: one vector per text, and the tokens read. Raises `EmbedderFailed`."""
     current = await in_database(spaces.get_space_in_use)
     embedder = get_engine(current.config).embedder
     owner = get_owner()
     async with _get_places().hold(owner):
-        # threads of their own: those of the loop are for questions and searches
+        # separate threads: the loop's own are for questions and searches
         return await asyncio.get_running_loop().run_in_executor(
             _threads, _embed_texts, embedder, request["texts"], owner
         )
@@ -67,13 +67,13 @@ def read_texts(body: EmbeddingsRequest) -> list[str]:
 
 
 def count_tokens(name: str, texts: Sequence[str]) -> int:
-    """The tokens of texts as the model of that name reads them; each text is one at the least."""
+    """The number of tokens of the texts for the model of that name, at least one per text."""
     count = get_counter(name).count
     return sum(max(1, count(text)) for text in texts)
 
 
 def check_model(name: str) -> str:
-    """The name of the embedding model, asked for by it or as "nura". Raises `ModelNotFound`."""
+    """The name of the embedding model; "nura" stands for it. Raises `ModelNotFound`."""
     own = get_embedding_model_name(spaces.get_space_in_use().config)
     if name not in {EVERYTHING, own}:
         raise ModelNotFound
@@ -94,6 +94,6 @@ def to_reply(body: EmbeddingsRequest, model: str, result: dict[str, Any]) -> dic
 
 
 def _to_base64(vector: Sequence[float]) -> str:
-    """Floats of 32 bits, the lowest byte first."""
+    """The vector as little-endian 32-bit floats, in Base64."""
     packed = array("f", vector)
     return base64.b64encode(packed.tobytes()).decode()

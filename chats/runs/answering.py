@@ -365,8 +365,8 @@ async def _answer(
     if work.done() and not work.cancelled():
         work.result()
     outcome = _to_outcome(progress, writer, stopped)
-    if writer.spoke_at is not None:
-        wait = writer.spoke_at - claimed.run.created_at
+    if writer.first_word_at is not None:
+        wait = writer.first_word_at - claimed.run.created_at
         outcome = replace(outcome, first_word_ms=max(0, wait // timedelta(milliseconds=1)))
     kind, data, turn = await _store_end(claimed, outcome, progress.key)
     writer.add(kind, data)

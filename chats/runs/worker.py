@@ -1,9 +1,9 @@
 """The answers process: one event loop that is woken by a Redis stream.
 
-Who answers what is settled in Postgres (`jobs.lease`): a message only says that something waits.
-While there is room for all that is announced, each is claimed as it comes; where more waits than
-there is room for, owners take turns. Redis may restart or stay away: what was announced there in
-vain is found in Postgres, as soon as Redis is back and every few seconds besides.
+Postgres decides who answers what (`jobs.lease`); a message only says that something waits. While
+there is room, each announced run is claimed as it comes; otherwise owners take turns. If Redis is
+down and messages are lost, the waiting runs are found in Postgres: once Redis is back, and every
+few seconds.
 """
 
 import asyncio
@@ -44,32 +44,32 @@ from jobs.queue import WorkMessage
 logger = structlog.get_logger()
 
 MAX_THREADS = 8
-"""Threads for searches and database calls of all runs together.
+"""Threads for the searches and database calls of all runs.
 
-Each of them that computes takes its turn between two steps of the loop, where tokens wait.
+A thread that computes holds the GIL, which the loop needs for relaying tokens.
 """
 MAX_THREADS_OF_ONE = min(4, max(2, len(os.sched_getaffinity(0))))
-"""Of them for one owner, who may have asked hundreds of questions: the others find some free, and
-cores to run on."""
+"""Threads for one owner, who may have asked hundreds of questions: others find threads and cores
+free."""
 SWITCH_SECONDS = 0.0005
-"""So long a thread computes on while the loop wants its turn; Python's own 5 ms are far too long
-for that, as the loop gives its turn away with every word that it sends.
+"""How long a thread keeps the GIL while the loop waits for it. Python's 5 ms are far too long: the
+loop gives up the GIL with every token that it sends.
 """
 MAX_AT_ONCE = 1000
-"""What a process works on; the rest waits in the stream, where other processes find it."""
+"""Tasks of one process; the rest waits in the stream, where other processes find it."""
 MAX_MESSAGES_A_READING = 100
 READING_SECONDS = 2.0
 TAKING_OVER_SECONDS = 3.0
-"""How often one looks for messages whose reader died."""
+"""How often to look for messages whose reader has died."""
 RETRY_SECONDS = 0.5
 UNCLAIMED = Run.LEASE * 0.4
-"""Workers are reminded of a run that nobody took for so long."""
+"""A run that nobody has claimed for this long is announced again."""
 REAPING_SECONDS = {"runs": 5.0, "summaries": 30.0, "ingests": 15.0}
-"""How often one of all processes looks for what was lost."""
+"""How often one of all answers processes looks for lost jobs of each kind."""
 
 
 class RightsKeeper(LoopTask):
-    """Ends answers whose owner or key has lost its rights; every process does."""
+    """Ends answers whose owner or API key has lost its rights; runs in every answers process."""
 
     TROUBLE = "rights_not_kept"
 
@@ -77,29 +77,29 @@ class RightsKeeper(LoopTask):
         self._changed = asyncio.Event()
 
     async def run_round(self) -> None:
-        """Look once."""
+        """Check once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed)
         await in_database(answering.end_runs_without_rights)
 
 
 class AnswersWorker:
-    """What one answers process does. `run` ends some time after `leave`."""
+    """The work of one answers process. `run` returns some time after `leave` is called."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
         self._room = asyncio.Event()
         self._runs_by_owner: Counter[int] = Counter()
-        """Runs at work by their owner."""
+        """Number of runs in progress by user id."""
         self._has_waiting_runs = False
-        """Runs were announced and not taken: their owner has enough at work."""
+        """Announced runs were not claimed, because their owner has enough in progress."""
         self._patience = 0.0
         self.on_leave: Callable[[], object] | None = None
-        """Called as soon as nothing more is begun."""
+        """Called once no new work is begun."""
 
     async def run(self) -> None:
-        """Work until `leave`, then let what is under way finish, and cut off what does not."""
+        """Work until `leave` is called; then wait for work in progress, and cancel what is left."""
         sys.setswitchinterval(SWITCH_SECONDS)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(FairThreads(MAX_THREADS, MAX_THREADS_OF_ONE))
@@ -122,7 +122,7 @@ class AnswersWorker:
         await loop.shutdown_default_executor()
 
     def leave(self, patience: float) -> None:
-        """Begin nothing more; what is under way has that many seconds."""
+        """Begin no new work; work in progress has `patience` seconds to finish."""
         self._patience = patience
         self._leaving.set()
         if self.on_leave is not None:
@@ -131,7 +131,7 @@ class AnswersWorker:
     # Messages
 
     async def _receive(self) -> None:
-        is_cut_off, is_logged = True, False  # what was announced before we came is in Postgres
+        is_cut_off, is_logged = True, False  # earlier announcements are found in Postgres
         looked_at, to_acknowledge = 0.0, list[WorkMessage]()
         while True:
             messages = list[WorkMessage]()
@@ -159,12 +159,10 @@ class AnswersWorker:
                     logger.warning("work_not_heard", error=f"{type(error).__name__}: {error}"[:200])
                 is_cut_off = is_logged = True
                 await asyncio.sleep(RETRY_SECONDS)
-            except Exception:  # a process that hears nothing more would live on unnoticed
+            except Exception:  # else the process would live on without reading
                 logger.exception("work_not_taken")
-                is_cut_off, to_acknowledge = (
-                    True,
-                    messages,
-                )  # a message that nobody can take would come for ever
+                # acknowledged all the same: a message that fails would be delivered for ever
+                is_cut_off, to_acknowledge = True, messages
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _handle_messages(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
@@ -178,17 +176,17 @@ class AnswersWorker:
         for message in messages:
             try:
                 self._begin_message_work(message)
-            except (KeyError, ValueError):  # its asker notices; those of the others wait
+            except (KeyError, ValueError):  # whoever asked will notice; the other messages wait
                 logger.exception("message_not_read", entry=message.entry_id)
 
     def _is_owner_busy(self, message: WorkMessage) -> bool:
-        """Whether its owner has as many answers at work here as he may have."""
+        """Whether its owner has as many answers in progress here as one may have."""
         limit = settings.LIMITS["answers"]
-        owner = message.fields.get("owner", "")  # not in those of the version before
+        owner = message.fields.get("owner", "")  # absent in messages of the previous version
         return bool(limit and owner and self._runs_by_owner[int(owner)] >= limit)
 
     async def _claim_waiting(self) -> None:
-        """Go on with runs that waited for others of their owner."""
+        """Claim runs that waited for others of their owner."""
         room = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
         try:
             claimed = await in_database(answering.claim_waiting_runs, max(1, room))
@@ -196,7 +194,7 @@ class AnswersWorker:
             logger.warning("waiting_runs_not_taken", error=str(error)[:200])
             return
         self._answer_all(claimed)
-        limit = settings.LIMITS["answers"]  # whoever has enough at work may have more that wait
+        limit = settings.LIMITS["answers"]  # an owner at the limit may have more waiting
         self._has_waiting_runs = bool(claimed) or any(
             0 < limit <= n for n in self._runs_by_owner.values()
         )
@@ -215,7 +213,7 @@ class AnswersWorker:
                     self._begin(stateless.answer_request(key, body), body["owner"], message)
 
     async def _claim_all_waiting(self) -> None:
-        """Take what waits without a message."""
+        """Claim all waiting runs, announced or not."""
         while room := min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING):
             claimed = await in_database(answering.claim_waiting_runs, room)
             self._answer_all(claimed)
@@ -251,7 +249,7 @@ class AnswersWorker:
         owner: str,
         message: WorkMessage | None = None,
     ) -> None:
-        """Begin an owner's task, which logs under the id of the request behind its message."""
+        """Start a task for an owner; its log lines carry the id of the request that sent it."""
         request_id = message.fields.get("request_id") if message else None
         with (
             bound_contextvars(**({"request_id": request_id} if request_id else {})),
@@ -278,7 +276,7 @@ class AnswersWorker:
         except (RedisError, OSError) as error:
             logger.info("stream_not_left", error=f"{type(error).__name__}: {error}"[:200])
 
-    # What was lost
+    # Lost jobs
 
     async def _reap(self) -> None:
         while True:
@@ -293,7 +291,7 @@ class AnswersWorker:
 
 
 def _has_kind_and_id(message: WorkMessage) -> bool:
-    """Whether a message has a kind and an id; one without is dropped, and no other with it."""
+    """Whether a message has a kind and an id; one without is logged and dropped by itself."""
     try:
         return bool(message.fields["kind"] and UUID(message.fields["id"]))
     except (KeyError, ValueError):
@@ -302,14 +300,14 @@ def _has_kind_and_id(message: WorkMessage) -> bool:
 
 
 def claim_announced_runs(run_ids: Sequence[UUID], *, is_crowded: bool) -> list[ClaimedRun]:
-    """Take a single announced run as it comes; of more, or where more waits, those in turn."""
+    """Claim a single announced run as it comes; if there are more, those whose turn it is."""
     if len(run_ids) > 1 or is_crowded:
         return answering.claim_waiting_runs(len(run_ids))
     return answering.claim_run(run_ids[0])
 
 
 def reap_runs() -> int:
-    """End or hand on runs whose worker is gone, announce those that nobody took; how many."""
+    """End or announce runs whose worker died, and those that nobody claimed; returns how many."""
     lost = reap_lost_jobs(
         Run,
         announce=dispatch_run_again,

@@ -1,8 +1,8 @@
-"""The writing end of a run's log: what one run has to say, and what of it stands in Redis.
+"""Writing the logs of runs: each run's events, and how many of them Redis has.
 
-An event loop sends Redis what all its runs have to say in one call. Text gathers for a moment
-between two calls, and what is told of the preparations before one; the first words of an answer do
-not wait, and take along what gathered.
+An event loop sends the new events of all its runs to Redis in one call. Text is collected for a
+moment between two calls, and so are the events of the steps before the text; the first words of an
+answer do not wait, and take the collected events along.
 """
 
 import asyncio
@@ -25,16 +25,12 @@ from jobs.connections import Script
 logger = structlog.get_logger()
 
 CLOSE_SECONDS = 20.0
-"""How long `close` waits for a Redis that is away.
-
-After that readers are served from the database.
-"""
+"""How long `close` waits while Redis is down; then readers are served from the database."""
 COALESCE_SECONDS = 0.025
 PREPARING_SECONDS = 0.1
-"""So long, which nobody notices, what is told of the preparations waits for the first words.
+"""How long the events of the steps before the text wait for the first words; too short to notice.
 
-Where these come sooner, a page is told everything at once, and nothing is sent while they are
-prepared.
+If these come sooner, a page gets everything at once, and nothing is sent while the prompt is built.
 """
 
 APPEND = Script("""
@@ -54,62 +50,61 @@ for number, key in ipairs(KEYS) do
 end
 return found
 """)
-"""Appends to each log that is as long as its writer believes, and tells how long each was.
+"""Appends to each log that is as long as its writer believes, and returns how long each was.
 
-A log that is shorter lost something, one that is longer was written by somebody else as well; both
-are left as they are.
+A shorter log has lost entries, a longer one has another writer; both are left as they are.
 """
 
 
 class GrowingText:
-    """Text that grows: joined when somebody asks for it, and each part of it only once.
+    """Text that grows by parts; each part is joined once, when `str()` is called.
 
-    The heartbeat's thread asks too, while the loop adds.
+    The heartbeat's thread calls that while the loop adds parts.
     """
 
     def __init__(self, text: str = "") -> None:
         self._parts = [text]
 
     def add(self, text: str) -> None:
-        """More of it."""
+        """Append a part."""
         self._parts.append(text)
 
     def replace(self, text: str) -> None:
-        """Another text in its place."""
+        """Replace all of the text."""
         self._parts = [text]
 
     def __str__(self) -> str:
         parts = self._parts
         count = len(parts)
         text = "".join(parts[:count])
-        parts[:count] = [text]  # what was added meanwhile stays behind it
+        parts[:count] = [text]  # parts added meanwhile stay behind it
         return text
 
 
 class RunWriter:
-    """Keeps all events of its run: what Redis loses is written again, same `seq`."""
+    """Holds all events of a run; entries that Redis loses are written again with the same `seq`."""
 
     def __init__(self, run_id: UUID, *, closed_seconds: int = log.CLOSED_SECONDS) -> None:
         self.run_id = run_id
         self.closed_seconds = closed_seconds
-        """The log is kept so long behind its last event."""
+        """How long the log is kept after its last event."""
         self.key = log.make_log_key(run_id)
         self.events: list[RunEvent] = []
         self.written = 0
         """How many of them Redis has confirmed."""
-        self.prolonged = False
-        self.lost = False
-        """Somebody else writes this log."""
+        self.has_expiry = False
+        """The log is known to have its expiry."""
+        self.has_other_writer = False
         self._text, self._reasoning = GrowingText(), GrowingText()
         self._text_kind = ""
         self._unsealed: list[str] = []
         self._settled = asyncio.Event()
+        """Set while Redis has all events, and once there is another writer."""
         self._flusher: Flusher | None = None
-        self.spoke_at: datetime | None = None
-        """When the first word of the answer came."""
+        self.first_word_at: datetime | None = None
 
     async def open(self) -> None:
-        """Take over what was written before (opening, earlier attempt)."""
+        """Load what has been written already: the opening, an earlier attempt."""
         with suppress(RedisError):  # then the log is written whole at the first flush
             self.events = await self.read_log()
         self.written = len(self.events)
@@ -118,9 +113,9 @@ class RunWriter:
         self._flusher = Flusher.of_running_loop()
 
     def begin(self, *events: RunEvent) -> None:
-        """Write a log that is known to hold these events, and to be young."""
+        """Begin with a log that is known to hold these events, and to have its expiry."""
         self.events = [*events]
-        self.written, self.prolonged = len(events), bool(events)
+        self.written, self.has_expiry = len(events), bool(events)
         self._flusher = Flusher.of_running_loop()
 
     @property
@@ -130,7 +125,7 @@ class RunWriter:
 
     @property
     def reasoning(self) -> str:
-        """What the model thought aloud so far."""
+        """The model's reasoning so far."""
         return str(self._reasoning)
 
     def add(self, kind: str, data: Any) -> None:
@@ -142,7 +137,7 @@ class RunWriter:
             if kind == log.REPLACE:
                 self._text.replace(data["text"])
             self.events.append(RunEvent(len(self.events) + 1, kind, data))
-        if self._flusher is not None and not self.lost:
+        if self._flusher is not None and not self.has_other_writer:
             self._settled.clear()
             self._flusher.add(self, soon=kind not in log.PREPARING)
 
@@ -152,13 +147,13 @@ class RunWriter:
             self._text_kind = kind
         self._unsealed.append(text)
         (self._text if kind == log.DELTA else self._reasoning).add(text)
-        if kind == log.DELTA and self.spoke_at is None:
-            self.spoke_at = timezone.now()
+        if kind == log.DELTA and self.first_word_at is None:
+            self.first_word_at = timezone.now()
             if self._flusher is not None:
                 self._flusher.flush_soon()
 
     def seal(self) -> None:
-        """Make an event of the text that has gathered."""
+        """Turn the collected text into an event."""
         if self._unsealed:
             encoded = log.to_text_json("".join(self._unsealed))
             self.events.append(
@@ -169,13 +164,13 @@ class RunWriter:
 
     @property
     def is_attached(self) -> bool:
-        """True until it was closed or abandoned."""
+        """True until it is closed or abandoned."""
         return self._flusher is not None
 
     def confirm(self, count: int) -> None:
-        """Note how many events the log has."""
+        """Note that the log has `count` events, and its expiry."""
         self.written = count
-        self.prolonged = True
+        self.has_expiry = True
         if self._is_whole:
             self._settled.set()
 
@@ -184,16 +179,16 @@ class RunWriter:
         return self.written == len(self.events) and not self._unsealed
 
     async def compare_with_log(self) -> None:
-        """Check whether the log holds our events, or another writer's."""
+        """Check whether the log still begins with our events, or has another writer's."""
         stored = await self.read_log()
         if stored == self.events[: len(stored)]:
-            self.written, self.prolonged = len(stored), False
+            self.written, self.has_expiry = len(stored), False
         else:
-            self.lost = True
+            self.has_other_writer = True
             self._settled.set()
 
     async def close(self) -> None:
-        """Write what is left. Gives up after `CLOSE_SECONDS`; raises `RunLost`."""
+        """Write what is left, waiting at most `CLOSE_SECONDS`. Raises `RunLost`."""
         if self._flusher is not None and not self._is_whole:
             self._flusher.flush_soon()
             try:
@@ -202,7 +197,7 @@ class RunWriter:
             except TimeoutError:
                 logger.warning("run_log_not_closed", run_id=str(self.run_id))
         await self.abandon()
-        if self.lost:
+        if self.has_other_writer:
             raise RunLost
 
     async def abandon(self) -> None:
@@ -218,14 +213,14 @@ class RunWriter:
 
 
 def _drop_unstorable(text: str) -> str:
-    """The text without what neither Redis nor the database takes: lone surrogates and NUL."""
+    """The text without NUL, and with `?` for lone surrogates: neither can be stored."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode(errors="replace").decode().replace("\0", "")
 
 
 class Flusher(LoopTask):
-    """Writes for all runs of an event loop."""
+    """Writes the logs of all runs of an event loop."""
 
     TROUBLE = "run_logs_unwritable"
 
@@ -235,7 +230,7 @@ class Flusher(LoopTask):
         self._urgent = asyncio.Event()
 
     def add(self, writer: RunWriter, *, soon: bool = True) -> None:
-        """The writer has something new, which may wait for more unless it is to be told `soon`."""
+        """Note that the writer has new events; unless `soon`, they may wait for more."""
         self._dirty[writer] = None
         if soon:
             self._has_work.set()
@@ -243,7 +238,7 @@ class Flusher(LoopTask):
             asyncio.get_running_loop().call_later(PREPARING_SECONDS, self._has_work.set)
 
     def flush_soon(self) -> None:
-        """Send without waiting for more: somebody is waiting."""
+        """Send without collecting more: somebody is waiting."""
         self._urgent.set()
 
     def forget(self, writer: RunWriter) -> None:
@@ -251,13 +246,13 @@ class Flusher(LoopTask):
         self._dirty.pop(writer, None)
 
     async def run_round(self) -> None:
-        """Send what has gathered, once there is something."""
+        """Wait for new events, then send all that have been collected."""
         await self._has_work.wait()
         self._has_work.clear()
-        self._urgent.clear()  # what is urgent so far goes along
+        self._urgent.clear()  # whatever is urgent by now is sent in this round
         writers, self._dirty = list(self._dirty), {}
         if not writers:
-            return  # they went along with something else
+            return  # they were sent in an earlier round
         try:
             await self._flush(writers)
         except (RedisError, OSError):
@@ -287,10 +282,12 @@ class Flusher(LoopTask):
                 writer.confirm(count)
             else:
                 unclear.append(writer)
-        for writer in unclear:  # Redis forgot, an answer of it got lost, or somebody else writes
+        for writer in unclear:  # Redis lost entries, its reply was lost, or there is another writer
             await writer.compare_with_log()
-            logger.warning("run_log_differs", run_id=str(writer.run_id), lost=writer.lost)
-        self._requeue([writer for writer in unclear if not writer.lost])
+            logger.warning(
+                "run_log_differs", run_id=str(writer.run_id), lost=writer.has_other_writer
+            )
+        self._requeue([writer for writer in unclear if not writer.has_other_writer])
 
     def _requeue(self, writers: list[RunWriter]) -> None:
         for writer in writers:
@@ -299,12 +296,12 @@ class Flusher(LoopTask):
 
 
 def _build_arguments(writer: RunWriter) -> list[Any]:
-    """Length that the log should have, seconds to keep it (0: as it is), entries with their parts.
+    """Arguments of `APPEND`: the expected length, the new expiry in seconds (0: none), the entries.
 
-    A log that was emptied lost its time to live too.
+    A log that Redis lost has lost its expiry too.
     """
     events = writer.events[writer.written :]  # what Redis has not confirmed yet
-    seconds = 0 if writer.prolonged else log.OPEN_SECONDS
+    seconds = 0 if writer.has_expiry else log.OPEN_SECONDS
     if events and events[-1].terminal:
         seconds = writer.closed_seconds
     parts: list[Any] = [writer.written, seconds, len(events)]

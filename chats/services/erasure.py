@@ -1,12 +1,12 @@
-"""What answers keep of a document that was deleted, or is closed to their reader; deleted chats.
+"""What old answers still show of deleted or no longer readable documents; deleted chats.
 
-An answer keeps its words and its citation, which then says `deleted`. Erasing takes out what it
-kept of the document's own text: passages, previews, sentences, the model's thoughts about them, and
-what summaries and later answers quote of it word by word. An answer that is nothing but the
-document's text, as without a language model, gives way to a sentence that says so.
+An answer keeps its text and its citations; those of a deleted document are marked `deleted`.
+Erasing removes the document's own text from the answer: passages, previews, sentences, the model's
+reasoning, and verbatim quotations in summaries and later answers. An answer that consists of the
+document's text, as without a language model, is replaced by a sentence that says so.
 
-A document may also be closed to whoever asked: the library that it is in has lost a member. Then
-nothing is taken out, since rights may come back; it is not shown as long as they are away.
+A document may also be closed to the person who asked, who has left its library. Nothing is removed
+then, since the rights may come back; it is hidden until they do.
 """
 
 import json
@@ -40,20 +40,20 @@ from rag.tokenize.text import split_sentences, to_letters
 logger = structlog.get_logger()
 
 MAX_CHATS_AT_ONCE = 200
-"""Chats that one call looks through; the rest follows with the next."""
+"""Chats changed in one call; the next call continues with the rest."""
 MIN_QUOTED_LETTERS = 12
-"""Of a sentence that is told to be a quotation; fewer letters may stand anywhere by chance."""
+"""A shorter sentence does not count as a quotation: it may occur anywhere by chance."""
 
 HOLD = "SELECT id FROM documents_document WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
-# An answer that ends while its document goes
+# An answer that ends while a document is being deleted
 
 
 def mark_deleted_documents(outcome: AnswerOutcome) -> AnswerOutcome:
-    """Mark deleted documents in an outcome, and remove the text of those that are being erased.
+    """Mark deleted documents in an outcome, and remove the text of those to be erased.
 
-    The caller's transaction holds those that are there: they are deleted before it or after it.
+    Existing documents are locked: they are deleted before the caller's transaction or after it.
     """
     document_ids = {
         UUID(str(row["document_id"])) for row in (*(outcome.sources or ()), *outcome.candidates)
@@ -92,10 +92,9 @@ def mark_deleted_documents(outcome: AnswerOutcome) -> AnswerOutcome:
 
 
 def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
-    """Mark deleted documents in all answers; `erase`: take their text out.
+    """Mark deleted documents in all answers; `erase`: also remove their text.
 
-    False where something is left for the next call: answers that are being written, or too many
-    chats for one.
+    False if another call is needed: an answer is still being written, or there are too many chats.
     """
     ids = set(document_ids)
     records = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in ids])
@@ -109,9 +108,9 @@ def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
 
 
 def _delete_owner_logs(owners: Collection[tuple[int | None, datetime]]) -> bool:
-    """Delete logs of answers that were being written then; False while one still is.
+    """Delete the logs of answers that were being written at the deletion; False if one still is.
 
-    What they said of a document stands in their logs, and they end with it marked.
+    The logs contain the document's text; the answers themselves are marked when they end.
     """
     for owner_id, at in owners:
         runs = Run.objects.filter(owner_id=owner_id, created_at__lte=at)
@@ -131,7 +130,7 @@ def _find_chats_to_change(ids: set[UUID], owners: set[int | None], *, erase: boo
         )
     )
     if erase:
-        # one that only offers a document, or that found nothing to cite, shows none
+        # turns that only offer a document, or cite nothing, are not in `document_ids`
         offered = Turn.objects.filter(
             _build_unmarked_filter(ids, "candidates", mark), chat__owner_id__in=owners
         )
@@ -161,7 +160,10 @@ def _build_trace_filter(ids: set[UUID]) -> Q:
 
 
 def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
-    """One chat in one transaction; its row is held, as its turns are written one by one."""
+    """Mark or erase documents in one chat, in one transaction.
+
+    The chat's row is locked, as turns are written one at a time.
+    """
     erased = ids if erase else set[UUID]()
     with transaction.atomic():
         if Chat.objects.select_for_update().filter(pk=chat_id).first() is None:
@@ -209,7 +211,7 @@ def _forget_in_turn(turn: Turn, ids: set[UUID], erased: set[UUID]) -> None:
 
 
 def _cut_quotes(turns: Iterable[Turn], quotes: "_QuoteFinder") -> None:
-    """Take quotations out of summaries, and out of answers that only quote earlier ones."""
+    """Remove quotations from summaries, and from answers that only quote earlier ones."""
     for turn in turns:
         rows = Turn.objects.filter(pk=turn.pk)
         summary, running = rows.values_list("summary", "running_summary").get()
@@ -244,9 +246,9 @@ def _delete_logs(runs: Sequence[UUID]) -> None:
 def find_closed(
     user_id: int, *rows: Iterable[Mapping[str, Any]] | None, readable: Collection[UUID] = ()
 ) -> set[UUID]:
-    """Documents that these sources or references name, and that the user may not read any more.
+    """Ids of documents in these sources or references that the user may no longer read.
 
-    Those that were deleted are marked as such, and are none of them.
+    Deleted documents, which are marked as such, are not among them.
     """
     document_ids = {UUID(str(row["document_id"])) for group in rows for row in group or ()}
     unknown = document_ids.difference(readable)
@@ -256,9 +258,9 @@ def find_closed(
 def hide_closed_in_turns(
     turns: Sequence[Turn], *, user_id: int, readable: Collection[UUID] = ()
 ) -> list[Turn]:
-    """The turns as the owner of their chat may see them now; the rows stay as they are.
+    """The turns as the owner of their chat may see them now; the database rows are unchanged.
 
-    `readable` are documents that he may read, as far as that is known.
+    `readable` are documents already known to be readable.
     """
     closed = find_closed(user_id, *(turn.doc_refs for turn in turns), readable=readable)
     return [_hide_in_turn(turn, closed) for turn in turns] if closed else list(turns)
@@ -275,17 +277,17 @@ def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
 
 
 def load_closed_documents(messages: Sequence[Message], *, user_id: int) -> None:
-    """Load for many messages at once the closed documents that `hide_closed` needs."""
+    """Load the closed documents that `hide_closed` needs, for many messages at once."""
     closed = find_closed(user_id, *(one.sources for one in messages))
     for message in messages:
         message.closed_documents = closed
 
 
 def hide_closed(message: Message) -> Message:
-    """The message as the owner of its chat may see it now; the row stays as it is.
+    """The message as the owner of its chat may see it now; the database row is unchanged.
 
-    It keeps its words and its citations, which then say `unreadable`, without the passages. What
-    consists of passages gives way to a sentence that says so.
+    It keeps its text and its citations, marked `unreadable` and without passages. An answer that
+    consists of passages is replaced by a sentence that says so.
     """
     if not message.sources:
         return message
@@ -303,7 +305,7 @@ def hide_closed(message: Message) -> Message:
 
 
 def hide_closed_in_trace(steps: dict[str, Any], *, user_id: int) -> dict[str, Any]:
-    """The steps without texts of documents that the user may not read any more."""
+    """The steps without the text of documents that the user may no longer read."""
     document_ids = {
         UUID(match) for match in _CHUNK_ID.findall(json.dumps(steps, ensure_ascii=False))
     }
@@ -359,16 +361,16 @@ def _has_reference(rows: Iterable[Mapping[str, Any]], ids: set[UUID]) -> bool:
 
 
 def _mark_rows(
-    rows: Sequence[Mapping[str, Any]] | None, gone: set[UUID], erased: set[UUID]
+    rows: Sequence[Mapping[str, Any]] | None, deleted: set[UUID], erased: set[UUID]
 ) -> list[dict[str, Any]] | None:
-    """Sources or references with `deleted` where they name one of `gone`; erased without text."""
+    """Sources or references: `deleted` ones are marked, `erased` ones lose their text."""
     if rows is None:
         return None
     marked = []
     for row in rows:
         document_id = UUID(str(row["document_id"]))
         new_row = dict(row)
-        if document_id in gone:
+        if document_id in deleted:
             new_row["deleted"] = True
         if document_id in erased:
             new_row = _remove_texts(new_row) | {"erased": True}
@@ -385,9 +387,9 @@ TEXTS: Mapping[str, Callable[[], Any]] = {
     "snippet": str,
     "checksum": str,
 }
-"""Fields of a source or a reference that hold text of the document, and what they are without."""
+"""Fields of a source or reference that hold text of the document, with their empty values."""
 NAMES = frozenset({"document_name", "title", "source"})
-"""What a document is called stays, as its citation does."""
+"""Names of the document stay, as its citation does."""
 
 
 def _list_texts(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[str]:
@@ -406,7 +408,7 @@ def _get_document_id(chunk_id: str) -> UUID:
 
 
 def is_copy(label: str, mode: str) -> bool:
-    """Whether an answer is text of documents, and no words of a model's."""
+    """Whether an answer consists of text from documents, without any of a model's."""
     return label == Message.Label.PASSAGES or mode == Message.Mode.DOCUMENT
 
 
@@ -428,7 +430,7 @@ class _QuoteFinder:
         self._sentences = [sentence for sentence in parts if len(sentence) >= MIN_QUOTED_LETTERS]
 
     def is_quoted(self, text: str) -> bool:
-        """Whether the letters of `text` stand in one of the texts, or a sentence of them in it."""
+        """Whether the letters of `text` occur in a given text, or a sentence of that in them."""
         letters = to_letters(text)
         if len(letters) < MIN_QUOTED_LETTERS:
             return False
@@ -452,7 +454,7 @@ class _QuoteFinder:
         return None if self.is_quoted(line) else line
 
     def strip_json(self, value: Any, erased: set[UUID]) -> Any:
-        """Plain JSON without quotations and without the sections of chunks of these documents."""
+        """The JSON value without quotations and without section titles of the erased documents."""
         if isinstance(value, str):
             return "" if self.is_quoted(value) else value
         if isinstance(value, list):
@@ -473,7 +475,7 @@ class _QuoteFinder:
 
 
 def list_purgeable_chats(days: int) -> list[UUID]:
-    """Chats that were deleted at least so many days ago, oldest first; temporary ones at once."""
+    """Ids of chats deleted at least `days` ago, and of deleted temporary chats; oldest first."""
     cutoff = timezone.now() - timedelta(days=days)
     condition = Q(deleted_at__lte=cutoff) | Q(deleted_at__isnull=False, temporary=True)
     rows = Chat.objects.filter(condition).order_by("deleted_at", "pk")
@@ -483,7 +485,7 @@ def list_purgeable_chats(days: int) -> list[UUID]:
 def purge_chat(chat_id: UUID) -> bool:
     """Delete a deleted chat for good, with everything; False while an answer is being written."""
     with transaction.atomic():
-        # an answer that ends holds its run, then its chat
+        # the end of an answer locks its run, then its chat
         runs = list(
             Run.objects.filter(message__chat_id=chat_id)
             .order_by("pk")

@@ -1,12 +1,12 @@
-"""Chats out and in: one as Markdown, JSON or PDF, and those that were held elsewhere.
+"""Export of a chat as Markdown, JSON or PDF, and import of chats from elsewhere.
 
-A chat as a file is the branch in which something was said last. For paper, Markdown
-becomes a tree of plain values, so that nothing somebody wrote is ever read as Typst, and a child
-process (`chats.printing`) sets it in fonts of our own.
+The exported branch is the one with the newest message. For PDF, Markdown becomes a tree of plain
+values, so that nothing a user wrote is read as Typst, and a child process (`chats.printing`) sets
+it in bundled fonts.
 
-What is imported is written as if it had been held here. What is imported twice is there once: a
-chat is known by `external_id`, a message by a key that is made from that of the chat. What its
-owner has deleted of it meanwhile stays deleted.
+Imported chats are stored like any other. Importing again adds only what is missing: a chat is
+recognised by `external_id`, a message by an id derived from the chat's. Messages that the owner has
+deleted since stay deleted.
 """
 
 import json
@@ -46,7 +46,7 @@ MAX_NAME_CHARACTERS = 80
 
 
 def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
-    """The chat and its turns in the shapes of the interface."""
+    """The chat and its turns as JSON, in the format of the REST API."""
     data: dict[str, Any] = {
         "chat": ChatSerializer(chat).data,
         "exported_at": timezone.now(),
@@ -56,14 +56,14 @@ def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
 
 
 def export_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
-    """The chat to read: each question as a quotation, its answer, and what that rests on."""
+    """The chat as Markdown: each question as a quotation, then the answer and its sources."""
     turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
     parts = [f"# {to_one_line(chat.title)}", *(_to_markdown_turn(turn) for turn in turns)]
     return "\n\n".join(parts) + "\n"
 
 
 def make_file_name(chat: Chat, ending: str) -> str:
-    """What the file is called."""
+    """The name of the exported file."""
     title = to_one_line(chat.title)[:MAX_NAME_CHARACTERS].strip(" .-_")
     return f"{get_valid_filename(title) if title else 'chat'}.{ending}"
 
@@ -82,7 +82,7 @@ def _to_markdown_source(ref: dict[str, Any]) -> str:
 
 
 def describe_source(ref: dict[str, Any]) -> str:
-    """What a document is called that was drawn from, its file, and whether it is gone."""
+    """A source's title and file, and whether it was deleted or is no longer readable."""
     name = f"{to_one_line(ref['title'])} ({to_one_line(ref['source'])})"
     if ref.get("unreadable"):
         return f"{name} {_('(no longer readable)')}"
@@ -90,7 +90,7 @@ def describe_source(ref: dict[str, Any]) -> str:
 
 
 def to_one_line(text: str) -> str:
-    """A text without breaks."""
+    """The text in one line, blanks collapsed."""
     return " ".join(text.split())
 
 
@@ -98,17 +98,17 @@ logger = structlog.get_logger()
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_PRINTED_CHARACTERS = 1_000_000
-"""Of all turns together: about 700 MB of memory and six seconds, timed by hand."""
+"""Limit for all turns together; this many took about 700 MB of memory and six seconds."""
 PRINT_SECONDS = 120
 MAX_WAIT_SECONDS = 20
-"""Seconds that a chat waits for its turn."""
+"""How long an export waits for another one to finish."""
 TIME_FORMAT = "%Y-%m-%d %H:%M"
 _SLOT = threading.Lock()
-"""One at a time: printing takes a core."""
+"""One PDF at a time: each keeps a core busy."""
 
 
 def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
-    """The chat to print or hand on. Raises `ExportTooLarge` or `ExportFailed`."""
+    """The chat as PDF. Raises `ExportTooLarge` or `ExportFailed`."""
     characters = sum(len(turn.user_text) + len(turn.assistant_text) for turn in turns)
     if characters > MAX_PRINTED_CHARACTERS:
         raise ExportTooLarge(characters=characters, limit=MAX_PRINTED_CHARACTERS)
@@ -129,7 +129,7 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
 
 
 def _print_in_child(data: str) -> bytes:
-    """The pages, from a child process."""
+    """The PDF, made in a child process from the chat as JSON. Raises `ExportFailed`."""
     try:
         process = subprocess.run(
             [sys.executable, "-m", "chats.printing"],
@@ -166,9 +166,9 @@ def _to_printable(text: str) -> str:
 
 
 MAX_TREE_DEPTH = 16
-"""Levels of nodes within nodes: Typst calls no function deeper than 80."""
+"""Nesting of nodes: Typst limits the depth of function calls to 80."""
 MAX_UNBROKEN_CHARACTERS = 30
-"""Characters that never break by themselves; a longer word may break after each so many."""
+"""Longer words may be broken after each this many characters."""
 
 Node = dict[str, Any]
 
@@ -181,17 +181,17 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 
 
 def parse_markdown_tree(markdown: str) -> list[Node]:
-    """The blocks of a text."""
+    """The Markdown text as a list of block nodes."""
     return _nest_tokens(_MARKDOWN.parse(drop_unprintable(markdown)), 0)
 
 
 def drop_unprintable(text: str) -> str:
-    """Without characters that no font draws."""
+    """The text without characters that no font can draw."""
     return _UNPRINTABLE.sub("", text)
 
 
 def _nest_tokens(tokens: list[Token], depth: int) -> list[Node]:
-    """Tokens in a row as nodes within nodes; what lies too deep belongs to what holds it."""
+    """A flat list of tokens as nested nodes; those too deep are added to the deepest allowed."""
     root: list[Node] = []
     open_lists = [root]
     for token in tokens:
@@ -214,7 +214,7 @@ def _nest_tokens(tokens: list[Token], depth: int) -> list[Node]:
 def _make_parent_node(token: Token) -> Node:
     """A node with children."""
     node: Node = {"type": token.type.removesuffix("_open"), "children": []}
-    if token.hidden:  # a paragraph of a list whose items stand close together
+    if token.hidden:  # a paragraph in a tight list
         node["type"] = "line"
     elif node["type"] == "heading":
         node["level"] = int(token.tag[1])
@@ -229,27 +229,27 @@ def _make_parent_node(token: Token) -> Node:
 
 
 def _make_leaf_node(token: Token) -> Node:
-    """A piece of text, or a mark; of a picture only what it is called, as nothing is fetched."""
+    """A node without children; of an image only its alternative text, as nothing is fetched."""
     kinds = {"fence": "code_block", "image": "text"}
     return {"type": kinds.get(token.type, token.type), "text": insert_breaks(token.content)}
 
 
 def insert_breaks(text: str) -> str:
-    """Long words of Latin letters and signs with places where they may break."""
+    """The text with zero-width spaces in long ASCII words, where they may be broken."""
     return _UNBROKEN.sub(lambda word: word[0] + "\u200b", text)
 
 
 NURA_CHAT_PREFIX = "nura:"
-"""How the keys of chats begin that were exported by Nura, this installation perhaps."""
+"""Prefix of the keys of chats exported by a Nura, perhaps this one."""
 TITLE_CHARACTERS = 200
 TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """A message of a `ImportedChat`; `key` names it there, `parent` the one that it follows.
+    """A message of an `ImportedChat`; `parent` is the `key` of the message before it.
 
-    A question follows nothing or an answer, an answer a question.
+    A question follows an answer or comes first; an answer follows a question.
     """
 
     key: str
@@ -261,7 +261,7 @@ class ImportedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ImportedChat:
-    """A chat from elsewhere; its `key` names it. Messages stand after their parent."""
+    """A chat from elsewhere, identified by `key`; messages come after their parents."""
 
     key: str
     title: str
@@ -271,12 +271,12 @@ class ImportedChat:
 
 @transaction.atomic
 def import_chat(*, owner: User, imported: ImportedChat) -> int:
-    """Store what is not there yet of a chat, all of it or nothing; how many messages."""
+    """Store the messages of a chat that are missing, in one transaction; returns how many."""
     if _is_own_chat(owner, imported.key):
         return 0
     chat = Chat.objects.select_for_update().filter(owner=owner, external_id=imported.key).first()
     if chat is not None and chat.deleted_at is not None:
-        Chat.objects.filter(pk=chat.pk).update(external_id="")  # it is wanted anew
+        Chat.objects.filter(pk=chat.pk).update(external_id="")  # imported again
         chat = None
     if chat is None:
         chat = Chat.objects.create(owner=owner, title=_to_title(imported), external_id=imported.key)
@@ -288,7 +288,7 @@ def import_chat(*, owner: User, imported: ImportedChat) -> int:
 
 
 def _is_own_chat(owner: User, key: str) -> bool:
-    """Whether the chat is one of the owner's that was exported here."""
+    """Whether it is a chat of the owner in this installation."""
     if not key.startswith(NURA_CHAT_PREFIX):
         return False
     return (
@@ -297,7 +297,7 @@ def _is_own_chat(owner: User, key: str) -> bool:
 
 
 def _add_messages(chat: Chat, imported: ImportedChat) -> tuple[int, datetime]:
-    """Store the messages that are missing; how many, and when the latest was said."""
+    """Store the missing messages; returns how many, and the time of the latest."""
     keys = {item.key: uuid5(chat.pk, item.key) for item in imported.messages}
     existing = Message.objects.filter(chat=chat).in_bulk(list(keys.values()))
     turns = {
@@ -334,9 +334,9 @@ def _add_messages(chat: Chat, imported: ImportedChat) -> tuple[int, datetime]:
 
 
 def _add_turn(answer: Message, turns: dict[UUID, Turn]) -> Turn:
-    """The turn of an answer, with which the chat can go on.
+    """Create the turn of an answer, so that the chat can continue.
 
-    It gets no summary: thousands of them would keep the language model busy for a day.
+    It gets no summary: thousands would keep the language model busy for a day.
     """
     question = answer.parent
     previous = turns.get(question.parent_id) if question and question.parent_id else None
