@@ -22,9 +22,9 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
-from nura.administration.models import record_version
 from nura.health import BEAT, WORKERS, get_client, make_heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
+from nura.models import record_version
 from nura.static_files import archive_collected_files
 
 logger = structlog.get_logger()

@@ -22,7 +22,7 @@ from documents.administration import AuditedAdmin, MenuPlace, Section, admin_pag
 from documents.audit import Action, AuditEvent
 from nura import __version__
 from nura.accounts.exports import KEPT_HOURS
-from nura.administration.models import BackupEvent, BackupRecord, Banner, InstalledVersion
+from nura.models import BackupEvent, BackupRecord, Banner, InstalledVersion
 from nura.retention import COUNTED_DAYS, EXPIRED, LEFTOVER_AGE
 
 # Banner

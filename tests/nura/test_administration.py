@@ -21,14 +21,14 @@ from documents.models import Document, LibraryRole
 from documents.queue import claim_next_document
 from nura import __version__, health
 from nura.accounts.roles import AccountRole, set_role
-from nura.administration.models import (
+from nura.administration.record import record_backup
+from nura.models import (
     BackupEvent,
     BackupRecord,
     Banner,
     InstalledVersion,
     record_version,
 )
-from nura.administration.record import record_backup
 from rag.evaluation.question_set import parse_set
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from nura.administration.models import BackupEvent
 from nura.administration.record import record_backup
 from nura.backup import service
 from nura.backup.vault import BackupError, Vault
+from nura.models import BackupEvent
 
 
 def add_vault_arguments(parser: CommandParser) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from nura.administration.models import BackupEvent
 from nura.administration.record import record_backup
 from nura.backup import service
 from nura.backup.integrity import inspect_installation
 from nura.backup.vault import BackupError
 from nura.management.commands.backup import open_vault
+from nura.models import BackupEvent
 
 
 class Command(BaseCommand):
