@@ -96,7 +96,7 @@ def _hidden_blanks() -> Iterator[None]:
 
     def begin(self: lines.Wrapping, rows: Sequence[lines.TextRow], *args: Any, **more: Any) -> None:
         for row in rows:
-            row.runs[-1].spaced = False
+            row.runs[-1].space_after = False
         original(self, rows, *args, **more)
 
     lines.Wrapping.__init__ = begin  # type: ignore[method-assign]
@@ -109,23 +109,23 @@ def _hidden_blanks() -> Iterator[None]:
 def _count_shown(path: Path) -> dict[str, float]:
     """Line ends within words and between them as a real file tells, and as they are read."""
     ends: list[tuple[bool, bool]] = []
-    original = lines.Wrapping.find_seam
+    original = lines.Wrapping.find_line_join
 
-    def seam(self: lines.Wrapping, row: lines.TextRow, below: lines.TextRow) -> lines.Seam:
+    def seam(self: lines.Wrapping, row: lines.TextRow, below: lines.TextRow) -> lines.LineJoin:
         last = row.runs[-1]
         if row.length >= 15 and _is_hangul(last.text[-1] + below.runs[0].text[0]):
-            told, last.spaced = last.spaced, False
+            told, last.space_after = last.space_after, False
             if self._is_wrapped(row, below):
                 goes_on = self._spacing.continues_word(row.text, below.text)
                 ends.append((told, goes_on))
-            last.spaced = told
+            last.space_after = told
         return original(self, row, below)
 
-    lines.Wrapping.find_seam = seam  # type: ignore[method-assign]
+    lines.Wrapping.find_line_join = seam  # type: ignore[method-assign]
     try:
         list(_read(path))
     finally:
-        lines.Wrapping.find_seam = original  # type: ignore[method-assign]
+        lines.Wrapping.find_line_join = original  # type: ignore[method-assign]
     apart = [goes_on for told, goes_on in ends if told]
     within = [goes_on for told, goes_on in ends if not told]
     return {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pdf_tables.truth import DATA
-from documents.parsers.pdf.lines import LEAST_ODDS, WEIGHTS, extract_features
+from documents.parsers.pdf.lines import MIN_ODDS, WEIGHTS, extract_features
 
 SAMPLES, TEST_SAMPLES = 150_000, 20_000
 LEAST_WEIGHT = 0.05
@@ -73,7 +73,7 @@ def _paragraphs(path: Path) -> Iterator[str]:
 def _errors(weights: dict[str, float], samples: list[Sample]) -> dict[str, Any]:
     """Shares of words cut and of words run together, by the weights alone."""
     guesses = [
-        (weights["_"] + sum(weights.get(name, 0) for name in features) >= LEAST_ODDS, goes_on)
+        (weights["_"] + sum(weights.get(name, 0) for name in features) >= MIN_ODDS, goes_on)
         for features, goes_on in samples
     ]
     broken = [guess for guess, goes_on in guesses if goes_on]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-_PARTS = 100_000
+_STEPS_PER_SIDE = 100_000
 """Steps along a page's side to which fractions are rounded: far finer than a pixel."""
 
 
@@ -19,7 +19,10 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageFrame:
-    """The visible part of a page (crop box within media box) and its quarter turns clockwise."""
+    """The visible part of a page (crop box within media box), in points of page space.
+
+    `turns` are the quarter turns clockwise with which it is displayed.
+    """
 
     left: float
     bottom: float
@@ -29,16 +32,16 @@ class PageFrame:
 
     @property
     def shown_width(self) -> float:
-        """In points, after the turns."""
+        """Width as displayed, in points."""
         return self.height if self.turns % 2 else self.width
 
     @property
     def shown_height(self) -> float:
-        """In points, after the turns."""
+        """Height as displayed, in points."""
         return self.width if self.turns % 2 else self.height
 
     def to_view(self, left: float, bottom: float, right: float, top: float) -> Rect:
-        """A box of page space in view coordinates, not yet clipped to the page."""
+        """Convert a box of page space to fractions of the displayed page, unclipped."""
         u0, u1 = (left - self.left) / self.width, (right - self.left) / self.width
         v0, v1 = (bottom - self.bottom) / self.height, (top - self.bottom) / self.height
         if self.turns == 0:
@@ -51,22 +54,22 @@ class PageFrame:
 
 
 def find_bounding_box(boxes: Iterable[Rect]) -> Rect:
-    """The smallest box around all of these, at least one."""
+    """The smallest box around all of these. Raises ValueError without any."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return Rect(min(x0), min(y0), max(x1), max(y1))
 
 
 def clip(value: float) -> float:
-    """A fraction limited to 0..1 and rounded."""
-    return int(min(max(value, 0.0), 1.0) * _PARTS + 0.5) / _PARTS
+    """Limit a fraction to 0..1 and round it."""
+    return int(min(max(value, 0.0), 1.0) * _STEPS_PER_SIDE + 0.5) / _STEPS_PER_SIDE
 
 
 def clip_all(values: Iterable[float], box: Rect) -> tuple[float, ...]:
-    """Positions along a box, each clipped as by `clip`. Called for every character."""
+    """Clip all x positions along a box. Called for every line, so it must be fast."""
     if box.x0 < 0 or box.x1 > 1:
         return tuple(map(clip, values))
-    # takes a third of the time of round()
-    return tuple([int(value * _PARTS + 0.5) / _PARTS for value in values])
+    # a third of the time that round() takes
+    return tuple([int(value * _STEPS_PER_SIDE + 0.5) / _STEPS_PER_SIDE for value in values])
 
 
 class Matrix(NamedTuple):
@@ -80,7 +83,7 @@ class Matrix(NamedTuple):
     f: float = 0.0
 
     def compose(self, other: Self) -> "Matrix":
-        """This map, and the other after it."""
+        """The map that applies this one first, then the other."""
         return Matrix(
             self.a * other.a + self.b * other.c,
             self.a * other.b + self.b * other.d,

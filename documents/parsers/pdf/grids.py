@@ -77,7 +77,7 @@ def _iterate_paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
 
 def _read_path(path: Any, matrix: Matrix) -> Iterator[Rule]:
     """Lines of a path: a thin path is one line, others give their straight strokes or sides."""
-    if not pdfium.is_inked(path, _WHITE):
+    if not pdfium.has_ink(path, _WHITE):
         return
     left, bottom, right, top = pdfium.read_bounds(path)
     if matrix is not _IDENTITY:

@@ -24,20 +24,20 @@ from documents.parsers.pdf.text_runs import HYPHEN, RIGHT_TO_LEFT, TextRun
 from rag.types import Line
 
 WEIGHTS = Path(__file__).with_name("spacing.json")
-LEAST_ODDS = 1.0
+MIN_ODDS = 1.0
 """Log odds from which a word counts as continued."""
-_LEAST_ODDS_OF_CELL = 3.0
+_MIN_ODDS_IN_CELL = 3.0
 """The same within a table cell, whose lines may be list items."""
-_LEAST_LINE_ENDS = 6
-"""Line ends of a document needed to tell how it breaks its lines."""
-_LEAST_SHARE = 0.5
+_MIN_LINE_ENDS = 6
+"""Line ends needed to tell how a document breaks its lines."""
+_MIN_BROKEN_SHARE = 0.5
 """Share of line ends that seem to split a word: about .7 if lines break within words, else .2."""
-_UNSEEN = 0.5
+_SMOOTHING_COUNT = 0.5
 """Added to counts of letters written together and apart (smoothing)."""
-_TOGETHER = re.compile("(?=([가-힣]{2}))")
-_APART = re.compile("(?=([가-힣]) ([가-힣]))")
-_END = re.compile("[가-힣]+$")
-_START = re.compile("[가-힣]+")
+_PAIR_TOGETHER = re.compile("(?=([가-힣]{2}))")
+_PAIR_APART = re.compile("(?=([가-힣]) ([가-힣]))")
+_LAST_SYLLABLES = re.compile("[가-힣]+$")
+_FIRST_SYLLABLES = re.compile("[가-힣]+")
 
 
 class WordSpacing:
@@ -46,53 +46,60 @@ class WordSpacing:
     def __init__(self) -> None:
         self._together: Counter[str] = Counter()
         self._apart: Counter[str] = Counter()
-        self._ends = 0
-        self._broken = 0
+        self._line_end_count = 0
+        self._broken_word_count = 0
 
     def add_lines(self, lines: Iterable[str]) -> None:
         """Count which letters are written together and which apart."""
         for line in lines:
-            self._together.update(_TOGETHER.findall(line))
-            self._apart.update(map("".join, _APART.findall(line)))
+            self._together.update(_PAIR_TOGETHER.findall(line))
+            self._apart.update(map("".join, _PAIR_APART.findall(line)))
 
     def add_line_end(self, line: str, following: str) -> None:
         """Count the end of a full line; both sides are Hangul."""
-        self._ends += 1
-        self._broken += self.measure_odds(line, following) >= LEAST_ODDS
+        self._line_end_count += 1
+        self._broken_word_count += self.compute_log_odds(line, following) >= MIN_ODDS
 
     @property
     def breaks_words(self) -> bool:
         """Whether lines of this document end within words."""
-        return self._ends >= _LEAST_LINE_ENDS and self._broken >= _LEAST_SHARE * self._ends
+        return (
+            self._line_end_count >= _MIN_LINE_ENDS
+            and self._broken_word_count >= _MIN_BROKEN_SHARE * self._line_end_count
+        )
 
     def continues_word(
-        self, line: str, following: str, *, shows_blanks: bool = False, in_cell: bool = False
+        self, line: str, following: str, *, keeps_spaces: bool = False, in_cell: bool = False
     ) -> bool:
         """Whether the last word of a full line continues in the following line.
 
-        Both sides are Hangul, and the line ends without a space; `shows_blanks`: other lines nearby
+        Both sides are Hangul, and the line ends without a space; `keeps_spaces`: other lines nearby
         end with one. Some producers drop the space of a stretched line, so this alone proves
         nothing in a document whose lines end between words.
         """
-        if self.breaks_words and shows_blanks:
+        if self.breaks_words and keeps_spaces:
             return True
-        if not (self.breaks_words or shows_blanks):
+        if not (self.breaks_words or keeps_spaces):
             return False
-        least = _LEAST_ODDS_OF_CELL if in_cell else LEAST_ODDS
-        return self.measure_odds(line, following) >= least
+        min_odds = _MIN_ODDS_IN_CELL if in_cell else MIN_ODDS
+        return self.compute_log_odds(line, following) >= min_odds
 
-    def measure_odds(self, line: str, following: str) -> float:
+    def compute_log_odds(self, line: str, following: str) -> float:
         """Log odds that the word continues; both sides are Hangul."""
         weights = load_weights()
         pair = line[-1] + following[0]
-        known = sum(weights.get(feature, 0.0) for feature in extract_features(line, following))
-        seen = log((self._together[pair] + _UNSEEN) / (self._apart[pair] + _UNSEEN))
-        return weights["_"] + known + seen
+        general_odds = sum(
+            weights.get(feature, 0.0) for feature in extract_features(line, following)
+        )
+        document_odds = log(
+            (self._together[pair] + _SMOOTHING_COUNT) / (self._apart[pair] + _SMOOTHING_COUNT)
+        )
+        return weights["_"] + general_odds + document_odds
 
 
 def extract_features(line: str, following: str) -> list[str]:
     """The features of a line break: letters, pairs, and lengths of both parts of the word."""
-    before, after = _END.search(line), _START.match(following)
+    before, after = _LAST_SYLLABLES.search(line), _FIRST_SYLLABLES.match(following)
     left, right = (before[0] if before else ""), (after[0] if after else "")
     return [
         f"L{left[-1:]}",
@@ -112,138 +119,145 @@ def load_weights() -> dict[str, float]:
     return weights
 
 
-_LEVEL = 0.5
+_MIN_VERTICAL_OVERLAP = 0.5
 """Share of the smaller height by which runs on one line must overlap vertically."""
-_OVERLAP = 0.3
+_MAX_OVERLAP_EMS = 0.3
 """Ems by which neighbours on a line may overlap."""
-_NEAR = 3.0
+_MAX_GAP_EMS = 3.0
 """Ems within which runs are on one line even if PDFium reports a line end between them."""
-_WORDS_APART = 1.5
+_MAX_VERTICAL_GAP = 1.5
 """Line heights between two characters of vertical text."""
-_SPACE = 0.2
-"""Ems between two runs that are a space."""
+_MIN_SPACE_EMS = 0.2
+"""Gap between two runs, in ems, that counts as a space."""
 
 
 @dataclass(slots=True)
 class TextRow:
     """Runs on one line (or below each other, in vertical text), in reading order.
 
-    `height` is that of its highest run, in fractions of the page's height.
+    `height` is that of its highest run, in fractions of the page's height. `aspect` is the page's
+    height by its width: times a height, it gives the width of as many points.
     """
 
     runs: list[TextRun]
     box: Rect
     height: float
-    em: float
-    down: bool = False
+    aspect: float
+    is_vertical: bool = False
 
     @property
     def text(self) -> str:
-        """Its words."""
+        """Its runs, with spaces between them where there are gaps."""
         return "".join(space + run.text for space, run in self.iterate_spaced_runs())
 
     @property
     def length(self) -> int:
-        """Characters, without the spaces between runs."""
+        """Number of characters, without the spaces between runs."""
         return sum(len(run.text) for run in self.runs)
 
     def iterate_spaced_runs(self) -> Iterator[tuple[str, TextRun]]:
-        """Its runs, each with the space before it or none."""
+        """Its runs, each preceded by a space or by nothing."""
         yield "", self.runs[0]
         for run, following in pairwise(self.runs):
-            yield " " if _is_space_between(run, following, self.em) else "", following
+            yield " " if _has_space_between(run, following, self.aspect) else "", following
 
     @property
     def is_upright(self) -> bool:
         """Whether its text runs in the usual direction: neither vertical nor upside down."""
-        if self.down:
+        if self.is_vertical:
             return False
-        turned = sum(
+        leftward_length = sum(
             len(run.text)
             for run in self.runs
-            if _is_backward(run) and not RIGHT_TO_LEFT.search(run.text)
+            if _is_leftward(run) and not RIGHT_TO_LEFT.search(run.text)
         )
-        return turned * 2 <= self.length
+        return leftward_length * 2 <= self.length
 
 
-def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
+def group_rows(runs: Iterable[TextRun], aspect: float) -> list[TextRow]:
     """Group runs that are neighbours in PDFium's order and on the same line."""
-    found: list[TextRow] = []
+    rows: list[TextRow] = []
     for run in runs:
-        if found and _continues_row(found[-1], run, em):
-            row = found[-1]
+        if rows and _continues_row(rows[-1], run, aspect):
+            row = rows[-1]
             row.runs.append(run)
             row.box, row.height = find_bounding_box((row.box, run.box)), max(row.height, run.height)
         else:
-            found.append(TextRow([run], run.box, run.height, em))
-    for row in found:
-        if len(row.runs) > 1 and not row.down and not any(map(_is_backward, row.runs)):
+            rows.append(TextRow([run], run.box, run.height, aspect))
+    for row in rows:
+        if len(row.runs) > 1 and not row.is_vertical and not any(map(_is_leftward, row.runs)):
             row.runs.sort(key=lambda run: run.box.x0)
-    return found
+    return rows
 
 
-def _is_space_between(run: TextRun, following: TextRun, em: float) -> bool:
+def _has_space_between(run: TextRun, following: TextRun, aspect: float) -> bool:
     """Whether there is a space between two runs of a row."""
-    if run.spaced or following.led:
+    if run.space_after or following.space_before:
         return True
-    one, other = run.box, following.box
-    return max(other.x0 - one.x1, one.x0 - other.x1) > _SPACE * run.height * em
+    box, following_box = run.box, following.box
+    return (
+        max(following_box.x0 - box.x1, box.x0 - following_box.x1)
+        > _MIN_SPACE_EMS * run.height * aspect
+    )
 
 
-def _continues_row(row: TextRow, run: TextRun, em: float) -> bool:
+def _continues_row(row: TextRow, run: TextRun, aspect: float) -> bool:
     """Whether a run is on the line of a row, or continues vertical text."""
     last, box = row.runs[-1], run.box
-    if (row.down or len(row.runs) == 1) and _follows_down(last, run, em):
-        row.down = True
+    if (row.is_vertical or len(row.runs) == 1) and _continues_vertically(last, run, aspect):
+        row.is_vertical = True
         return True
-    if row.down:
+    if row.is_vertical:
         return False
-    width = min(last.height, run.height) * em
-    level = min(last.box.y1, box.y1) - max(last.box.y0, box.y0)
+    width = min(last.height, run.height) * aspect
+    overlap = min(last.box.y1, box.y1) - max(last.box.y0, box.y0)
     gap = max(box.x0 - row.box.x1, row.box.x0 - box.x1)
-    if level < _LEVEL * min(last.height, run.height) or gap < -_OVERLAP * width:
+    if (
+        overlap < _MIN_VERTICAL_OVERLAP * min(last.height, run.height)
+        or gap < -_MAX_OVERLAP_EMS * width
+    ):
         return False
-    return run.row == last.row or gap < _NEAR * width
+    return run.line_number == last.line_number or gap < _MAX_GAP_EMS * width
 
 
-def _follows_down(last: TextRun, run: TextRun, em: float) -> bool:
+def _continues_vertically(last: TextRun, run: TextRun, aspect: float) -> bool:
     """Whether two characters of the same PDFium line are above each other."""
-    if run.row != last.row or max(len(run.text), len(last.text)) > 1:
+    if run.line_number != last.line_number or max(len(run.text), len(last.text)) > 1:
         return False
-    one, other = last.box, run.box
+    last_box, box = last.box, run.box
     # On its side, a letter is as wide as its line is high.
-    widths = one.x1 - one.x0, other.x1 - other.x0
-    shared = min(one.x1, other.x1) - max(one.x0, other.x0)
-    gap = max(other.y0 - one.y1, one.y0 - other.y1)
-    return shared > 0.5 * min(widths) and gap * em < _WORDS_APART * max(widths)
+    widths = last_box.x1 - last_box.x0, box.x1 - box.x0
+    overlap = min(last_box.x1, box.x1) - max(last_box.x0, box.x0)
+    gap = max(box.y0 - last_box.y1, last_box.y0 - box.y1)
+    return overlap > 0.5 * min(widths) and gap * aspect < _MAX_VERTICAL_GAP * max(widths)
 
 
-def _is_backward(run: TextRun) -> bool:
+def _is_leftward(run: TextRun) -> bool:
     """Whether its characters run to the left."""
     return run.edges[-1] < run.edges[0]
 
 
-_FEWEST_SPACES = 3
-"""Lines that must end in a space before the others say anything."""
-_FEWEST_AT_MARGIN = 3
+_MIN_LINES_WITH_SPACE = 3
+"""Lines that must end in a space before a missing one is taken to mean anything."""
+_MIN_LINES_AT_MARGIN = 3
 """Lines that end where this one does, itself included, before that place counts as the margin."""
-_SHORTEST = 15
+_MIN_WRAPPED_CHARACTERS = 15
 """Characters below which a line may be a label or a cell rather than a wrapped line."""
-_SAME_HEIGHT = 0.25
-"""Part of a line's height by which the next may differ, as one with a raised figure does."""
+_MAX_HEIGHT_DIFFERENCE = 0.25
+"""Share of a line's height by which the next may differ, as one with a raised number does."""
 _COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
 _LAST_WORD = re.compile(rf"([^\W\d_]+){HYPHEN}$")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 
 
-class Seam(NamedTuple):
+class LineJoin(NamedTuple):
     """How two lines are joined: drop `cut` characters of the first, then insert `text`."""
 
     cut: int
     text: str
 
 
-_NEW_LINE = Seam(0, "\n")
+_NEW_LINE = LineJoin(0, "\n")
 
 
 class Wrapping:
@@ -257,62 +271,68 @@ class Wrapping:
     def __init__(
         self, rows: Sequence[TextRow], spacing: WordSpacing, *, in_cell: bool = False
     ) -> None:
-        spaced = sum(row.runs[-1].spaced and row.length >= _SHORTEST for row in rows)
-        self._shows_blanks = spaced >= _FEWEST_SPACES
+        spaced_count = sum(
+            row.runs[-1].space_after and row.length >= _MIN_WRAPPED_CHARACTERS for row in rows
+        )
+        self._keeps_spaces = spaced_count >= _MIN_LINES_WITH_SPACE
         self._margins = sorted(row.runs[-1].edges[-1] for row in rows)
         self._spacing, self._in_cell = spacing, in_cell
-        broken = any(row.runs[-1].text.endswith(HYPHEN) for row in rows)
-        words = "\n".join(row.text for row in rows) if broken else ""
-        self._compounds = set(_COMPOUND.findall(words))
+        has_hyphens = any(row.runs[-1].text.endswith(HYPHEN) for row in rows)
+        text = "\n".join(row.text for row in rows) if has_hyphens else ""
+        self._compounds = set(_COMPOUND.findall(text))
 
-    def find_seam(self, row: TextRow, below: TextRow) -> Seam:
-        """How a line continues in the next."""
+    def find_line_join(self, row: TextRow, next_row: TextRow) -> LineJoin:
+        """How a line is joined with the next."""
         if row.runs[-1].text.endswith(HYPHEN):
-            return _join_hyphenated(row.text, below.text, self._compounds)
-        if self._is_wrapped(row, below) and self._spacing.continues_word(
-            row.text, below.text, shows_blanks=self._shows_blanks, in_cell=self._in_cell
+            return _join_hyphenated(row.text, next_row.text, self._compounds)
+        if self._is_wrapped(row, next_row) and self._spacing.continues_word(
+            row.text, next_row.text, keeps_spaces=self._keeps_spaces, in_cell=self._in_cell
         ):
-            return Seam(0, "")
+            return LineJoin(0, "")
         return _NEW_LINE
 
     def count_line_ends(self, rows: Sequence[TextRow]) -> None:
         """Count, for the document's spacing, full lines that end in Hangul without a space."""
-        for row, below in pairwise(rows):
-            if self._is_wrapped(row, below):
-                self._spacing.add_line_end(row.text, below.text)
+        for row, next_row in pairwise(rows):
+            if self._is_wrapped(row, next_row):
+                self._spacing.add_line_end(row.text, next_row.text)
 
-    def _is_wrapped(self, row: TextRow, below: TextRow) -> bool:
+    def _is_wrapped(self, row: TextRow, next_row: TextRow) -> bool:
         """Whether a full line breaks between two syllables right above its next line."""
-        end, start = row.runs[-1], below.runs[0]
-        if end.spaced or not (_is_hangul(end.text[-1]) and _is_hangul(start.text[0])):
+        end, start = row.runs[-1], next_row.runs[0]
+        if end.space_after or not (_is_hangul(end.text[-1]) and _is_hangul(start.text[0])):
             return False
-        if row.down or below.down or not _is_next(end, start):
+        if row.is_vertical or next_row.is_vertical or not _is_right_below(end, start):
             return False
         width, right = end.edges[-1] - end.edges[-2], end.edges[-1]
-        if self._in_cell and not self._shows_blanks:
+        if self._in_cell and not self._keeps_spaces:
             return right >= self._margins[-1] - width
-        near = bisect(self._margins, right + width / 2) - bisect(self._margins, right - width / 2)
-        full = near >= _FEWEST_AT_MARGIN and right >= below.runs[-1].edges[-1] - width
-        straight = start.box.x0 <= row.box.x0 + width / 2 and start.box.x0 < right - width
-        return row.length >= _SHORTEST and full and straight
+        lines_at_margin = bisect(self._margins, right + width / 2) - bisect(
+            self._margins, right - width / 2
+        )
+        is_full = (
+            lines_at_margin >= _MIN_LINES_AT_MARGIN and right >= next_row.runs[-1].edges[-1] - width
+        )
+        is_flush = start.box.x0 <= row.box.x0 + width / 2 and start.box.x0 < right - width
+        return row.length >= _MIN_WRAPPED_CHARACTERS and is_full and is_flush
 
 
-def _join_hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
+def _join_hyphenated(line: str, next_line: str, compounds: set[str]) -> LineJoin:
     """Drop a hyphen that only breaks a word; keep one that belongs to its spelling."""
-    before, after = _LAST_WORD.search(text), _FIRST_WORD.match(below)
+    before, after = _LAST_WORD.search(line), _FIRST_WORD.match(next_line)
     if before and after and after[0][0].islower() and f"{before[1]}-{after[0]}" not in compounds:
-        return Seam(1, "")
-    return Seam(1, "-" if below[:1].isalnum() else "-\n")
+        return LineJoin(1, "")
+    return LineJoin(1, "-" if next_line[:1].isalnum() else "-\n")
 
 
-def _is_next(end: TextRun, start: TextRun) -> bool:
+def _is_right_below(end: TextRun, start: TextRun) -> bool:
     """Whether a run of about the same height begins within one and a half lines below."""
-    same = abs(start.height - end.height) < end.height * _SAME_HEIGHT
-    return same and end.box.y0 < start.box.y0 < end.box.y0 + 2.5 * end.height
+    has_same_height = abs(start.height - end.height) < end.height * _MAX_HEIGHT_DIFFERENCE
+    return has_same_height and end.box.y0 < start.box.y0 < end.box.y0 + 2.5 * end.height
 
 
 def _is_hangul(character: str) -> bool:
-    """Whether this is a syllable."""
+    """Whether it is a Hangul syllable."""
     return "가" <= character <= "힣"
 
 
@@ -326,7 +346,7 @@ class TextWriter:
 
     @property
     def text(self) -> str:
-        """All that was written."""
+        """All that has been written."""
         return "".join(self._parts)
 
     def write(self, text: str) -> None:
@@ -348,11 +368,11 @@ class TextWriter:
         """Write rows, joined by line ends or by nothing if a word continues; return offsets."""
         starts = []
         for index, row in enumerate(rows):
-            below = rows[index + 1 : index + 2]
-            cut, text = wrapping.find_seam(row, *below) if below else (0, "")
+            next_rows = rows[index + 1 : index + 2]
+            cut, joint = wrapping.find_line_join(row, *next_rows) if next_rows else (0, "")
             starts.append(self.length)
             self._write_row(row, cut)
-            self.write(text.replace("\n", line_end))
+            self.write(joint.replace("\n", line_end))
         return starts
 
     def write_paragraph(self, text: str, lines: Sequence[Line]) -> int:
@@ -378,6 +398,6 @@ class TextWriter:
             self.write_run(_cut_run_end(run, cut) if cut and run is row.runs[-1] else run)
 
 
-def _cut_run_end(run: TextRun, cut: int) -> TextRun:
-    """A run without its last characters."""
-    return run.cut(0, len(run.text) - cut)
+def _cut_run_end(run: TextRun, count: int) -> TextRun:
+    """A run without its last `count` characters."""
+    return run.cut(0, len(run.text) - count)

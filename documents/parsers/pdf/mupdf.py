@@ -1,6 +1,6 @@
-"""PDF with the characters of MuPDF instead of PDFium's; everything else is as in `pdf`.
+"""PDF read with MuPDF's characters instead of PDFium's; everything else is as in `PdfParser`.
 
-PyMuPDF is not installed by itself: its licence is the AGPL (`requirements/pymupdf.txt`).
+PyMuPDF is not installed by default: its licence is the AGPL (`requirements/pymupdf.txt`).
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from documents.parsers.pdf.text_runs import HYPHEN, Glyphs, is_coded
 from rag.types import Page
 
 Character = tuple[str, tuple[float, float, float, float]]
-"""One UTF-16 unit; left, top, right, bottom in points from the top left, before /Rotate."""
+"""One UTF-16 unit with its left, top, right, bottom: points from the top left, before /Rotate."""
 
 _HYPHENS = {"-", "\u2010", "\xad"}
-_NOWHERE = (0.0, 0.0, 0.0, 0.0)
-_LINE_END: Character = ("\n", _NOWHERE)
+_NO_BOX = (0.0, 0.0, 0.0, 0.0)
+_LINE_END: Character = ("\n", _NO_BOX)
 
 
 class PyMuPdfParser(PdfParser):
@@ -39,16 +39,16 @@ class PyMuPdfParser(PdfParser):
 
     def read_text(self, textpage: Any, index: int) -> str:
         """All characters of the page at `index`, as `pdfium.read_characters` would give them."""
-        own = super().read_text(textpage, index)
-        if is_coded(own):  # MuPDF makes letters of glyph numbers where a font names none
-            return own
+        pdfium_text = super().read_text(textpage, index)
+        if is_coded(pdfium_text):  # MuPDF makes letters of glyph numbers where a font names none
+            return pdfium_text
         flags = self._library.TEXT_PRESERVE_WHITESPACE | self._library.TEXT_MEDIABOX_CLIP
         page = self._document[index].get_text("rawdict", flags=flags)
         self._characters = list(_iterate_characters(page))
         return "".join(character for character, _ in self._characters)
 
     def read_glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
-        """The characters of `text`, which was the last, with their boxes."""
+        """The characters of `text`, which `read_text` returned last, with their boxes."""
         left, top = frame.left, frame.bottom + frame.height
         boxes = [
             frame.to_view(left + x0, top - y1, left + x1, top - y0)
@@ -74,16 +74,16 @@ def _iterate_characters(page: dict[str, Any]) -> Iterator[Character]:
             letters = [
                 (letter["c"], letter["bbox"]) for span in line["spans"] for letter in span["chars"]
             ]
-            for place, (letter, box) in enumerate(letters, 1):
-                if place == len(letters) and letter in _HYPHENS:
+            for number, (letter, box) in enumerate(letters, 1):
+                if number == len(letters) and letter in _HYPHENS:
                     yield HYPHEN, box
                 else:
-                    yield from ((unit, box) for unit in _iterate_units(letter))
+                    yield from ((unit, box) for unit in _iterate_utf16_units(letter))
             yield _LINE_END
 
 
-def _iterate_units(letter: str) -> Iterator[str]:
-    """A character beyond the first plane as its two surrogates."""
+def _iterate_utf16_units(letter: str) -> Iterator[str]:
+    """The UTF-16 units of a character: one, or two surrogates."""
     data = letter.encode("utf-16-le", "surrogatepass")
     for start in range(0, len(data), 2):
         yield chr(int.from_bytes(data[start : start + 2], "little"))

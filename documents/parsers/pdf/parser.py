@@ -1,6 +1,6 @@
-"""PDF through PDFium: text in its order, where each character stands, the outline as headings.
+"""PDF read by PDFium: the text in its order, the place of each character, the outline as headings.
 
-PDFium is not thread-safe: only one thread of the child process may come here.
+PDFium is not thread-safe: only one thread of the child process may call this module.
 """
 
 import io
@@ -33,12 +33,12 @@ from documents.parsers.pictures import (
 )
 from rag.types import Page
 
-_MOST_MAPPED = 200_000
-"""Characters of a page beyond which boxes are not worth their size."""
-_AHEAD = 32
-"""Pages that are read while one before them is recognised; they wait in memory."""
-_TALLEST = 4_000
-"""Most pixels of a drawn page on either side."""
+_MAX_MAPPED_CHARACTERS = 200_000
+"""Characters of a page; with more, their boxes are not worth the space."""
+_MAX_PAGES_AHEAD = 32
+"""Pages read while an earlier one is still being recognised; they wait in memory."""
+_MAX_DRAWN_SIDE_PIXELS = 4_000
+"""Pixels of a drawn page on its longer side."""
 
 
 class PdfParser:
@@ -49,23 +49,23 @@ class PdfParser:
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """Every page with its number."""
         document = pdfium.open_document(path)
-        total = len(document)
-        context.announce_page_total(total)
+        page_count = len(document)
+        context.announce_page_total(page_count)
         context.add_metadata(pdfium.read_properties(document))
         context.no_text = "scan"
         outline = pdfium.read_outline(document)
-        reading = _Reading(self, document, context, outline)
-        drafts = reading.iterate_drafts(total)
-        yield from finish_pages(drafts, total, bool(outline), reading.spacing)
-        if reading.broken == total:
+        reader = _DocumentReader(self, document, context, outline)
+        drafts = reader.iterate_drafts(page_count)
+        yield from finish_pages(drafts, page_count, bool(outline), reader.spacing)
+        if reader.unreadable_count == page_count:
             raise Corrupt(detail="no page can be read")
 
     def read_text(self, textpage: Any, index: int) -> str:
-        """All characters of an open text page, that of the page at `index`."""
+        """All characters of an open text page, which belongs to the page at `index`."""
         return pdfium.read_characters(textpage)
 
     def read_glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
-        """The characters of `text`, which was the last, with their boxes."""
+        """The characters of `text`, which `read_text` returned last, with their boxes."""
         return read_glyphs(textpage, text, frame)
 
     def draw(self, path: Path, number: int, width: int) -> bytes | None:
@@ -74,8 +74,10 @@ class PdfParser:
         if not 1 <= number <= len(document):
             return None
         page = document[number - 1]
-        wide, high = page.get_size()
-        scale = min(width / max(wide, 1), _TALLEST / max(wide, high, 1))
+        page_width, page_height = page.get_size()
+        scale = min(
+            width / max(page_width, 1), _MAX_DRAWN_SIDE_PIXELS / max(page_width, page_height, 1)
+        )
         image, target = page.render(scale=scale, may_draw_forms=True).to_pil(), io.BytesIO()
         image.save(target, "PNG")
         return target.getvalue()
@@ -83,97 +85,108 @@ class PdfParser:
 
 @dataclass(frozen=True, slots=True)
 class _PendingPage:
-    """A page whose draft is there, or will be once it is recognised.
+    """A page whose draft is ready, or will be once it is recognised.
 
-    `coded`: it has characters, be they readable or not. `pictured`: its pictures were looked at.
+    `has_characters`: it has characters, readable or not. `pictures_added`: its pictures have been
+    passed on.
     """
 
     index: int
-    found: PageDraft | Recognition
-    coded: bool = False
-    pictured: bool = True
+    result: PageDraft | Recognition
+    has_characters: bool = False
+    pictures_added: bool = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether its draft need not be waited for."""
-        return isinstance(self.found, PageDraft) or self.found.is_done
+        """Whether its draft can be had without waiting."""
+        return isinstance(self.result, PageDraft) or self.result.is_done
 
 
-class _Reading:
-    """Goes through the pages of one open document."""
+class _DocumentReader:
+    """Reads the pages of one open document."""
 
     def __init__(
         self, parser: PdfParser, document: Any, context: ReadingContext, outline: pdfium.Outline
     ) -> None:
-        self.broken = 0
+        self.unreadable_count = 0
         self.spacing = WordSpacing()
         self._parser = parser
         self._document, self._context, self._outline = document, context, outline
-        self._tables = GridFinder(context)
+        self._grid_finder = GridFinder(context)
         self._recogniser = Recogniser(context)
         self._pictures = PagePictures(context, document)
 
-    def iterate_drafts(self, total: int) -> Iterator[PageDraft]:
-        """Every page; one without text that can be read is blank."""
-        ahead = deque[_PendingPage]()
-        for index in range(total):
-            ahead.append(self._begin_page(index, alone=not ahead))
-            while ahead and (ahead[0].is_ready or self._is_full(ahead)):
-                yield self._finish_page(ahead.popleft())
-        while ahead:
-            yield self._finish_page(ahead.popleft())
+    def iterate_drafts(self, page_count: int) -> Iterator[PageDraft]:
+        """Drafts of all pages, in order; a page that cannot be read is blank."""
+        pending = deque[_PendingPage]()
+        for index in range(page_count):
+            pending.append(self._begin_page(index, none_pending=not pending))
+            while pending and (pending[0].is_ready or self._is_queue_full(pending)):
+                yield self._finish_page(pending.popleft())
+        while pending:
+            yield self._finish_page(pending.popleft())
 
-    def _is_full(self, ahead: Sequence[_PendingPage]) -> bool:
-        """Whether no further page may be begun."""
-        recognised = sum(isinstance(begun.found, Recognition) for begun in ahead)
-        return len(ahead) > _AHEAD or recognised > self._recogniser.at_once
+    def _is_queue_full(self, pending: Sequence[_PendingPage]) -> bool:
+        """Whether the first pending page must be finished before another is begun."""
+        recognition_count = sum(isinstance(page.result, Recognition) for page in pending)
+        return len(pending) > _MAX_PAGES_AHEAD or recognition_count > self._recogniser.max_at_once
 
-    def _begin_page(self, index: int, *, alone: bool) -> _PendingPage:
-        """One page. Pictures are examined in page order; immediately if it is `alone`."""
+    def _begin_page(self, index: int, *, none_pending: bool) -> _PendingPage:
+        """Read one page, or start to recognise it.
+
+        Pictures are passed on in page order: at once if `none_pending`, else by `_finish_page`.
+        """
         try:
             with (
                 pdfium.open_page(self._document, index) as page,
                 pdfium.open_text(page) as textpage,
             ):
-                found, coded = self._read_page(page, textpage, index), textpage.count_chars() > 0
-                pictured = alone and isinstance(found, PageDraft)
-                if isinstance(found, PageDraft) and alone:
-                    self._pictures.add(page, found.number, found.text, coded=coded)
+                result, has_characters = (
+                    self._read_page(page, textpage, index),
+                    textpage.count_chars() > 0,
+                )
+                pictures_added = none_pending and isinstance(result, PageDraft)
+                if isinstance(result, PageDraft) and none_pending:
+                    self._pictures.add(
+                        page, result.number, result.text, has_characters=has_characters
+                    )
         except pdfium.UnreadablePage:
             return _PendingPage(index, self._make_blank(index))
-        return _PendingPage(index, found, coded, pictured)
+        return _PendingPage(index, result, has_characters, pictures_added)
 
-    def _finish_page(self, begun: _PendingPage) -> PageDraft:
-        """The draft of a page, with all of its pictures handed on."""
-        draft = begun.found
-        if isinstance(draft, PageDraft) and begun.pictured:
+    def _finish_page(self, pending: _PendingPage) -> PageDraft:
+        """The draft of a page, whose pictures have been passed on."""
+        draft = pending.result
+        if isinstance(draft, PageDraft) and pending.pictures_added:
             return draft
         try:
-            with pdfium.open_page(self._document, begun.index) as page:
+            with pdfium.open_page(self._document, pending.index) as page:
                 if isinstance(draft, Recognition):
-                    draft = self._draft_from_rows(page, begun.index, draft.wait_for_rows())
-                self._pictures.add(page, draft.number, draft.text, coded=begun.coded)
+                    draft = self._draft_from_rows(page, pending.index, draft.wait_for_rows())
+                self._pictures.add(
+                    page, draft.number, draft.text, has_characters=pending.has_characters
+                )
         except pdfium.UnreadablePage:
-            return self._make_blank(begun.index)
+            return self._make_blank(pending.index)
         return draft
 
     def _make_blank(self, index: int) -> PageDraft:
-        """In place of a page that cannot be read."""
-        self.broken += 1
+        """A blank draft for a page that cannot be read."""
+        self.unreadable_count += 1
         self._context.warn("page_unreadable")
         return PageDraft(index + 1)
 
     def _read_page(self, page: Any, textpage: Any, index: int) -> PageDraft | Recognition:
-        """The page of an open page and its text, or what is begun in order to have it."""
+        """The draft of an open page from its text, or its recognition, which has been started."""
         text = self._parser.read_text(textpage, index)
         if is_coded(text) or is_scan(page, text):
-            recognition = self._recogniser.begin(page, index)
+            recognition = self._recogniser.begin_page(page, index)
             if recognition:
                 return recognition
         return self._draft_from_text(page, textpage, index, text)
 
     def _draft_from_rows(self, page: Any, index: int, rows: Sequence[TextRow]) -> PageDraft:
-        """The page of these lines; without any, of what its text has all the same."""
+        """The draft made of recognised lines; without any, of the page's own text after all."""
         if not rows:
             with pdfium.open_text(page) as textpage:
                 return self._draft_from_text(
@@ -183,55 +196,56 @@ class _Reading:
         return PageDraft(index + 1, [*rows], points, bookmarks, is_recognised=True)
 
     def _draft_from_text(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
-        """The page from its own text, the last that was extracted."""
+        """The draft made of the page's own text, which `read_text` returned last."""
         bookmarks = self._outline.get(index, [])
         if is_coded(text):
             self._context.no_text = "unreadable"
             self._context.warn("no_unicode_map")
             return PageDraft(index + 1)
-        if len(text) > _MOST_MAPPED:
-            return PageDraft(index + 1, bookmarks=bookmarks, plain=to_plain_text(text))
+        if len(text) > _MAX_MAPPED_CHARACTERS:
+            return PageDraft(index + 1, bookmarks=bookmarks, plain_text=to_plain_text(text))
         frame = pdfium.read_frame(page)
-        found = self._parser.read_glyphs(textpage, text, frame)
-        grids = self._tables.find_grids(page, frame)
+        glyphs = self._parser.read_glyphs(textpage, text, frame)
+        grids = self._grid_finder.find_grids(page, frame)
         points = frame.shown_height
-        draft = PageDraft(index + 1, points=points, bookmarks=bookmarks)
-        return draft.lay_out(found, grids, self.spacing)
+        draft = PageDraft(index + 1, height_points=points, bookmarks=bookmarks)
+        return draft.lay_out(glyphs, grids, self.spacing)
 
 
 # Pictures
 
-_DEEPEST = 8
-"""Forms within forms."""
-_FIGURELESS = 0.5
-"""Share of a page without text that pictures must cover for the page to be one picture."""
-_BACKGROUND = 0.8
-"""Share of the page covered by pictures behind text that marks a scan with known text."""
-_SPANNING = 0.9
-_ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
-"""How JPEG and JPEG 2000 begin."""
-_LARGEST_PAGE = 2 * MAX_PIXELS
-"""Pixels of all pictures of a page that is drawn as one."""
-_MOST_READ = 1024 * MEGABYTE
-"""Bytes of a document's pictures that are compared."""
-_LEAST_TEXT = 50
-"""Characters from which on a page has text; a title over a chart is less."""
+_MAX_FORM_DEPTH = 8
+"""Nesting depth of forms; deeper ones are ignored."""
+_MIN_PICTURE_SHARE = 0.5
+"""If pictures cover this share of a page without text, the whole page is one picture."""
+_MIN_SCAN_SHARE = 0.8
+"""If full-width pictures cover this share of a page, it is a scan, even if it has text."""
+_MIN_FULL_WIDTH = 0.9
+"""Share of the page's width or height from which a picture counts as reaching across."""
+_JPEG_SIGNATURES = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
+"""First bytes of JPEG and JPEG 2000."""
+_MAX_PAGE_PIXELS = 2 * MAX_PIXELS
+"""Pixels of all pictures of a page; with more, it is not drawn as one picture."""
+_MAX_COMPARED_BYTES = 1024 * MEGABYTE
+"""Bytes of a document's pictures that are read in order to recognise repeated ones."""
+_MIN_TEXT_CHARACTERS = 50
+"""Characters from which a scan counts as having text; a title above a chart has fewer."""
 
 
-TURNS = (
+QUARTER_TURNS = (
     Matrix(),
     Matrix(0, -1, 1, 0),
     Matrix(-1, 0, 0, -1),
     Matrix(0, 1, -1, 0),
 )
-"""Quarter turns clockwise."""
+"""Rotations by 0 to 3 quarter turns clockwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An image object: its handle, where the unit square goes on the page, its pixels.
+    """An image object: its handle, the map of the unit square to the page, its size in pixels.
 
-    `key` tells its bytes from others'; empty where too many bytes were read before it.
+    `key` is the hash of its bytes; empty if too many bytes had been read before it.
     """
 
     handle: Any
@@ -243,56 +257,57 @@ class _Image:
 
     @property
     def area(self) -> float:
-        """Share of the page."""
+        """Share of the page that it covers."""
         return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
 
     @property
     def pixels(self) -> int:
-        """As declared."""
+        """Number of pixels, as declared."""
         return self.width * self.height
 
     @property
     def is_full_width(self) -> bool:
-        """Whether it goes from one side of the page to the other, as scans and their strips do."""
-        return max(self.box[2] - self.box[0], self.box[3] - self.box[1]) >= _SPANNING
+        """Whether it reaches from side to side of the page, as scans and their strips do."""
+        return max(self.box[2] - self.box[0], self.box[3] - self.box[1]) >= _MIN_FULL_WIDTH
 
     @property
     def rejection(self) -> str:
-        """Why it is not even looked at."""
+        """Why it is dropped unseen; "" if it is not."""
         if not self.key:
             return "too_many"
         return "" if self.area else "hidden"
 
 
 class PagePictures:
-    """Hands on the pictures of one document, page by page."""
+    """Passes on the pictures of one document, page by page."""
 
     def __init__(self, context: ReadingContext, document: Any) -> None:
-        self._off = not context.pictures.max_pictures
+        self._is_off = not context.pictures.max_pictures
         self._document = document
-        self._read = 0
+        self._read_bytes = 0
         self._sieve = PictureSieve(context)
 
-    def add(self, page: Any, number: int, text: str, *, coded: bool = False) -> None:
-        """The pictures of an open page that reads `text`, by itself or by recognition.
+    def add(self, page: Any, number: int, text: str, *, has_characters: bool = False) -> None:
+        """Pass on the pictures of an open page whose text, its own or recognised, is `text`.
 
-        `coded`: there are letters that cannot be told, so the page itself is the picture.
+        `has_characters`: it has characters, readable or not. If it has no text all the same, the
+        whole page is passed on as one picture.
         """
-        if self._off:
+        if self._is_off:
             return
         frame = pdfium.read_frame(page)
         images = list(islice(self._iterate_images(page, frame), MAX_PICTURES))
         letters = len("".join(text.split()))
         strips = [image for image in images if image.is_full_width]
-        is_scan = _compute_area(strips) >= _BACKGROUND
+        is_scan = _compute_area(strips) >= _MIN_SCAN_SHARE
         if letters:
-            is_picture = is_scan and letters < _LEAST_TEXT
+            is_picture = is_scan and letters < _MIN_TEXT_CHARACTERS
         else:
-            is_picture = coded or _compute_area(images) >= _FIGURELESS
-        if is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
-            self._sieve.add(_draw_whole_page(page, number, images, coded=coded))
+            is_picture = has_characters or _compute_area(images) >= _MIN_PICTURE_SHARE
+        if is_picture and sum(image.pixels for image in images) <= _MAX_PAGE_PIXELS:
+            self._sieve.add(_draw_whole_page(page, number, images, has_characters=has_characters))
             return
-        is_read = is_scan and letters >= _LEAST_TEXT
+        is_read = is_scan and letters >= _MIN_TEXT_CHARACTERS
         for image in images:
             load = partial(self._draw_image, page, image, frame.turns)
             found = FoundPicture(image.key, image.width, image.height, load, number, image.box)
@@ -302,41 +317,43 @@ class PagePictures:
 
     def _iterate_images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
         """The image objects of a page, in the order in which they are drawn."""
-        for handle, matrix in _iterate_placed(page.raw, Matrix(), 0):
+        for handle, matrix in _iterate_image_objects(page.raw, Matrix(), 0):
             size, key = pdfium.read_image_size(handle), ""
-            if self._read <= _MOST_READ:
+            if self._read_bytes <= _MAX_COMPARED_BYTES:
                 data = pdfium.read_image_data(handle)
-                self._read += len(data)
+                self._read_bytes += len(data)
                 key = hash_bytes(f"{size}".encode(), data)
                 size = max(size, _read_jpeg_size(data), key=math.prod)
             yield _Image(handle, matrix, *size, _to_box(matrix, frame), key)
 
     def _draw_image(self, page: Any, image: _Image, turns: int) -> Any:
-        """The image as the page shows it, with its mask, at its own resolution or below."""
-        before = pdfium.read_matrix(image.handle)
-        pdfium.write_matrix(image.handle, _to_upright(image, turns))
+        """Draw the image as displayed, with its mask, at its own resolution or a lower one."""
+        original = pdfium.read_matrix(image.handle)
+        pdfium.write_matrix(image.handle, _compute_upright_matrix(image, turns))
         try:
             return pdfium.draw_image(self._document, page, image.handle)
         finally:
-            pdfium.write_matrix(image.handle, before)
+            pdfium.write_matrix(image.handle, original)
 
 
-def _iterate_placed(holder: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
-    """Image objects of a page or form, by raw handle, with where they go on the page."""
+def _iterate_image_objects(holder: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+    """Image objects of a page or form: their raw handles and their matrices to page space."""
     for item, kind in pdfium.list_objects(holder, is_form=depth > 0):
         if kind == pdfium.IMAGE:
             yield item, pdfium.read_matrix(item).compose(outer)
-        elif kind == pdfium.FORM and depth < _DEEPEST:
-            yield from _iterate_placed(item, pdfium.read_matrix(item).compose(outer), depth + 1)
+        elif kind == pdfium.FORM and depth < _MAX_FORM_DEPTH:
+            yield from _iterate_image_objects(
+                item, pdfium.read_matrix(item).compose(outer), depth + 1
+            )
 
 
-def _to_upright(image: _Image, turns: int) -> Matrix:
-    """The image's matrix turned with the page and scaled to its pixels, at the origin."""
-    matrix = image.matrix.compose(TURNS[turns])
-    wide, high = math.hypot(matrix.a, matrix.b), math.hypot(matrix.c, matrix.d)
+def _compute_upright_matrix(image: _Image, turns: int) -> Matrix:
+    """The image's matrix, turned with the page, scaled to its pixels and moved to the origin."""
+    matrix = image.matrix.compose(QUARTER_TURNS[turns])
+    shown_width, shown_height = math.hypot(matrix.a, matrix.b), math.hypot(matrix.c, matrix.d)
     left, bottom, right, top = matrix.bounds
     scale = min(
-        max(image.width / wide, image.height / high),
+        max(image.width / shown_width, image.height / shown_height),
         MAX_SIDE_PIXELS / max(right - left, top - bottom),
     )
     if not math.isfinite(scale):
@@ -346,31 +363,31 @@ def _to_upright(image: _Image, turns: int) -> Matrix:
 
 
 def _compute_area(images: Sequence[_Image]) -> float:
-    """Share of the page that they cover, apart from overlaps."""
+    """Share of the page that images cover; overlaps count twice."""
     return sum(image.area for image in images)
 
 
 def _to_box(matrix: Matrix, frame: PageFrame) -> PictureBox:
-    """Where it is shown, clipped to the page."""
+    """The box where an image is displayed, clipped to the page."""
     rect = frame.to_view(*matrix.bounds)
     return clip(rect.x0), clip(rect.y0), clip(rect.x1), clip(rect.y1)
 
 
 def _draw_whole_page(
-    page: Any, number: int, images: Sequence[_Image], *, coded: bool
+    page: Any, number: int, images: Sequence[_Image], *, has_characters: bool
 ) -> FoundPicture:
-    """A page that is a picture, whatever strips and masks it is made of."""
-    wide, high = page.get_size()
-    area = max(wide * high, 1.0)
-    finest = [image.pixels / (image.area * area) for image in images if image.area]
-    scale = MAX_SIDE_PIXELS / max(wide, high, 1.0)
-    if not coded:  # nothing is gained by drawing it larger than its pictures are
-        scale = min(scale, max(1.0, math.sqrt(max(finest, default=1.0))))
+    """The whole page as one picture, whatever strips and masks it consists of."""
+    width, height = page.get_size()
+    area = max(width * height, 1.0)
+    densities = [image.pixels / (image.area * area) for image in images if image.area]
+    scale = MAX_SIDE_PIXELS / max(width, height, 1.0)
+    if not has_characters:  # drawing it larger than its pictures adds nothing
+        scale = min(scale, max(1.0, math.sqrt(max(densities, default=1.0))))
     keys = [image.key.encode() for image in images]
     return FoundPicture(
-        hash_bytes(*keys, str(number).encode() if coded else b""),
-        round(wide * scale),
-        round(high * scale),
+        hash_bytes(*keys, str(number).encode() if has_characters else b""),
+        round(width * scale),
+        round(height * scale),
         lambda: page.render(scale=scale).to_pil(),
         number,
         (0.0, 0.0, 1.0, 1.0),
@@ -380,4 +397,4 @@ def _draw_whole_page(
 
 def _read_jpeg_size(data: bytes) -> tuple[int, int]:
     """Width and height declared in the JPEG itself; the page may claim less."""
-    return read_declared_size(data) if data.startswith(_ENCODED) else (0, 0)
+    return read_declared_size(data) if data.startswith(_JPEG_SIGNATURES) else (0, 0)

@@ -1,6 +1,6 @@
-"""What we ask of PDFium: documents, pages, characters with their boxes, and what a page draws.
+"""Our calls of PDFium: documents, pages, characters with their boxes, and what a page draws.
 
-PDFium is not thread-safe: only one thread of a process may come here.
+PDFium is not thread-safe: only one thread of a process may call this module.
 """
 
 import ctypes
@@ -47,32 +47,32 @@ def open_document(path: Path) -> Any:
 
 
 def read_properties(document: Any) -> dict[str, str]:
-    """Title, author and date (YYYY-MM-DD) of the document information; "" for what is missing."""
-    found = document.get_metadata_dict(skip_empty=True)
-    date = _DATE.match(found.get("CreationDate", ""))
+    """Title, author and date (YYYY-MM-DD) from the document information; "" if missing."""
+    fields = document.get_metadata_dict(skip_empty=True)
+    date = _DATE.match(fields.get("CreationDate", ""))
     return {
-        "title": clean_text(found.get("Title", "")),
-        "author": clean_text(found.get("Author", "")),
+        "title": clean_text(fields.get("Title", "")),
+        "author": clean_text(fields.get("Author", "")),
         "date": "-".join(date.groups()) if date else "",
     }
 
 
 def read_outline(document: Any) -> Outline:
     """The bookmarks of a document."""
-    found: dict[int, list[Bookmark]] = defaultdict(list)
+    bookmarks: dict[int, list[Bookmark]] = defaultdict(list)
     for bookmark in islice(document.get_toc(max_depth=6), _MAX_BOOKMARKS):
         target, title = bookmark.get_dest(), " ".join(clean_text(bookmark.get_title()).split())
         index = target.get_index() if target is not None else None
         if title and index is not None:
-            found[index].append((bookmark.level + 1, title[:200]))
-    return found
+            bookmarks[index].append((bookmark.level + 1, title[:200]))
+    return bookmarks
 
 
 @contextmanager
 def open_page(document: Any, index: int) -> Iterator[Any]:
-    """A page with its form fields and notes; its memory is given back at once.
+    """A page with its form fields and notes; its memory is freed at the end.
 
-    Whatever PDFium refuses meanwhile is raised as UnreadablePage.
+    An error of PDFium within the block is raised as UnreadablePage.
     """
     import pypdfium2
 
@@ -88,7 +88,7 @@ def open_page(document: Any, index: int) -> Iterator[Any]:
 
 
 def _flatten_annotations(document: Any, page: Any, index: int) -> Any:
-    """The page with form fields and text notes as part of its content; the file stays."""
+    """The page with form fields and text notes as part of its content; the file is unchanged."""
     import pypdfium2.raw as pdfium
 
     if not pdfium.FPDFPage_GetAnnotCount(page.raw):
@@ -110,7 +110,7 @@ def open_text(page: Any) -> Iterator[Any]:
 
 
 def read_frame(page: Any) -> PageFrame:
-    """What is shown of an open page."""
+    """The visible part of an open page."""
     import pypdfium2.raw as pdfium
 
     box = pdfium.FS_RECTF()
@@ -127,12 +127,12 @@ def read_characters(textpage: Any) -> str:
     count = textpage.count_chars()
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(textpage.raw, 0, count, buffer) != count + 1:
-        # Characters without a meaning are missing there: one by one they are all counted.
+        # Characters without a Unicode value are left out there, but not if read one by one.
         units = (pdfium.FPDFText_GetUnicode(textpage.raw, index) for index in range(count))
         return "".join(chr(unit) if unit < 0x10000 else "\ufffd" for unit in units)
     whole = memoryview(buffer).cast("B")[: count * 2].tobytes()
     text = whole.decode("utf-16-le", "surrogatepass")
-    # Pairs are decoded to one character, which would no longer count as two glyphs.
+    # Surrogate pairs are decoded to one character, but PDFium counts two glyphs.
     return text if len(text) == count else "".join(map(chr, buffer[:count]))
 
 
@@ -141,16 +141,16 @@ def read_boxes(textpage: Any, count: int) -> "array[float]":
     import pypdfium2.raw as pdfium
 
     read_box, raw = pdfium.FPDFText_GetLooseCharBox, textpage.raw
-    box, found = pdfium.FS_RECTF(), array("f")
-    place, nowhere = ctypes.byref(box), (0.0, 0.0, 0.0, 0.0)
+    box, boxes = pdfium.FS_RECTF(), array("f")
+    reference, no_box = ctypes.byref(box), (0.0, 0.0, 0.0, 0.0)
     for index in range(count):
-        there = read_box(raw, index, place)
-        found.extend((box.left, box.top, box.right, box.bottom) if there else nowhere)
-    return found
+        has_box = read_box(raw, index, reference)
+        boxes.extend((box.left, box.top, box.right, box.bottom) if has_box else no_box)
+    return boxes
 
 
 def count_objects(holder: Any, *, is_form: bool) -> int:
-    """How many objects an open page, or a form on it, holds. Takes raw handles."""
+    """Number of objects in an open page or a form on it, given by its raw handle."""
     import pypdfium2.raw as pdfium
 
     count = pdfium.FPDFFormObj_CountObjects if is_form else pdfium.FPDFPage_CountObjects
@@ -168,16 +168,16 @@ def list_objects(holder: Any, *, is_form: bool) -> Iterator[tuple[Any, int]]:
 
 
 def read_matrix(item: Any) -> Matrix:
-    """What takes an object's own space to that of its holder."""
+    """The matrix from an object's own space to that of its holder."""
     import pypdfium2.raw as pdfium
 
-    found = pdfium.FS_MATRIX()
-    pdfium.FPDFPageObj_GetMatrix(item, ctypes.byref(found))
-    return Matrix(found.a, found.b, found.c, found.d, found.e, found.f)
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFPageObj_GetMatrix(item, ctypes.byref(matrix))
+    return Matrix(matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f)
 
 
 def write_matrix(item: Any, matrix: Matrix) -> None:
-    """Draw an object elsewhere or in another size."""
+    """Set the matrix from an object's own space to that of its holder."""
     import pypdfium2.raw as pdfium
 
     pdfium.FPDFPageObj_SetMatrix(item, ctypes.byref(pdfium.FS_MATRIX(*matrix)))
@@ -193,8 +193,8 @@ def read_bounds(item: Any) -> tuple[float, float, float, float]:
     return left, bottom, right, top
 
 
-def is_inked(path: Any, lightest: int) -> bool:
-    """Whether a path leaves ink: stroked, or filled with a colour below `lightest` of 255."""
+def has_ink(path: Any, white_level: int) -> bool:
+    """Whether a path leaves ink: stroked, or filled with a colour below `white_level` of 255."""
     import pypdfium2.raw as pdfium
 
     fill, stroke = ctypes.c_int(), ctypes.c_int()
@@ -203,12 +203,12 @@ def is_inked(path: Any, lightest: int) -> bool:
         return bool(stroke.value)
     colours = [ctypes.c_uint() for _ in range(4)]
     pdfium.FPDFPageObj_GetFillColor(path, *map(ctypes.byref, colours))
-    *ink, opaque = (colour.value for colour in colours)
-    return bool(opaque > 0 and min(ink) < lightest)
+    *ink, alpha = (colour.value for colour in colours)
+    return bool(alpha > 0 and min(ink) < white_level)
 
 
 def count_segments(path: Any) -> int:
-    """How many segments a path has."""
+    """Number of segments of a path."""
     import pypdfium2.raw as pdfium
 
     return int(pdfium.FPDFPath_CountSegments(path))

@@ -63,9 +63,9 @@ def test_no_word_goes_on_before_the_document_has_shown_anything() -> None:
 
 
 def test_what_a_document_writes_together_goes_on(cutting: WordSpacing) -> None:
-    before = cutting.measure_odds("가락국의 도읍인 봉", "황대를 찾았다")
+    before = cutting.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다")
     cutting.add_lines(["봉황대는 김해에 있다. 봉황대 유적", "봉황동과 봉황대"])
-    assert cutting.measure_odds("가락국의 도읍인 봉", "황대를 찾았다") > before
+    assert cutting.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다") > before
 
 
 @pytest.mark.parametrize("joiner", ["", "\u2060"], ids=["within words", "between words"])
