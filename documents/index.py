@@ -1,11 +1,17 @@
-"""Replaces a document's pages, chunks and vectors, by COPY, in one transaction.
+"""Stores what an ingest makes of a document.
 
-The rows are spooled to disk first, so that they need no memory and the transaction is short. The
-spool files have no names and vanish with their process.
+Pages, chunks and vectors are replaced by COPY, in one transaction. The rows are spooled to disk
+first, so that they need no memory and the transaction is short. The spool files have no names and
+vanish with their process.
+
+Recognised pages are stored as they come, and deleted when the index is written (`delete_index`):
+no page is recognised twice. A worker that stops, dies or passes its turn on loses only the pages it
+was working on.
 """
 
 import json
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +20,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from documents import metadata, queue, spaces
@@ -329,3 +335,41 @@ def _to_box_json(box: Box) -> dict[str, float]:
     return {"page": box.page} | {
         name: round(coordinate, COORDINATE_DIGITS) for name, coordinate in sides.items()
     }
+
+
+# Recognised pages of documents that are not finished
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedPages:
+    """`count` pages that need not be recognised again, encoded as `read_document` takes them.
+
+    `last_page` is the number of the last one, 0 if there is none.
+    """
+
+    encoded: bytes = b""
+    count: int = 0
+    last_page: int = 0
+
+
+def load_recognised_pages(document_id: UUID, sha256: str) -> RecognisedPages:
+    """The recognised pages of the file with this hash, not those of other files of the document."""
+    rows = RecognisedPage.objects.filter(document_id=document_id, sha256=sha256).order_by("index")
+    data_by_index = dict(rows.values_list("index", "found"))
+    if not data_by_index:
+        return RecognisedPages()
+    encoded = b",".join(
+        b'"%d":' % index + zlib.decompress(data_by_index[index]) for index in data_by_index
+    )
+    return RecognisedPages(b"{%s}" % encoded, len(data_by_index), max(data_by_index) + 1)
+
+
+def keep_recognised_page(document_id: UUID, sha256: str, index: int, data: bytes) -> None:
+    """Store a recognised page; `data` is JSON. Raises `LeaseLostError`."""
+    page = RecognisedPage(
+        document_id=document_id, sha256=sha256, index=index, found=zlib.compress(data)
+    )
+    try:
+        RecognisedPage.objects.bulk_create([page], ignore_conflicts=True)
+    except IntegrityError as error:  # the document was deleted meanwhile
+        raise LeaseLostError from error

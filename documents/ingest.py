@@ -5,7 +5,7 @@
 Recognition, by OCR or by a vision model, takes seconds a page and happens in other processes. While
 a worker waits for it, it reads documents that need none (`_Recognition`), so that scans do not hold
 up texts. After a while it passes its turn to another owner's document that needs recognition, too;
-pages that were recognised are kept for the next turn (`documents.recognised`).
+pages that were recognised are kept for the next turn (`documents.index`).
 """
 
 import time
@@ -30,14 +30,13 @@ from documents import (
     notices,
     queue,
     quotas,
-    recognised,
     spaces,
     versions,
 )
 from documents.connected.choice import read_config
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
-from documents.index import ChunkSpool
+from documents.index import ChunkSpool, keep_recognised_page
 from documents.models import AnyVersion, Document, DocumentVersion
 from documents.notices import IngestProgress, Stopwatch
 from documents.parsers import formats
@@ -209,7 +208,7 @@ class _Recognition:
     def keep_page(self, sha256: str, index: int, data: bytes) -> None:
         """Store a recognised page of the file with this hash. Raises `LeaseLostError`."""
         self.progress.check()
-        recognised.keep_page(self._lease.job_id, sha256, index, data)
+        keep_recognised_page(self._lease.job_id, sha256, index, data)
         self.pages += 1
         self._last_page_at = time.monotonic()
 
@@ -380,7 +379,7 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
     """Read the file in a child process; pages and analysed chunks are spooled to disk."""
     version, progress = job.version, job.progress
     progress.enter(Document.Stage.PARSING)
-    recognised_pages = recognised.load_pages(job.document.pk, version.sha256)
+    recognised_pages = index.load_recognised_pages(job.document.pk, version.sha256)
     with files.open_local_path(version) as path:
         reading = read_document(
             path,
@@ -408,7 +407,7 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
 def _split_pages(
     job: _IngestAttempt,
     reading: DocumentReading,
-    recognised_pages: recognised.RecognisedPages,
+    recognised_pages: index.RecognisedPages,
     analysis: ChunkAnalysis,
 ) -> None:
     """Split the pages as they come; their chunks are analysed in the background.

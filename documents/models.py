@@ -462,7 +462,7 @@ class RecognisedPage(models.Model):
     """A recognised page of a document that has not been read to its end yet.
 
     `index` counts from 0 in the file with this `sha256`. `found` is the reader's output, as
-    compressed JSON (`documents.recognised`).
+    compressed JSON (`documents.index`).
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="+", db_index=False)

@@ -9,9 +9,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from documents import ingest, queue, services, versions
+from documents.index import keep_recognised_page
 from documents.models import Document, RecognisedPage
 from documents.parsers.base import ParserCrashed
-from documents.recognised import keep_page
 from jobs.lease import LeaseLostError
 from rag.types import Page
 from tests.documents.conftest import make_row, upload
@@ -184,11 +184,11 @@ def test_what_was_recognised_of_one_file_is_not_taken_for_another(owner, recogni
 
 def test_a_document_that_is_deleted_takes_what_was_recognised_along(owner, recognised):
     document = scan(owner)
-    keep_page(document.pk, document.sha256, 0, b"[]")
+    keep_recognised_page(document.pk, document.sha256, 0, b"[]")
     services.delete_document(document=document)
     assert not RecognisedPage.objects.exists()
     with pytest.raises(LeaseLostError):
-        keep_page(document.pk, document.sha256, 1, b"[]")
+        keep_recognised_page(document.pk, document.sha256, 1, b"[]")
 
 
 def test_the_time_of_earlier_turns_counts_in_what_is_left(owner):
