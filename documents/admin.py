@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from unfold.admin import TabularInline
 from unfold.decorators import display
 
-from documents import services, spaces
+from documents import reindex, renewal, services, spaces
 from documents.administration import (
     AuditedAdmin,
     AuditedFormSet,
@@ -41,8 +41,7 @@ from documents.models import (
     Reindexing,
 )
 from documents.notices import announce_rights_change
-from documents.reindex import change, renewal
-from documents.reindex.change import ReindexBusyError, ReindexTarget
+from documents.reindex import ReindexBusyError, ReindexTarget
 
 
 class ReadOnlyAdmin(AuditedAdmin):
@@ -184,9 +183,9 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             "run": run,
             "going_on": run is not None
             and run.open
-            and (run.background or change.is_change_at_work(run)),
+            and (run.background or reindex.is_change_at_work(run)),
             "problem": explain_code(run.error, {}) if run and run.error else "",
-            "wish": change.get_configured_target().model,
+            "wish": reindex.get_configured_target().model,
             "in_use": spaces.get_active_space(),
             "previous": renewal.get_previous_space(),
             "may_change": can_change_spaces(request),
@@ -203,7 +202,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         run = Reindexing.objects.filter(open=True).first()
         target = ReindexTarget(run.model, run.base_url, tuple(run.languages)) if run else None
         try:
-            change.start_change(target or change.get_configured_target())
+            reindex.start_change(target or reindex.get_configured_target())
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING
@@ -217,7 +216,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         if refusal := _refuse_change(request):
             return refusal
         try:
-            swap = change.roll_back_change()
+            swap = reindex.roll_back_change()
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING

@@ -781,7 +781,7 @@ class ReindexState(models.TextChoices):
 class Reindexing(Job):
     """One change of the embedding model; at most one of them is open.
 
-    The process at work holds its lease; see `documents.reindex.change`. `attempts` counts slices
+    The process at work holds its lease; see `documents.reindex`. `attempts` counts slices
     in a row that embed nothing because they fail or are killed. `done` of `total` chunks were
     processed. `background`: the workers do it, and resume it. `report` compares both spaces.
     """

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from documents import ingest
-from documents.reindex import change
+from documents.reindex import continue_change, reap_changes
 from documents.sources import runs
 from jobs.lease import claim_turn
 
@@ -30,7 +30,7 @@ def ingest_document(_sent_for: str) -> None:
 @shared_task(time_limit=REINDEX_LIMIT_SECONDS)
 def reindex(reindexing_id: int) -> None:
     """Go on with a change of the embedding model."""
-    change.continue_change(reindexing_id)
+    continue_change(reindexing_id)
 
 
 @shared_task(time_limit=SOURCE_LIMIT_SECONDS)
@@ -55,4 +55,4 @@ def sweep_ingests() -> None:
 
 def _reap() -> None:
     ingest.reap_ingests()
-    change.reap_changes()
+    reap_changes()

@@ -105,8 +105,7 @@ def own_chunks(library: Library, measured: Measured) -> dict[str, Any]:
 
 def knowing_korean(library: Library, korean: Sequence[Measured]) -> dict[str, dict[str, Any]]:
     """Both legs and their fusion with an embedder that declares all languages."""
-    from documents import spaces
-    from documents.reindex import renewal
+    from documents import renewal, spaces
 
     units = [unit for one in korean for unit in one.made.units]
     embedder = CorpusEmbedder([f"{unit.title}\n{unit.text}" for unit in units])

@@ -27,7 +27,7 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
-from documents import spaces
+from documents import reindex, spaces
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.connected.choice import (
@@ -39,8 +39,7 @@ from documents.connected.choice import (
 from documents.connected.models import ENVIRONMENT, ConnectedModel, Connection, ModelRole, make_slug
 from documents.connected.trial import Trial, try_endpoint
 from documents.models import Reindexing
-from documents.reindex import change
-from documents.reindex.change import ReindexBusyError
+from documents.reindex import ReindexBusyError
 from rag.adapters.encoders import EMBEDDED_NAME
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -318,7 +317,7 @@ def describe_korean_search() -> str:
 
 def _describe_waiting_embedder() -> str:
     """The chosen embedding model while another one is still in use; "" if they are the same."""
-    target, space = change.get_configured_target(), spaces.get_active_space()
+    target, space = reindex.get_configured_target(), spaces.get_active_space()
     if space is None or space.model == target.model or not spaces.has_vectors(space):
         return ""
     return target.model
@@ -509,7 +508,7 @@ def _begin_reindexing(request: HttpRequest) -> None:
     if not _describe_waiting_embedder():
         return
     try:
-        change.start_change(change.get_configured_target())
+        reindex.start_change(reindex.get_configured_target())
     except ReindexBusyError:
         messages.warning(request, _("Documents are already being re-embedded."))
     else:

@@ -43,7 +43,7 @@ def add(owner, name, topics=TOPICS[:2]):
     return document
 
 
-def reindex(**options):
+def run_reindex_command(**options):
     """The command; what it printed."""
     out = StringIO()
     call_command("reindex", stdout=out, **options)

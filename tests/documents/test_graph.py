@@ -15,7 +15,7 @@ from documents.models import Chunk
 from documents.search import database, store
 from jobs.connections import run_and_release
 from nura.management.commands import doctor
-from tests.documents.changing import add, reindex, vectors_of
+from tests.documents.changing import add, run_reindex_command, vectors_of
 from tests.documents.test_reindex_kill import kill
 from tests.locks import has_waiting
 from tests.support import ROOT, wait_until
@@ -79,7 +79,7 @@ def found_by_the_graph():
 
 
 def test_a_new_graph_takes_the_place_of_the_old_one_and_uploads_cost_what_they_did(library):
-    text = reindex(graph="1GB")
+    text = run_reindex_command(graph="1GB")
     assert "in use" in text
     assert indexes() == only_the_usual()
     assert found_by_the_graph() == {document.pk for document in library}
@@ -88,7 +88,7 @@ def test_a_new_graph_takes_the_place_of_the_old_one_and_uploads_cost_what_they_d
 def test_uploads_and_searches_go_on_while_it_is_made(library, owner):
     with ThreadPoolExecutor(1) as pool:
         with held(INSERT):
-            made = pool.submit(run_and_release, reindex, graph="1GB")
+            made = pool.submit(run_and_release, run_reindex_command, graph="1GB")
             wait_until(has_waiting_build)
             late = add(owner, "새 지침.md")
             assert late.pk in found_by_the_graph()
@@ -122,7 +122,7 @@ def test_it_waits_for_a_search_that_is_under_way_without_keeping_others_out(monk
         return tried[0]
 
     monkeypatch.setattr(spaces, "_put_spare_in_place", put_beside_a_search)
-    reindex(graph="1GB")
+    run_reindex_command(graph="1GB")
     assert tried == [False]
     assert indexes() == only_the_usual()
 
@@ -136,7 +136,7 @@ def test_what_a_build_that_failed_left_is_dropped(library):
     assert indexes()[spare][0] is False
     (finding,) = [one for one in doctor.check_embedding_space() if "graph" in one.name]
     assert "run it again" in finding.detail
-    reindex(graph="1GB")
+    run_reindex_command(graph="1GB")
     assert indexes() == only_the_usual()
 
 
@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_leaves_the_old_graph_and_the_next_one_ends(library
         with held(INSERT):
             kill(begin_build())
             assert found_by_the_graph() == {document.pk for document in library}
-            made = pool.submit(run_and_release, reindex, graph="1GB")
+            made = pool.submit(run_and_release, run_reindex_command, graph="1GB")
             wait_until(looks_at_the_spare)  # while Postgres has not noticed yet that it may end
         made.result(60)
     assert indexes() == only_the_usual()
@@ -179,18 +179,18 @@ def test_two_runs_do_not_make_it_at_once(library, monkeypatch):
     with held(INSERT):
         process = begin_build()
         with pytest.raises(CommandError, match="Another process"):
-            reindex(graph="1GB")
+            run_reindex_command(graph="1GB")
     assert process.wait(60) == 0
     assert indexes() == only_the_usual()
 
 
 def test_a_space_that_is_dropped_takes_a_spare_graph_along(embedding_server):
     old = spaces.get_active_space()
-    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     with connection.cursor() as cursor:
         spare = spaces._to_spare_name(old)
         cursor.execute(f"CREATE INDEX {spare} ON {spaces._describe_index(old, 200)}")
-    reindex(drop_old=True)
+    run_reindex_command(drop_old=True)
     assert [*indexes()] == [spaces.to_index_name(spaces.get_active_space())]
 
 
@@ -208,13 +208,13 @@ def test_the_doctor_asks_for_it_where_a_large_graph_grew_with_its_uploads(owner,
     (detail,) = advice()
     needed = spaces.estimate_graph_megabytes(spaces.get_active_space())
     assert f"manage.py reindex --graph {needed}MB" in detail
-    reindex(graph=f"{needed}MB")
+    run_reindex_command(graph=f"{needed}MB")
     assert advice() == []
     for number in range(5):
         add(owner, f"지침 {number}.md")
     count_anew()
     assert len(advice()) == 1  # it has more than doubled
-    reindex(graph="1GB")
+    run_reindex_command(graph="1GB")
     assert advice() == []
     with connection.cursor() as cursor:
         cursor.execute(f"REINDEX INDEX {spaces.to_index_name(spaces.get_active_space())}")
@@ -224,15 +224,17 @@ def test_the_doctor_asks_for_it_where_a_large_graph_grew_with_its_uploads(owner,
 @pytest.mark.parametrize("memory", ["2", "GB", "2 GB", "-1GB", "2GB; DROP TABLE documents_chunk"])
 def test_what_is_no_amount_of_memory_is_refused(memory):
     with pytest.raises(CommandError, match="no amount of memory"):
-        reindex(graph=memory)
+        run_reindex_command(graph=memory)
 
 
 def test_too_little_memory_is_refused_with_what_is_needed():
     with pytest.raises(CommandError, match="needs 64MB"):
-        reindex(graph="63MB")
+        run_reindex_command(graph="63MB")
 
 
 def test_without_a_graph_nothing_is_made(settings, embedding_server):
-    reindex(model="words-4096", base_url=embedding_server.url, languages="*", force=True)
+    run_reindex_command(
+        model="words-4096", base_url=embedding_server.url, languages="*", force=True
+    )
     with pytest.raises(CommandError, match="no graph"):
-        reindex(graph="1GB")
+        run_reindex_command(graph="1GB")

@@ -5,12 +5,11 @@ import pytest
 from django.core.management import CommandError
 from django.db import connection
 
-from documents import ingest, services, spaces
+from documents import ingest, reindex, renewal, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindex import change, renewal
 from documents.search.store import ScopedStore
 from rag.factory import get_engine
-from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from tests.documents.changing import TOPICS, add, configure, run_reindex_command, vectors_of
 from tests.documents.conftest import upload
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_model")]
@@ -31,7 +30,7 @@ def indexes():
 
 def test_every_chunk_gets_a_vector_of_the_new_model_and_stays_as_it_was(library, embedding_server):
     before, old = chunk_rows(), spaces.get_active_space()
-    text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    text = run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     new = spaces.get_active_space()
     assert (new.model, new.dimensions) == ("words-32", 32)
     assert EmbeddingSpace.objects.filter(active=True).count() == 1
@@ -49,7 +48,7 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
         if width == widths[0]:
             document = add(owner, "규정.md")
         else:
-            reindex(force=True)
+            run_reindex_command(force=True)
         used = spaces.get_space_in_use()
         assert used.space.dimensions == width
         vector = get_engine(used.config).embedder.embed_query("연차 휴가 2조")
@@ -60,7 +59,7 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
 def test_the_same_name_with_another_width_is_another_space(library, embedding_server):
     old = spaces.get_active_space()
     embedding_server.widths["words-16"] = 24
-    reindex()
+    run_reindex_command()
     new = spaces.get_active_space()
     assert (new.model, new.dimensions) == (old.model, 24)
     assert new.pk != old.pk
@@ -76,7 +75,7 @@ def test_the_index_is_whole_before_the_swap(library, settings, embedding_server,
     forward = renewal.swap_forward
     monkeypatch.setattr(renewal, "swap_forward", look)
     configure(settings, embedding_server, "words-32")
-    reindex()
+    run_reindex_command()
     assert seen[spaces.to_index_name(spaces.get_active_space())] is True
 
 
@@ -93,7 +92,7 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
             added.append(add(owner, f"새 지침 {len(added)}.md", TOPICS[4:6]))
 
     monkeypatch.setattr(renewal, "fill_space", busy)
-    reindex()
+    run_reindex_command()
     assert spaces.get_active_space().model == "words-32"
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
     assert {document.chunks.count() > 0 for document in added} == {True}
@@ -112,7 +111,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
         return vectors
 
     monkeypatch.setattr(renewal.indexing, "embed_chunks", slow)
-    reindex()
+    run_reindex_command()
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
 
@@ -122,7 +121,7 @@ def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     english = upload(owner, name="leave.md", content="# Leave\n\nFifteen days a year.\n")
     assert ingest.ingest_next_document()
     korean = add(owner, "휴가.md")
-    reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
+    run_reindex_command(model="words-32", base_url=embedding_server.url, languages="en", force=True)
     assert vectors_of(spaces.get_active_space()) == set(english.chunks.values_list("pk", flat=True))
     assert korean.chunks.exists()
 
@@ -137,20 +136,22 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
     ]
     file.write_text(json.dumps(rows), encoding="utf-8")
     settings.RAG = spaces.replace(settings.RAG, bm25_weight=0.0)
-    reindex(model="words-256", base_url=embedding_server.url, languages="*", force=True)
+    run_reindex_command(model="words-256", base_url=embedding_server.url, languages="*", force=True)
     old = spaces.get_active_space()
     with pytest.raises(CommandError, match="--force"):
-        reindex(model="noise-16", base_url=embedding_server.url, languages="*", questions=file)
+        run_reindex_command(
+            model="noise-16", base_url=embedding_server.url, languages="*", questions=file
+        )
     assert spaces.get_active_space().pk == old.pk
     run = Reindexing.objects.latest("pk")
     assert (run.state, run.open) == ("refused", False)
     assert run.report["new"]["at_5"] < run.report["old"]["at_5"]
     embedded = embedding_server.count("noise-16")[0]
     options = {"model": "noise-16", "base_url": embedding_server.url, "languages": "*"}
-    reindex(**options, force=True)
+    run_reindex_command(**options, force=True)
     assert spaces.get_active_space().model == "noise-16"
     asked = (
-        len(change.make_questions_from_headings()) + 2
+        len(reindex.make_questions_from_headings()) + 2
     )  # one each for the width, and whether it answers
     assert embedding_server.count("noise-16")[0] - embedded <= asked
 
@@ -162,21 +163,21 @@ def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
     configure(settings, embedding_server, "words-32")
     embedding_server.refuse_after(3)  # one for the width, two batches
     with pytest.raises(CommandError, match="run the same command again"):
-        reindex()
+        run_reindex_command()
     assert Reindexing.objects.get().claim is None
     assert spaces.get_active_space().model == "words-16"
     assert len(vectors_of(EmbeddingSpace.objects.get(model="words-32"))) == 8
     embedding_server.release()
-    reindex()
+    run_reindex_command()
     assert spaces.get_active_space().model == "words-32"
     assert Reindexing.objects.count() == 1
 
 
 def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding_server):
     old = spaces.get_active_space()
-    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     late = add(owner, "나중.md", TOPICS[5:6])
-    text = reindex(rollback=True)
+    text = run_reindex_command(rollback=True)
     assert spaces.get_active_space().pk == old.pk
     count = late.chunks.count()
     assert f"{count} chunks uploaded since" in text
@@ -184,31 +185,31 @@ def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding
     assert hits
     run = Reindexing.objects.get(open=True)
     assert (run.model, run.background) == ("words-16", True)
-    reindex(model="words-16")
+    run_reindex_command(model="words-16")
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
-    reindex(rollback=True)
+    run_reindex_command(rollback=True)
     assert spaces.get_active_space().model == "words-32"
 
 
 def test_there_is_nothing_to_roll_back_to_at_first(library):
     with pytest.raises(CommandError):
-        reindex(rollback=True)
+        run_reindex_command(rollback=True)
 
 
 def test_a_second_command_does_not_run_beside_the_first(library, embedding_server, monkeypatch):
-    claim = change.claim_change(
-        change.begin_change(change.ReindexTarget("words-32"), background=False).pk
+    claim = reindex.claim_change(
+        reindex.begin_change(reindex.ReindexTarget("words-32"), background=False).pk
     )
     monkeypatch.setattr(Reindexing, "LEASE", timedelta(0))  # what one waits for; this one has begun
     with pytest.raises(CommandError, match="Another process"):
-        reindex(model="words-8", base_url=embedding_server.url)
+        run_reindex_command(model="words-8", base_url=embedding_server.url)
     assert claim.rows().exists()
 
 
 def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):
     old = spaces.get_active_space()
-    reindex(model="words-32", base_url=embedding_server.url, languages="*")
-    reindex(drop_old=True)
+    run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
+    run_reindex_command(drop_old=True)
     assert list(EmbeddingSpace.objects.values_list("model", flat=True)) == ["words-32"]
     assert spaces.to_index_name(old) not in indexes()
     assert renewal.get_previous_space() is None
@@ -219,7 +220,7 @@ def test_languages_that_the_settings_add_are_filled_in_place(library, settings, 
     space = spaces.get_active_space()
     space.embeddings.filter(document=library[0]).delete()
     configure(settings, embedding_server, "words-16", languages=("ko", "en"))
-    reindex()
+    run_reindex_command()
     assert spaces.get_active_space().languages == ["en", "ko"]
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
     assert spaces.describe_pending_reindex() == ""
@@ -233,7 +234,7 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
     vector = get_engine(used.config).embedder.embed_query("출장 여비 2조")
     before = [hit.passage.key for hit in store.find_similar(vector, 5)]
     embedding_server.widths["noise-16"] = 16
-    reindex(model="noise-16", base_url=embedding_server.url, languages="*", force=True)
+    run_reindex_command(model="noise-16", base_url=embedding_server.url, languages="*", force=True)
     assert [hit.passage.key for hit in store.find_similar(vector, 5)] == before
 
 
@@ -249,12 +250,12 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
         return embed(titled, embedder)
 
     monkeypatch.setattr(renewal.indexing, "embed_chunks", searched)
-    reindex()
+    run_reindex_command()
     assert found[0] == ("words-16", 3)
 
 
 def test_how_alike_unrelated_texts_are_is_measured(owner, embedding_server):
     for number in range(12):
         add(owner, f"{number}.md", TOPICS[number % 3 : number % 3 + 4])
-    reindex(model="noise-32", base_url=embedding_server.url, languages="*", force=True)
+    run_reindex_command(model="noise-32", base_url=embedding_server.url, languages="*", force=True)
     assert spaces.get_active_space().unrelated == pytest.approx(0.0, abs=0.1)

@@ -12,13 +12,12 @@ from django.test import Client
 from django.utils import timezone
 from redis import Redis
 
-from documents import queue, spaces
+from documents import queue, reindex, renewal, spaces
 from documents.models import Chunk, Reindexing, ReindexState
-from documents.reindex import change, renewal
 from documents.tasks import reindex as reindex_task
 from jobs.lease import renew_lease
 from nura.accounts.roles import AccountRole, set_role
-from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from tests.documents.changing import TOPICS, add, configure, run_reindex_command, vectors_of
 from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,27 +86,27 @@ def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
 
 
 def test_the_page_shows_progress_and_loads_itself_again(page):
-    run = change.begin_change(change.get_configured_target(), background=True)
-    claim = change.claim_change(run.pk)
+    run = reindex.begin_change(reindex.get_configured_target(), background=True)
+    claim = reindex.claim_change(run.pk)
     renew_lease(claim, done=7, total=30, state="filling")
     answer = page.get(LIST)
     assert answer.headers["Refresh"]
     assert "7 / 30" in text_of(answer)
     assert "23 %" in text_of(answer)
-    change.end_change(claim, ReindexState.SWAPPED)
+    reindex.end_change(claim, ReindexState.SWAPPED)
     assert "Refresh" not in page.get(LIST).headers
 
 
 def test_a_refusal_is_shown_with_the_next_step(page):
-    claim = change.claim_change(
-        change.begin_change(change.get_configured_target(), background=True).pk
+    claim = reindex.claim_change(
+        reindex.begin_change(reindex.get_configured_target(), background=True).pk
     )
     report = {
         "questions": 12,
         "old": {"at_5": 0.9, "at_10": 0.95},
         "new": {"at_5": 0.5, "at_10": 0.6},
     }
-    change.end_change(claim, ReindexState.REFUSED, report=report)
+    reindex.end_change(claim, ReindexState.REFUSED, report=report)
     text = text_of(page.get(LIST))
     assert "manage.py reindex --model words-32 --force" in text
     assert "0.9 and 0.95 before, 0.5 and 0.6" in text
@@ -115,7 +114,7 @@ def test_a_refusal_is_shown_with_the_next_step(page):
 
 def test_two_presses_are_one_change(page, sent):
     page.post(BUTTONS[0])
-    change.claim_change(Reindexing.objects.get().pk)
+    reindex.claim_change(Reindexing.objects.get().pk)
     assert "already being re-embedded" in text_of(page.post(BUTTONS[0], follow=True))
     assert Reindexing.objects.count() == 1
     assert "already being re-embedded" in text_of(page.post(BUTTONS[1], follow=True))
@@ -123,7 +122,7 @@ def test_two_presses_are_one_change(page, sent):
 
 def test_rolling_back_is_a_button_too(page, sent, owner):
     assert "no earlier embedding space" in text_of(page.post(BUTTONS[1], follow=True))
-    reindex()
+    run_reindex_command()
     add(owner, "나중.md", TOPICS[5:6])
     assert "Back to words-16" in text_of(page.get(LIST))
     assert "is in use again" in text_of(page.post(BUTTONS[1], follow=True))
@@ -157,25 +156,25 @@ def test_looking_at_an_address_changes_nothing(page, button):
 
 
 def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkeypatch):
-    monkeypatch.setattr(change, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(reindex, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(renewal, "MAX_CHUNKS_A_BATCH", 4)
-    run = change.start_change(change.get_configured_target())
+    run = reindex.start_change(reindex.get_configured_target())
     reindex_task(run.pk)
     run.refresh_from_db()
     assert (run.open, run.claim, run.attempts) == (True, None, 0)
     assert sent[-1] == (queue.REINDEX, run.pk)
-    monkeypatch.setattr(change, "SLICE_SECONDS", 60.0)
+    monkeypatch.setattr(reindex, "SLICE_SECONDS", 60.0)
     reindex_task(run.pk)
     assert spaces.get_active_space().model == "words-32"
 
 
 def test_a_change_whose_worker_was_killed_is_sent_again(sent):
-    run = change.start_change(change.get_configured_target())
-    change.claim_change(run.pk)
-    change.reap_changes()
+    run = reindex.start_change(reindex.get_configured_target())
+    reindex.claim_change(run.pk)
+    reindex.reap_changes()
     assert len(sent) == 1
     Reindexing.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    change.reap_changes()
+    reindex.reap_changes()
     assert sent[-1] == (queue.REINDEX, run.pk)
     assert len(sent) == 2
     reindex_task(run.pk)
@@ -183,18 +182,18 @@ def test_a_change_whose_worker_was_killed_is_sent_again(sent):
 
 
 def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
-    run = change.start_change(change.get_configured_target())
+    run = reindex.start_change(reindex.get_configured_target())
     past = timezone.now() - timedelta(seconds=1)
     Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS, claim=uuid4(), lease_until=past)
-    change.reap_changes()
+    reindex.reap_changes()
     run.refresh_from_db()
     assert (run.open, run.state) == (False, "failed")
 
 
 def test_a_change_that_nobody_holds_ends_when_its_attempts_are_used_up(sent):
-    run = change.start_change(change.get_configured_target())
+    run = reindex.start_change(reindex.get_configured_target())
     Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS)
-    change.reap_changes()
+    reindex.reap_changes()
     run.refresh_from_db()
     assert (run.open, run.state) == (False, "failed")
 
@@ -203,7 +202,7 @@ def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
     sent, embedding_server, page
 ):
     embedding_server.refuse_after(0)
-    run = change.start_change(change.get_configured_target())
+    run = reindex.start_change(reindex.get_configured_target())
     for _ in range(Reindexing.MAX_ATTEMPTS):
         reindex_task(run.pk)
     run.refresh_from_db()

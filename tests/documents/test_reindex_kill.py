@@ -9,10 +9,9 @@ import textwrap
 import pytest
 from django.db import IntegrityError, connection
 
-from documents import spaces
+from documents import reindex, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindex import change
-from tests.documents.changing import configure, reindex, vectors_of
+from tests.documents.changing import configure, run_reindex_command, vectors_of
 from tests.support import ROOT, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("library")]
@@ -28,13 +27,13 @@ PROCESS = textwrap.dedent(
     from datetime import timedelta
     from django.core.management import call_command
     from documents.models import Reindexing
-    from documents.reindex import change, renewal
+    from documents import reindex, renewal
     from jobs.lease import Heartbeat
     from rag.config import Endpoint
     url = sys.argv[2]
     settings.RAG = replace(settings.RAG, embedding_endpoint=Endpoint(url, "words-16"))
     Reindexing.LEASE = timedelta(seconds=1.5)
-    change.HEARTBEAT = Heartbeat(Reindexing, seconds=0.3)
+    reindex.HEARTBEAT = Heartbeat(Reindexing, seconds=0.3)
     renewal.MAX_CHUNKS_A_BATCH = 4
     forward = renewal.swap_forward
     def told(*args, **options):
@@ -67,7 +66,7 @@ def kill(process):
 
 
 def wait_for_lease():
-    wait_until(lambda: not Reindexing.objects.filter(lease_until__gte=change.Now()).exists())
+    wait_until(lambda: not Reindexing.objects.filter(lease_until__gte=reindex.Now()).exists())
 
 
 @pytest.mark.parametrize("requests", [2, 4])
@@ -84,7 +83,7 @@ def test_a_run_killed_midway_is_ended_by_the_next_with_each_chunk_embedded_once(
     assert spaces.get_active_space().model == "words-16"
     embedding_server.release()
     wait_for_lease()
-    text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    text = run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     assert "in use" in text
     assert vectors_of(space) == set(Chunk.objects.values_list("pk", flat=True))
     assert passages(embedding_server) == Chunk.objects.count()
@@ -106,7 +105,7 @@ def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server
     kill(process)
     assert spaces.get_active_space().model == "words-16"
     wait_for_lease()
-    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     assert spaces.get_active_space().model == "words-32"
     assert passages(embedding_server) == Chunk.objects.count()
 
@@ -123,7 +122,7 @@ def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings)
             " ON documents_chunkembedding ((1))"
         )
     assert spaces._is_index_valid(space) is False
-    reindex()
+    run_reindex_command()
     assert spaces._is_index_valid(spaces.get_active_space()) is True
 
 

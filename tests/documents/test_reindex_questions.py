@@ -4,14 +4,14 @@ import json
 
 import pytest
 
+from documents import reindex
 from documents.models import Chunk
-from documents.reindex import change
-from documents.reindex.change import QuestionsError
+from documents.reindex import QuestionsError
 from tests.documents.changing import TOPICS, add
 
 pytestmark = pytest.mark.django_db
 
-FAR = change.TOP_MANY
+FAR = reindex.TOP_MANY
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def write(folder, name, content):
 
 
 def test_headings_become_questions_and_their_chunks_the_answers(document):
-    asked = {question.text: question for question in change.make_questions_from_headings()}
+    asked = {question.text: question for question in reindex.make_questions_from_headings()}
     assert asked.keys() == {f"{topic} {part}조" for topic in TOPICS[:2] for part in (1, 2, 3)}
     for text, question in asked.items():
         chunks = Chunk.objects.filter(pk__in=question.answers)
@@ -35,15 +35,15 @@ def test_headings_become_questions_and_their_chunks_the_answers(document):
 
 
 def test_the_same_headings_are_asked_each_time(document, monkeypatch):
-    monkeypatch.setattr(change, "MAX_QUESTIONS", 3)
-    first = change.make_questions_from_headings()
+    monkeypatch.setattr(reindex, "MAX_QUESTIONS", 3)
+    first = reindex.make_questions_from_headings()
     assert len(first) == 3
-    assert change.make_questions_from_headings() == first
+    assert reindex.make_questions_from_headings() == first
 
 
 def test_a_heading_over_everything_asks_for_nothing(document, monkeypatch):
-    monkeypatch.setattr(change, "MAX_ANSWERS", 0)
-    assert change.make_questions_from_headings() == []
+    monkeypatch.setattr(reindex, "MAX_ANSWERS", 0)
+    assert reindex.make_questions_from_headings() == []
 
 
 ROWS = [
@@ -61,7 +61,7 @@ ROWS = [
     ],
 )
 def test_questions_are_read_from_json_json_lines_and_csv(document, tmp_path, name, content):
-    first, second = change.read_questions(write(tmp_path, name, content))
+    first, second = reindex.read_questions(write(tmp_path, name, content))
     (key,) = first.answers
     assert "연차 휴가 2조" in Chunk.objects.get(pk=key).text
     assert second.answers == set(document.chunks.values_list("pk", flat=True))
@@ -69,14 +69,14 @@ def test_questions_are_read_from_json_json_lines_and_csv(document, tmp_path, nam
 
 def test_a_document_can_be_named_by_its_id(document, tmp_path):
     row = {"question": "무엇인가?", "document": str(document.pk)}
-    (question,) = change.read_questions(write(tmp_path, "q.json", json.dumps([row])))
+    (question,) = reindex.read_questions(write(tmp_path, "q.json", json.dumps([row])))
     assert len(question.answers) == document.chunks.count()
 
 
 def test_each_owner_is_asked_about_own_documents(document, stranger, tmp_path):
     add(stranger, "규정.md", TOPICS[:2])
     row = {"question": "무엇인가?", "document": "규정.md"}
-    asked = change.read_questions(write(tmp_path, "q.json", json.dumps([row])))
+    asked = reindex.read_questions(write(tmp_path, "q.json", json.dumps([row])))
     assert [question.owner_id for question in asked] == [document.owner_id, stranger.pk]
     for question in asked:
         owners = Chunk.objects.filter(pk__in=question.answers).values_list("owner_id", flat=True)
@@ -95,12 +95,12 @@ def test_each_owner_is_asked_about_own_documents(document, stranger, tmp_path):
 )
 def test_a_file_that_asks_nothing_is_refused(document, tmp_path, content):
     with pytest.raises(QuestionsError, match=r"q\.json"):
-        change.read_questions(write(tmp_path, "q.json", content))
+        reindex.read_questions(write(tmp_path, "q.json", content))
 
 
 def test_a_file_that_is_not_there_is_refused(document, tmp_path):
     with pytest.raises(QuestionsError):
-        change.read_questions(tmp_path / "absent.json")
+        reindex.read_questions(tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a_file_that_is_not_there_is_refused(document, tmp_path):
     ],
 )
 def test_a_loss_beyond_chance_or_tolerance_is_a_fall(places, falls):
-    assert change.judge_ranks(places).finds_less is falls
+    assert reindex.judge_ranks(places).finds_less is falls
 
 
 def test_recall_counts_the_questions_with_an_answer_among_the_first():
-    judged = change.judge_ranks([(0, 4), (7, 5), (FAR, 9), (FAR, FAR)])
+    judged = reindex.judge_ranks([(0, 4), (7, 5), (FAR, 9), (FAR, FAR)])
     assert (judged.old.at_5, judged.old.at_10) == (0.25, 0.5)
     assert (judged.new.at_5, judged.new.at_10) == (0.25, 0.75)

@@ -6,16 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, transaction
 
-from documents import ingest, services
+from documents import ingest, renewal, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel, Library
-from documents.reindex import renewal
 from documents.search import bm25
 from documents.search.store import ScopedStore
 from jobs.connections import run_and_release
 from nura.management.commands import doctor
 from rag import tokenize
 from rag.indexing import TERMS_VERSION
-from tests.documents.changing import TOPICS, reindex
+from tests.documents.changing import TOPICS, run_reindex_command
 from tests.locks import has_waiting
 from tests.support import wait_until
 
@@ -72,7 +71,7 @@ def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, em
     assert not found(library[0])
     assert "3 documents" in terms_finding().detail
     before = embedding_server.count("words-16")
-    text = reindex(terms=True)
+    text = run_reindex_command(terms=True)
     assert index_rows() == rows
     assert vectors() == embedded
     assert embedding_server.count("words-16") == before
@@ -186,5 +185,5 @@ def test_documents_get_the_names_that_new_ones_have(library):
     names = set(labels.values_list("field", "name", "value"))
     labels.delete()
     age(document)
-    reindex(terms=True)
+    run_reindex_command(terms=True)
     assert set(labels.values_list("field", "name", "value")) == names != set()

@@ -8,10 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
-from documents import spaces
+from documents import reindex, renewal, spaces
 from documents.models import Reindexing, ReindexState
-from documents.reindex import change, renewal
-from documents.reindex.change import ReindexBusyError, ReindexTarget
+from documents.reindex import ReindexBusyError, ReindexTarget
 from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
 
@@ -65,10 +64,10 @@ class Command(BaseCommand):
         else:
             self._change_over(_to_target(options), _to_options(options))
 
-    def _change_over(self, target: ReindexTarget, options: change.ReindexOptions) -> None:
+    def _change_over(self, target: ReindexTarget, options: reindex.ReindexOptions) -> None:
         lease = self._claim_change(target)
         try:
-            state = change.carry_out_change(lease, Progress(self.stdout), options)
+            state = reindex.carry_out_change(lease, Progress(self.stdout), options)
         except LeaseLostError as error:
             raise CommandError("Another process took over.") from error
         except EmbedderFailed as error:
@@ -77,7 +76,7 @@ class Command(BaseCommand):
                 "serve, what is embedded is kept: run the same command again to go on."
             ) from error
         finally:
-            change.release_change(lease)
+            reindex.release_change(lease)
         run = Reindexing.objects.get(pk=lease.job_id)
         self._print_comparison(run.report)
         if state is ReindexState.REFUSED:
@@ -90,16 +89,16 @@ class Command(BaseCommand):
     def _claim_change(self, target: ReindexTarget) -> Lease[Reindexing]:
         """Claim the change; waits once for the lease of a process that may have been killed."""
         try:
-            run = change.begin_change(target, background=False)
+            run = reindex.begin_change(target, background=False)
         except ReindexBusyError:
             seconds = Reindexing.LEASE.total_seconds() + 1
             self.stdout.write(f"Another process is at it, or was killed: waiting {seconds:.0f} s.")
             time.sleep(seconds)
             try:
-                run = change.begin_change(target, background=False)
+                run = reindex.begin_change(target, background=False)
             except ReindexBusyError as error:
                 raise CommandError("Another process is re-embedding: see the admin.") from error
-        lease = change.claim_change(run.pk)
+        lease = reindex.claim_change(run.pk)
         if lease is None:
             raise CommandError("Another process is re-embedding: see the admin.")
         return lease
@@ -140,7 +139,7 @@ class Command(BaseCommand):
 
     def _roll_back(self) -> None:
         try:
-            swap = change.roll_back_change()
+            swap = reindex.roll_back_change()
         except ReindexBusyError as error:
             raise CommandError("A process is re-embedding: stop it first.") from error
         if swap is None:
@@ -191,7 +190,7 @@ def _format_clock(seconds: float) -> str:
 
 
 def _to_target(options: dict[str, Any]) -> ReindexTarget:
-    configured = change.get_configured_target()
+    configured = reindex.get_configured_target()
     languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
     if options["model"] in {None, configured.model}:
         if options["base_url"] not in {"", configured.base_url}:
@@ -202,9 +201,9 @@ def _to_target(options: dict[str, Any]) -> ReindexTarget:
     return ReindexTarget(options["model"], options["base_url"], languages)
 
 
-def _to_options(options: dict[str, Any]) -> change.ReindexOptions:
+def _to_options(options: dict[str, Any]) -> reindex.ReindexOptions:
     try:
-        questions = change.read_questions(options["questions"]) if options["questions"] else None
-    except change.QuestionsError as error:
+        questions = reindex.read_questions(options["questions"]) if options["questions"] else None
+    except reindex.QuestionsError as error:
         raise CommandError(str(error)) from error
-    return change.ReindexOptions(questions, force=options["force"])
+    return reindex.ReindexOptions(questions, force=options["force"])

@@ -26,14 +26,13 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
-from documents import spaces
+from documents import renewal, spaces
 from documents.connected.choice import knows_korean, list_main_models, read_config
 from documents.outgoing import AddressForbidden, AnswerTooLarge, OutgoingClient
 from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
-from documents.reindex import renewal
 from documents.sources.services import count_sources
 from jobs import replica
 from nura import __version__, housekeeping

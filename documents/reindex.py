@@ -24,10 +24,9 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from documents import queue, spaces
+from documents import queue, renewal, spaces
 from documents.connected.choice import read_config
 from documents.models import Chunk, Document, EmbeddingSpace, Reindexing, ReindexState
-from documents.reindex import renewal
 from documents.search.store import ScopedStore
 from jobs.lease import (
     RELEASED,

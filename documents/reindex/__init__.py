@@ -1,1 +1,0 @@
-"""From one embedding model to another while the old one serves."""
