@@ -168,10 +168,6 @@ class WorkStream:
             answer = await connections.execute(*claiming, idle, "0-0", "COUNT", limit)
         return _to_messages(answer[1])
 
-    async def count_waiting(self) -> int:
-        """Number of entries nobody has acknowledged."""
-        return int(await connections.asynchronous().xlen(self.key))
-
     async def remove_idle_readers(self) -> None:
         """Remove this reader from the group, and those idle for an hour.
 

@@ -110,17 +110,11 @@ export const forgetChunks = () => keptAnswers.clear();
 
 export const fetchDocument = (id) => getOnce(`/documents/${id}`);
 
-/** The whole text of an old version, whose chunks are gone. */
-export const fetchOldText = (id, version) => getText(`/documents/${id}/text?version=${version}`);
-
 /** The passage as it was shown, whole: it outlives its document. */
 export async function fetchSnapshot({ message_id: id, chunk_id, content_preview }) {
   const shown = id ? await getOnce(`/messages/${id}/sources`).catch(() => null) : null;
   return shown?.find((one) => one.chunk_id === chunk_id)?.text ?? content_preview;
 }
-
-/** The number of a source's chunk in its document: chunk ids end with it. */
-export const readChunkIndex = (source) => Number(source.chunk_id.split("_").pop());
 
 /** The chunk at `index`, or null: chunks are listed in order, one a page here. */
 export async function fetchChunk(documentId, index) {

@@ -737,15 +737,6 @@ def _run_view(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse
     return response
 
 
-def find_session_server(request: HttpRequest) -> SignOnServer | None:
-    """The server by which this session began."""
-    records = (
-        get_authentication_records(request, request.user) if request.user.is_authenticated else []
-    )
-    slugs = [record["provider"] for record in records if record["method"] == "socialaccount"]
-    return SignOnServer.objects.filter(slug__in=slugs[-1:], is_active=True).first()
-
-
 @require_safe
 @never_cache
 def show_signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:

@@ -29,7 +29,7 @@ def test_a_message_goes_to_one_of_several_readers():
         found = [await one.read(limit=9, patience=0.01)]  # makes the group
         found += [await one.read(limit=2, patience=0.01), await other.read(limit=9, patience=0.01)]
         await one.acknowledge(found[1])
-        return [texts(part) for part in found], await one.count_waiting()
+        return [texts(part) for part in found], await connections.asynchronous().xlen(one.key)
 
     assert asyncio.run(read()) == ([[], ["a", "b"], ["c"]], 1)
 
