@@ -156,7 +156,7 @@ def _save_category(category: Category) -> dict[str, Any]:
         category.save()
     except IntegrityError as error:
         raise serializers.ValidationError(
-            {"name": [_("You already have this category.")]}
+            {"name": [_("You already have a folder with this name.")]}
         ) from error
     return CategorySerializer(category).data
 

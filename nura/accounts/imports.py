@@ -1,4 +1,4 @@
-"""Chats from a file: Nura's own export, or ChatGPT's (`conversations.json`, zipped or not).
+"""Chats from a file: an export of Nura, ChatGPT (`conversations.json`, zipped or not), Open WebUI.
 
 The file is treated as hostile. Nothing is unpacked to disk; entries, sizes and depth are limited,
 and the whole file is read once before anything is written. A worker does it (`nura.tasks`), each
@@ -69,11 +69,15 @@ CONVERSATIONS = re.compile(r"(.*/)?conversations(-\d+)?\.json", re.IGNORECASE)
 ZIP_MARKS = (b"PK\x03\x04", b"PK\x05\x06")
 HIDDEN_MARKS = re.compile("\ue200.*?\ue201", re.DOTALL)
 """ChatGPT's own citation markers, in private-use characters."""
+FOLDED_DETAILS = re.compile(
+    r"""<details\b[^>]*\btype="(?:reasoning|tool_calls)".*?</details>\s*""", re.DOTALL
+)
+"""What Open WebUI's page folds away within an answer."""
 EARLIEST_YEAR = 1990
 
 
 class ImportUnreadable(NuraError):
-    """The file is neither of the exports, or broken."""
+    """The file is none of the exports, or broken."""
 
     code = "import_unreadable"
 
@@ -213,7 +217,7 @@ def read_chats(file: BinaryIO) -> Iterator[ImportedChat | None]:
 def _read_json(file: BinaryIO) -> Iterator[ImportedChat | None]:
     pieces = iter(lambda: file.read(PIECE_BYTES), b"")
     for conversation in ArrayReader(pieces).read_objects():
-        yield from_chatgpt(conversation)
+        yield from_conversation(conversation)
 
 
 def _read_archive(file: BinaryIO) -> Iterator[ImportedChat | None]:
@@ -229,7 +233,7 @@ def _read_archive(file: BinaryIO) -> Iterator[ImportedChat | None]:
         for name in sorted(conversations):
             pieces = budget.spend(archive.read_chunks(name))
             for conversation in ArrayReader(pieces).read_objects():
-                yield from_chatgpt(conversation)
+                yield from_conversation(conversation)
     else:
         raise ImportUnreadable
 
@@ -320,6 +324,12 @@ class ArrayReader:
 # Its chats
 
 
+def from_conversation(conversation: dict[str, Any]) -> ImportedChat | None:
+    """A conversation of another product, which its shape tells."""
+    is_open_webui = isinstance(conversation.get("chat"), dict)
+    return from_open_webui(conversation) if is_open_webui else from_chatgpt(conversation)
+
+
 def from_chatgpt(conversation: dict[str, Any]) -> ImportedChat | None:
     """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them hidden."""
     mapping, key = (
@@ -366,6 +376,29 @@ def _read_part(part: Any) -> str:
         return _("[picture]")
     text = part.get("text") if kind == "audio_transcription" else None
     return text if isinstance(text, str) else ""
+
+
+def from_open_webui(conversation: dict[str, Any]) -> ImportedChat | None:
+    """A chat of Open WebUI's export: `history` names each message's parent."""
+    messages = _get_dict(_get_dict(conversation["chat"], "history"), "messages")
+    key, title = conversation.get("id"), conversation.get("title")
+    if not _is_key(key):
+        raise ImportUnreadable
+    nodes = []
+    for name, message in messages.items():
+        if not isinstance(message, dict) or not _is_key(name):
+            raise ImportUnreadable
+        parent, content = message.get("parentId"), message.get("content")
+        nodes.append(
+            _ImportNode(
+                name,
+                parent if _is_key(parent) else None,
+                str(message.get("role")),
+                FOLDED_DETAILS.sub("", content) if isinstance(content, str) else "",
+                _to_time(message.get("timestamp")),
+            )
+        )
+    return _to_chat(f"open-webui:{key}", title, _to_time(conversation.get("created_at")), nodes)
 
 
 def from_nura(chat: Any) -> ImportedChat | None:

@@ -358,5 +358,10 @@ class DataImport(OwnedJob):
             ),
         )
 
+    @property
+    def chats(self) -> int:
+        """Chats so far that have messages."""
+        return self.done - self.empty
+
     def __str__(self) -> str:
         return f"{self.owner_id} {self.status}"

@@ -1,4 +1,4 @@
-"""Chats from elsewhere: Nura's own export, ChatGPT's, and files that are neither."""
+"""Chats from elsewhere: Nura's own export, ChatGPT's, Open WebUI's, and other files."""
 
 import io
 import json
@@ -107,6 +107,31 @@ def test_a_conversation_of_chatgpt_comes_with_its_messages_and_times(minsu):
     assert not default_storage.exists(imports.name_file(kept.pk))
 
 
+def test_a_chat_of_open_webui_comes_with_its_messages_and_times(minsu):
+    def message(key, parent, role, text, seconds):
+        told = {"id": key, "parentId": parent, "childrenIds": [], "role": role, "content": text}
+        return key, told | {"timestamp": int(ASKED.timestamp()) + seconds}
+
+    thought = '<details type="reasoning" done="true">\n<summary>Thought</summary>\n음\n</details>\n'
+    messages = [
+        message("q1", None, "user", "연차는 며칠인가요?", 1),
+        message("a1", "q1", "assistant", f"{thought}15일입니다.", 2),
+        message("a2", "q1", "assistant", "16일입니다.", 3),
+    ]
+    inner = {"title": "휴가", "history": {"messages": dict(messages), "currentId": "a1"}}
+    told = {"id": "o-1", "title": "휴가", "chat": inner, "created_at": int(ASKED.timestamp())}
+    for count in (3, 0):
+        assert take(minsu, json.dumps([told]).encode()).messages == count
+    chat = Chat.objects.get(owner=minsu)
+    assert (chat.title, chat.created_at) == ("휴가", ASKED)
+    assert chat.updated_at == ASKED + timedelta(seconds=3)
+    assert said(chat) == [
+        ("user", "연차는 며칠인가요?", None),
+        ("assistant", "15일입니다.", "연차는 며칠인가요?"),
+        ("assistant", "16일입니다.", "연차는 며칠인가요?"),
+    ]
+
+
 def test_what_is_imported_again_is_there_once(minsu):
     take(minsu, chatgpt(talk()))
     again = take(minsu, chatgpt(talk()))
@@ -203,13 +228,15 @@ def test_an_own_export_comes_to_another_account(minsu, stranger):
         b'[{"conversation_id": "x", "mapping": ' + b"[" * 200_000,
         b'[{"conversation_id": "x", "mapping": []}]',
         b'[{"mapping": {}}]',
+        b'[{"chat": {}}]',
+        b'[{"id": "x", "chat": {"history": {"messages": {"m": []}}}}]',
         b"\xff\xfe[",
         zipped({"other.txt": "x"}),
         zipped({"export.json": json.dumps({"format": "other"})}),
         zipped({"export.json": json.dumps({"format": "nura-export", "chats": ["../x"]})}),
         zipped({"export.json": json.dumps({"format": "nura-export", "chats": [{}]})}),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_is_no_export_is_refused_in_words_and_writes_nothing(minsus_client, minsu, data):
     kept = take(minsu, data)
@@ -219,6 +246,12 @@ def test_what_is_no_export_is_refused_in_words_and_writes_nothing(minsus_client,
     page = minsus_client.get("/settings/data").content.decode()
     assert "실패" in page
     assert "%(" not in page
+
+
+def test_a_chat_without_messages_is_not_counted(minsu, minsus_client):
+    take(minsu, chatgpt(talk(), conversation(key="c-2")))
+    assert Chat.objects.count() == 1
+    assert "대화 1개" in minsus_client.get("/settings/data").content.decode()
 
 
 def test_a_file_that_breaks_at_its_end_writes_nothing(minsu):
