@@ -25,8 +25,14 @@ export function readCsrfToken() {
 /** What a failed response says, as an ApiError. Whoever turns out to be signed out is offered to sign in. */
 export function toApiError(status, body) {
   if (isSignedOut(status)) noteSignedOut();
-  const detail = typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed");
+  const detail = describeInvalid(body) || (typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed"));
   return new ApiError(status, body?.code ?? "", isSignedOut(status) ? t("signed_out") : detail);
+}
+
+/** What is wrong with the fields, which says more than their names in `detail`. */
+function describeInvalid(body) {
+  const found = body?.code === "invalid" ? Object.values(body.errors ?? {}).flat() : [];
+  return found.filter((one) => typeof one === "string").join(" ");
 }
 
 export function isSignedOut(status) {

@@ -41,8 +41,12 @@ const dayAndClock = new Intl.DateTimeFormat(locale, {
   minute: "2-digit",
 });
 
+/** "7:13 AM"; of another day with the day, of another year with the year. */
 export function formatTime(iso) {
-  return clock.format(new Date(iso));
+  const [at, now] = [new Date(iso), new Date()];
+  if (at.toDateString() === now.toDateString()) return clock.format(at);
+  const year = at.getFullYear() === now.getFullYear() ? undefined : "numeric";
+  return at.toLocaleString(locale, { year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 }
 
 export function formatDateTime(iso) {

@@ -77,11 +77,13 @@ async function changeChats(ids, changes) {
 function renameInPlace(holder, name, save) {
   const input = el("input", { type: "text", class: "side-rename", value: name, maxlength: "200", "aria-label": t("new_name") });
   let done = false;
-  const end = async (keep) => {
+  const end = async (keep, isByKey = false) => {
     if (done) return;
     done = true;
     const wanted = input.value.trim();
-    input.replaceWith(holder);
+    input.remove();
+    holder.hidden = false;
+    if (isByKey) (holder.querySelector("summary") ?? holder).focus();
     if (keep && wanted && wanted !== name) {
       holder.querySelector(".side-title").textContent = wanted;
       await save(wanted).catch(showError);
@@ -91,11 +93,15 @@ function renameInPlace(holder, name, save) {
   input.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if (event.isComposing) return;
-    if (event.key === "Enter") end(true);
-    if (event.key === "Escape") end(false);
+    if (event.key === "Enter") {
+      event.preventDefault(); // it would press what gets the focus
+      end(true, true);
+    }
+    if (event.key === "Escape") end(false, true);
   });
   input.addEventListener("blur", () => end(true));
-  holder.replaceWith(input);
+  holder.before(input);
+  holder.hidden = true;
   input.select();
   input.focus();
 }
@@ -137,7 +143,9 @@ function removeChatsSoon(rows) {
 }
 
 function hideLeavingChats() {
+  const active = list.querySelector(".side-chat:focus-within");
   for (const row of list.querySelectorAll(".side-chat")) row.hidden = leavingChats.has(row.dataset.chatId);
+  if (active?.hidden) focusFirst(findNeighbours(active));
 }
 
 /** The next page was asked for before its chats were deleted: keep them hidden until the list is fresh. */
@@ -259,7 +267,8 @@ function rememberFolder(id, isOpen) {
 list.addEventListener(
   "toggle",
   (event) => {
-    if (event.target.matches(".side-folder")) rememberFolder(event.target.dataset.folderId, event.target.open);
+    const folder = event.target.closest(".side-folder");
+    if (folder) rememberFolder(folder.dataset.folderId, event.target.open);
   },
   true,
 );
@@ -443,15 +452,16 @@ folderMenu.addEventListener("click", (event) => {
   const { folderId: id, name } = menuFolder.dataset;
   const folder = [...list.querySelectorAll(".side-folder")].find((one) => one.dataset.folderId === id) ?? menuFolder;
   if (action === "delete") deleteFolder(folder);
-  else renameInPlace(folder.querySelector("summary"), name, (wanted) => patchJson(`/categories/${id}`, { name: wanted }));
+  else renameInPlace(folder.querySelector("details"), name, (wanted) => patchJson(`/categories/${id}`, { name: wanted }));
 });
 for (const menu of [chatMenu, folderMenu]) {
   menu.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
     const items = [...menu.querySelectorAll("button:not([hidden])")];
-    items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
+    const at = items.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    items.at(to % items.length).focus();
   });
 }
 
@@ -459,17 +469,47 @@ for (const menu of [chatMenu, folderMenu]) {
 
 document.body.addEventListener("htmx:responseError", ({ detail }) => isSignedOut(detail.xhr.status) && noteSignedOut());
 
-let focused = null;
+const CONTROLS = [
+  ".side-choose",
+  ".side-more",
+  "summary",
+  ".side-link",
+  "[data-new-folder]",
+  "[data-side-view]",
+];
+let focused = [];
+
+const toRowSelector = (row) => `[data-chat-id="${row.dataset.chatId}"]`;
+
+/** Where the focus goes when a chat leaves the list: to the next one, else to the one before. */
+function findNeighbours(row) {
+  const rows = [...list.querySelectorAll(".side-chat")];
+  const at = rows.indexOf(row);
+  return [...rows.slice(at + 1), ...rows.slice(0, at).reverse()].map((one) => `${toRowSelector(one)} .side-link`);
+}
+
+/** What has the focus, as selectors for the list that comes: itself, then what stands beside it. */
+function describeFocus() {
+  const control = CONTROLS.find((one) => document.activeElement.matches(one));
+  if (!control) return [];
+  const row = document.activeElement.closest(".side-chat");
+  if (row) return [`${toRowSelector(row)} ${control}`, ...findNeighbours(row)];
+  const folder = document.activeElement.closest(".side-folder");
+  return [folder ? `[data-folder-id="${folder.dataset.folderId}"] ${control}` : control];
+}
+
+function focusFirst(selectors) {
+  const found = selectors.map((one) => list.querySelector(one)).find((one) => one?.checkVisibility());
+  (found ?? list.querySelector("[data-new-folder], [data-side-view]"))?.focus();
+}
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  const row = detail.target === list && document.activeElement.closest(".side-chat");
-  focused = row && { id: row.dataset.chatId, isMenu: document.activeElement.matches("[data-chat-menu]") };
+  focused = detail.target === list && list.contains(document.activeElement) ? describeFocus() : [];
 });
 document.body.addEventListener("htmx:afterSettle", () => {
   hideLeavingChats();
   if (isChoosing) showChosen();
-  const [row] = focused ? findRows([focused.id]) : [];
-  row?.querySelector(focused.isMenu ? "[data-chat-menu]" : ".side-link").focus();
-  focused = null;
+  if (focused.length) focusFirst(focused);
+  focused = [];
 });
 hideChatsLeftBehind();

@@ -206,7 +206,7 @@ def test_two_folders_of_one_name_are_refused_in_words(page, folder):
     page.locator("[data-new-folder]").click()
     page.locator("#folder-name").fill(folder["name"])
     page.locator("#folder-name").press("Enter")
-    expect(page.locator("#folder-trouble")).to_be_visible()
+    expect(page.locator("#folder-trouble")).to_have_text("같은 이름의 폴더가 이미 있습니다.")
     expect(page.locator("#folder-dialog")).to_be_visible()
 
 
@@ -225,6 +225,37 @@ def test_a_folder_stays_open_and_its_deletion_leaves_its_chats(page, reader, cha
     page.locator("#confirm-yes").click()
     expect(target).to_have_count(0)
     expect(place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+
+
+def test_a_closed_folder_is_renamed_with_keys_alone_and_keeps_the_focus(page, reader, folder):
+    page.goto("/")
+    target, name = place(page, folder["id"]), f"새 이름 {uuid4().hex[:6]}"
+    target.locator("[data-folder-menu]").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    expect(page.locator("#folder-menu [data-action=delete]")).to_be_focused()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.locator(".side-rename")).to_be_focused()
+    expect(target.locator("summary")).to_be_hidden()
+    page.keyboard.type(name)
+    with page.expect_response("**/panels/chats?*"):
+        page.keyboard.press("Enter")
+    expect(target.locator("summary")).to_contain_text(name)
+    expect(target.locator("summary")).to_be_focused()
+    expect(target.locator("details")).not_to_have_attribute("open", "")
+
+
+@pytest.mark.parametrize("action", ["archive", "delete"])
+def test_the_focus_stays_beside_a_chat_that_leaves_the_list(page, reader, chat, action):
+    below = reader.api("messages", {"content": "나중에 시작한 대화"})["chat_id"]
+    expect(row(page, below)).to_be_visible()
+    row(page, below).locator("[data-chat-menu]").focus()
+    page.keyboard.press("Enter")
+    page.locator(f"#chat-menu [data-action={action}]").focus()
+    page.keyboard.press("Enter")
+    expect(row(page, below)).to_be_hidden()
+    expect(page.locator("#chat-list .side-link:focus")).to_be_visible()
 
 
 def test_an_archived_chat_is_found_in_the_archive_and_comes_back(page, reader, chat):
