@@ -271,6 +271,7 @@ class LoginForm(forms.LoginForm):  # type: ignore[misc]
         login = self.fields["login"]
         login.label = _("User name or e-mail")
         login.widget.attrs = {"autocomplete": "username", "autofocus": True}
+        del self.fields["password"].widget.attrs["placeholder"]
         self.fields["remember"].label = _("Keep me signed in")
 
     def clean_login(self) -> str:

@@ -12,6 +12,7 @@ from allauth.account.decorators import reauthentication_required
 from allauth.account.forms import (
     AddEmailForm,
     ChangePasswordForm,
+    ReauthenticateForm,
     ResetPasswordForm,
     ResetPasswordKeyForm,
 )
@@ -20,7 +21,9 @@ from allauth.account.internal.flows.login import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.base.forms import AuthenticateForm
+from allauth.mfa.base.forms import ReauthenticateForm as ReauthenticateByCodeForm
 from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.utils import is_mfa_enabled
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -213,6 +216,40 @@ def set_language(request: HttpRequest) -> HttpResponseBase:
 
 KEY_PURPOSE = b"nura two-step secrets"
 KEY_BYTES = 32
+
+
+class ConfirmPasswordForm(ReauthenticateForm):  # type: ignore[misc]
+    """The password again, before what protects the account is changed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.fields["password"].widget.attrs |= {"placeholder": "", "autofocus": True}
+
+
+class CodeFieldMixin:
+    """Has the code typed at once, on a phone with the keyboard for digits."""
+
+    fields: dict[str, forms.Field]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.fields["code"].widget.attrs = {
+            "autocomplete": "one-time-code",
+            "inputmode": "numeric",
+            "autofocus": True,
+        }
+
+
+class SecondStepForm(CodeFieldMixin, AuthenticateForm):  # type: ignore[misc]
+    """A code, after the password."""
+
+
+class ConfirmCodeForm(CodeFieldMixin, ReauthenticateByCodeForm):  # type: ignore[misc]
+    """A code, before what protects the account is changed."""
+
+
+class AppForm(CodeFieldMixin, ActivateTOTPForm):  # type: ignore[misc]
+    """The first code of an authenticator app."""
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]

@@ -176,6 +176,7 @@ ACCOUNT_FORMS = {
     "login": "nura.accounts.adapter.LoginForm",
     "signup": "nura.accounts.signup.SignupForm",
     "change_password": "nura.accounts.profile.NewPasswordForm",
+    "reauthenticate": "nura.accounts.profile.ConfirmPasswordForm",
     "reset_password": "nura.accounts.profile.AskForPasswordForm",
     "reset_password_from_key": "nura.accounts.profile.ForgottenPasswordForm",
 }
@@ -185,6 +186,11 @@ ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key,10/h/key,20/d/ke
 ACCOUNT_RATE_LIMITS |= {"login_flood": "100/5m/ip", "login_name": "100/h/key"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
 MFA_ADAPTER = "nura.accounts.profile.MFAAdapter"
+MFA_FORMS = {
+    "authenticate": "nura.accounts.profile.SecondStepForm",
+    "reauthenticate": "nura.accounts.profile.ConfirmCodeForm",
+    "activate_totp": "nura.accounts.profile.AppForm",
+}
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True  # installations without mail should have it too

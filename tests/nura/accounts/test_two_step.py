@@ -72,6 +72,17 @@ def test_the_code_lets_in_and_a_wrong_one_does_not(protected):
     assert browser.post("/accounts/2fa/authenticate/", {"code": code_of(protected)}).url == "/"
 
 
+def test_the_second_step_has_the_code_typed_at_once_and_offers_no_passkey_that_is_not_there(
+    protected,
+):
+    browser, _answer = sign_in()
+    page = browser.get("/accounts/2fa/authenticate/").content.decode()
+    field = re.search(r'<input[^>]*name="code"[^>]*>', page)[0]
+    assert "autofocus" in field
+    assert 'inputmode="numeric"' in field
+    assert "data-passkey" not in page
+
+
 def test_a_recovery_code_lets_in_once(protected):
     from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 
