@@ -66,6 +66,35 @@ def check_schema(databases: Iterable[str] | None = None, **_: object) -> Sequenc
     return errors
 
 
+@register(Tags.database)
+def check_replaced_migrations(
+    databases: Iterable[str] | None = None, **_: object
+) -> Sequence[CheckMessage]:
+    """Refuse a database to which only some of the migrations of a squashed one are applied."""
+    from django.db.migrations.loader import MigrationLoader
+    from django.db.migrations.recorder import MigrationRecorder
+
+    migrations = MigrationLoader(None).disk_migrations.values()
+    squashed = [migration for migration in migrations if migration.replaces]
+    errors = []
+    for alias in databases or ():
+        applied = MigrationRecorder(connections[alias]).applied_migrations().keys()
+        for migration in squashed:
+            missing = sorted(set(migration.replaces) - applied)
+            if missing and len(missing) < len(migration.replaces):
+                errors.append(_to_error(*missing[0]))
+    return errors
+
+
+def _to_error(app: str, name: str) -> CheckMessage:
+    return Error(
+        f"The database was only partly migrated by an earlier version: {app}.{name} and what "
+        "follows is missing. Run `manage.py migrate` of that version to its end, then start this "
+        "one.",
+        id="nura.E001",
+    )
+
+
 def require_known_schema(alias: str = "default") -> None:
     """Raise `ImproperlyConfigured` for a schema of a newer version.
 
