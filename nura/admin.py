@@ -38,7 +38,6 @@ from documents.notices import announce_rights_change
 from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
-from nura.accounts.models import GroupDetails, Invitation, SignOnServer
 from nura.accounts.profile import may_administer
 from nura.accounts.roles import (
     AccountRole,
@@ -71,6 +70,7 @@ from nura.administration import (  # noqa: F401 - they register their pages
     record,
 )
 from nura.housekeeping import OVERDUE
+from nura.models import GroupDetails, Invitation, SignOnServer
 
 admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")

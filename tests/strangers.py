@@ -64,8 +64,8 @@ from documents.sources.sync import to_digest
 from jobs import connections
 from nura import urls
 from nura.accounts.exports import name_file
-from nura.accounts.models import DataExport, DataImport
 from nura.accounts.services import make_session_id
+from nura.models import DataExport, DataImport
 from tests.support import ROOT
 
 OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account", "socialaccount")

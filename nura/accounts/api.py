@@ -39,8 +39,8 @@ from documents.api.views import AnyAccept
 from documents.notices import announce_rights_change
 from nura.accounts import deletion, exports, imports, profile, services
 from nura.accounts.authentication import require_recent_proof
-from nura.accounts.models import DataExport, DataImport, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences
+from nura.models import DataExport, DataImport, Preferences
 from rag.errors import NuraError
 
 

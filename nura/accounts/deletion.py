@@ -54,8 +54,8 @@ from documents.models import (
     LibraryMember,
 )
 from documents.services import remove_document
-from nura.accounts.models import Invitation
 from nura.accounts.roles import require_other_administrator
+from nura.models import Invitation
 
 logger = structlog.get_logger()
 

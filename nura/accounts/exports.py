@@ -42,8 +42,8 @@ from jobs.lease import (
     reap_lost_jobs,
 )
 from jobs.queue import make_task_id, send_task
-from nura.accounts.models import DataExport
 from nura.accounts.preferences import get_preferences
+from nura.models import DataExport
 
 logger = structlog.get_logger()
 

@@ -42,8 +42,8 @@ from jobs.lease import (
 )
 from jobs.queue import make_task_id, send_task
 from nura.accounts import exports
-from nura.accounts.models import DataImport
 from nura.accounts.preferences import get_preferences
+from nura.models import DataImport
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

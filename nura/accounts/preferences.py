@@ -21,8 +21,8 @@ from django.shortcuts import render
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from nura.accounts.models import Preferences
 from nura.accounts.roles import may_enter
+from nura.models import Preferences
 
 THEME_COOKIE = "theme"
 COOKIE_SECONDS = 365 * 24 * 3600

@@ -43,11 +43,11 @@ from django.views import i18n
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from nura.accounts.models import MAX_SPEECH_RATE, MIN_SPEECH_RATE, Preferences
 from nura.accounts.preferences import get_preferences, render_section, save_preferences, set_cookies
 from nura.accounts.roles import may_enter
 from nura.accounts.services import replace_email, revoke_keys
 from nura.accounts.sign_on import list_servers
+from nura.models import MAX_SPEECH_RATE, MIN_SPEECH_RATE, Preferences
 
 MAX_DISPLAY_NAME_CHARACTERS = 60
 MIN_RESET_SECONDS = 0.15

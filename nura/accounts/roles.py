@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from documents.audit import Action, record_event
 from documents.notices import announce_rights_change, announce_shared_change
-from nura.accounts.models import Auditor, GroupDetails
+from nura.models import Auditor, GroupDetails
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

@@ -67,10 +67,10 @@ from documents.outgoing import OutgoingClient
 from documents.secrets import SecretUnreadable, open_secret
 from nura.accounts import services
 from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
-from nura.accounts.models import Invitation, SignOnServer
 from nura.accounts.preferences import render_section
 from nura.accounts.roles import sync_directory_groups, sync_role
 from nura.accounts.signup import SESSION_KEY, consume_invitation, find_invitation
+from nura.models import Invitation, SignOnServer
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

@@ -46,9 +46,9 @@ from django.views.decorators.http import require_GET
 
 from documents.audit import Action, record_event
 from nura.accounts.deletion import delete_account
-from nura.accounts.models import Invitation
 from nura.accounts.roles import change_memberships
 from nura.accounts.services import check_name
+from nura.models import Invitation
 
 SECRET_BYTES = 32
 DEFAULT_DAYS = 7

@@ -30,9 +30,9 @@ from documents.notices import announce_rights_change
 from nura.accounts import deletion, services
 from nura.accounts.api import to_key_json
 from nura.accounts.exports import request_export, respond_with_export
-from nura.accounts.models import DataExport, DataImport
 from nura.accounts.preferences import render_section
 from nura.accounts.roles import LastAdministrator
+from nura.models import DataExport, DataImport
 from rag.memory.profile import Effect, Packs, SlotStatus
 
 LIFETIMES = (

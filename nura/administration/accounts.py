@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
 from nura.accounts.adapter import MailFailed
-from nura.accounts.models import Invitation
 from nura.accounts.quotas import Allowance, list_near_limits
 from nura.accounts.roles import may_enter
 from nura.accounts.services import USAGE_DAYS, list_usage
@@ -34,6 +33,7 @@ from nura.accounts.signup import (
     write_links,
 )
 from nura.housekeeping import describe_bytes
+from nura.models import Invitation
 
 ACCOUNTS_A_PAGE = 50
 

@@ -19,9 +19,9 @@ from documents.models import (
 )
 from documents.secrets import can_open
 from documents.sources.models import Source
-from nura.accounts.models import SignOnServer
 from nura.backup.service import list_stored_files
 from nura.backup.vault import PIECE_BYTES
+from nura.models import SignOnServer
 
 MAX_NAMED = 20
 """Rows listed per kind of damage; the rest are counted."""

@@ -14,11 +14,11 @@ from documents.libraries import create_library
 from documents.secrets import seal_secret
 from documents.sources.models import Source
 from nura import __version__, health
-from nura.accounts.models import SignOnServer
 from nura.backup.integrity import list_lost_keys
 from nura.embedded import models
 from nura.management.commands import doctor
 from nura.management.commands.doctor import State
+from nura.models import SignOnServer
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import Endpoint
 from tests.servers.hostile import HostileServer

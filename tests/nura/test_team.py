@@ -24,7 +24,7 @@ from documents.models import Document
 from documents.sources import runs
 from documents.sources.models import Source, SourceRun
 from nura.accounts import exports
-from nura.accounts.models import DataExport
+from nura.models import DataExport
 from tests.chats.conftest import client
 from tests.chats.gateway.wire import program
 from tests.chats.talking import Talk

@@ -8,7 +8,6 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_email
 
-from nura.accounts.models import MAX_INVITATION_USES
 from nura.accounts.signup import (
     DEFAULT_DAYS,
     MAX_DAYS,
@@ -17,6 +16,7 @@ from nura.accounts.signup import (
     mail_invitation,
 )
 from nura.management.commands.up import make_url
+from nura.models import MAX_INVITATION_USES
 
 
 class Command(BaseCommand):

@@ -21,7 +21,7 @@ from documents.models import Document, LibraryMember, LibraryRole
 from documents.sources.models import Source
 from nura.accounts import exports
 from nura.accounts.deletion import delete_account, is_genuine
-from nura.accounts.models import DataExport
+from nura.models import DataExport
 from tests import strangers
 from tests.nura.accounts.conftest import PASSWORD
 

@@ -5,8 +5,8 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from nura.accounts.models import GroupDetails
 from nura.accounts.roles import AccountRole, get_role, set_role
+from nura.models import GroupDetails
 from tests.nura.accounts.conftest import PASSWORD
 from tests.servers import slapd
 

@@ -7,8 +7,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from documents.audit import Action, AuditEvent
-from nura.accounts.models import GroupDetails
 from nura.accounts.roles import AccountRole, change_memberships, set_role, sync_directory_groups
+from nura.models import GroupDetails
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from chats.services.branches import delete_message
 from chats.services.chats import delete_chats
 from documents.parsers.base import MEGABYTE
 from nura.accounts import exports, imports
-from nura.accounts.models import DataExport, DataImport
+from nura.models import DataExport, DataImport
 from tests import strangers
 
 pytestmark = pytest.mark.django_db

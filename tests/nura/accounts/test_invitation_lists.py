@@ -10,9 +10,9 @@ from django.core import mail
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from nura.accounts.models import Invitation
 from nura.accounts.roles import AccountRole, set_role
 from nura.accounts.signup import read_invitation_list
+from nura.models import Invitation
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

@@ -15,9 +15,9 @@ from joserfc.jwk import RSAKey
 from documents.audit import Action, AuditEvent
 from documents.secrets import seal_secret
 from nura.accounts import services, sign_on
-from nura.accounts.models import GroupDetails, SignOnServer
 from nura.accounts.roles import AccountRole, get_role, set_role
 from nura.accounts.signup import build_path, create_invitation
+from nura.models import GroupDetails, SignOnServer
 from tests.nura.accounts.conftest import PASSWORD
 from tests.servers import oidc
 from tests.servers.hostile import HostileServer

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from documents.audit import AuditEvent
 from nura.accounts.deletion import delete_account
-from nura.accounts.models import Invitation
 from nura.accounts.signup import build_path, create_invitation, withdraw_invitation
+from nura.models import Invitation
 from nura.retention import purge
 from tests.nura.accounts.conftest import PASSWORD
 
