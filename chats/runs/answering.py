@@ -385,7 +385,7 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
         loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
-    if answer_cache.is_cache_on() and not claimed.run.message.chat.temporary:
+    if settings.ANSWER_CACHE_HOURS and not claimed.run.message.chat.temporary:
         progress.key, kept_answer = await _find_kept_answer(claimed.run, loaded)
         if kept_answer is not None:
             _write_kept_answer(kept_answer, writer)

@@ -99,11 +99,6 @@ class KeptAnswer:
     near: bool
 
 
-def is_cache_on() -> bool:
-    """Whether this installation caches answers."""
-    return bool(settings.ANSWER_CACHE_HOURS)
-
-
 # Keys
 
 

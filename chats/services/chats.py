@@ -46,15 +46,10 @@ def send_chat_change(chat_id: UUID) -> None:
 def send_answer_start(chat: Chat) -> None:
     """Send a chat in which an answer has just begun, marked as `answering`."""
     chat.answering = True
-    _send_loaded_chat(chat)
+    send_loaded_chat(chat)
 
 
-def send_answer_end(chat: Chat) -> None:
-    """Send a chat as `touch_answered_chat` returned it."""
-    _send_loaded_chat(chat)
-
-
-def _send_loaded_chat(chat: Chat) -> None:
+def send_loaded_chat(chat: Chat) -> None:
     """Send a chat without documents as it was loaded; look others up again."""
     if getattr(chat, "has_documents", True):
         send_chat_change(chat.pk)

@@ -41,7 +41,7 @@ from chats.services.chats import (
     count_question,
     find_category,
     find_documents,
-    send_answer_end,
+    send_loaded_chat,
     set_assistant,
     set_model,
     set_tools,
@@ -551,7 +551,7 @@ def close_turn(
     if key is not None:
         answer_cache.store_answer(key, answer=answer, outcome=outcome)
     replica.note_write(f"user:{closed_run.owner_id}")
-    transaction.on_commit(lambda: send_answer_end(chat))
+    transaction.on_commit(lambda: send_loaded_chat(chat))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))
     transaction.on_commit(lambda: log_run_end(closed_run, outcome))
