@@ -1,4 +1,4 @@
-"""What is measured of an answer, by figures and by a chat model; over a set, and between two."""
+"""Measures of answers, by figures and by a chat model; their averages, and how two runs differ."""
 
 import secrets
 import statistics
@@ -23,19 +23,19 @@ RESAMPLES = 4000
 CONFIDENCE = 0.95
 SEED = 20260
 MIN_LINES = 10
-"""With fewer, resamples differ too little from each other: of two lines every second difference of
-an amount would be certain by chance."""
+"""With fewer lines, resamples differ too little: with two, every second difference between amounts
+would seem certain by chance."""
 _QUESTION_MARKS = tuple(
     prompts.load_prompt("question", language).partition("{{")[0] for language in ("ko", "en")
 )
 
 
-# What chat models are asked while a question is answered: kept at the port, passed on as it is
+# Recording of the calls to chat models while a question is answered
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a chat model and what came of it. `milliseconds` to the end of the reply."""
+    """A request to a chat model and its reply. `milliseconds` count to the end of the reply."""
 
     model: str
     messages: tuple[HistoryMessage, ...]
@@ -46,12 +46,12 @@ class Call:
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps the calls to the models that it wraps, in the order in which they began."""
+    """Records the calls to the models that it wraps, in the order in which they begin."""
 
     calls: list[Call] = field(default_factory=list)
 
     def wrap(self, model: LLM) -> LLM:
-        """The model, recorded; one that can call tools still can."""
+        """Wrap a model, so that its calls are recorded; one that can call tools still can."""
         return (
             _RecordedCaller(model, self)
             if isinstance(model, ToolCaller)
@@ -59,20 +59,22 @@ class Recorder:
         )
 
     def begin(self, model: str, messages: Sequence[HistoryMessage]) -> int:
-        """The place of a call that begins now: it counts even if it fails."""
-        counted = sum(get_counter(model).count(one.content) + MESSAGE_TOKENS for one in messages)
-        usage = Usage(counted, 0, estimated=True)
+        """Record a call that begins now and return its index; it counts even if it fails."""
+        prompt_tokens = sum(
+            get_counter(model).count(message.content) + MESSAGE_TOKENS for message in messages
+        )
+        usage = Usage(prompt_tokens, 0, estimated=True)
         self.calls.append(Call(model, tuple(messages), "", usage, 0.0))
         return len(self.calls) - 1
 
-    def end(self, place: int, reply: str, usage: Usage | None, milliseconds: float) -> None:
-        """Complete a call; tokens that no server counted are counted here."""
-        call = self.calls[place]
-        written = Usage(
+    def end(self, index: int, reply: str, usage: Usage | None, milliseconds: float) -> None:
+        """Complete a call; its tokens are estimated if the server has not counted them."""
+        call = self.calls[index]
+        estimated_usage = Usage(
             call.usage.prompt_tokens, get_counter(call.model).count(reply), estimated=True
         )
-        self.calls[place] = replace(
-            call, reply=reply, usage=usage or written, milliseconds=milliseconds
+        self.calls[index] = replace(
+            call, reply=reply, usage=usage or estimated_usage, milliseconds=milliseconds
         )
 
 
@@ -90,30 +92,30 @@ class _Recorded:
     async def stream(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions
     ) -> AsyncGenerator[Piece, None]:
-        begun, place = time.perf_counter(), self._recorder.begin(self.name, turns)
-        said: list[str] = []
+        started, index = time.perf_counter(), self._recorder.begin(self.name, turns)
+        texts: list[str] = []
         usage: Usage | None = None
         try:
             async with aclosing(self._model.stream(turns, options)) as pieces:
                 async for piece in pieces:
-                    said.append(piece.text)
+                    texts.append(piece.text)
                     usage = piece.usage or usage
                     yield piece
         finally:
-            self._recorder.end(place, "".join(said), usage, measure_milliseconds_since(begun))
+            self._recorder.end(index, "".join(texts), usage, measure_milliseconds_since(started))
 
 
 class _RecordedCaller(_Recorded):
     """Implements `rag.ports.ToolCaller`, too."""
 
     async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
-        begun, place = time.perf_counter(), self._recorder.begin(self.name, turns)
+        started, index = time.perf_counter(), self._recorder.begin(self.name, turns)
         text = ""
         try:
             choice = await self._model.choose(turns, tools)  # type: ignore[attr-defined]
             text = choice.text
         finally:
-            self._recorder.end(place, text, None, measure_milliseconds_since(begun))
+            self._recorder.end(index, text, None, measure_milliseconds_since(started))
         return choice  # type: ignore[no-any-return]
 
 
@@ -122,9 +124,9 @@ class _RecordedCaller(_Recorded):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of a turn. `is_share`: 0..1, told as a mean; else an amount, told as a median.
+    """A figure of a turn. `is_share`: 0..1, averaged as a mean; else an amount, as a median.
 
-    `better` is 1 where more is better, -1 where less is.
+    `better` is 1 if more is better, -1 if less is.
     """
 
     name: str
@@ -156,17 +158,17 @@ MEASURES = (
     Measure("total_ms", -1, is_share=False),
 )
 """`evidence` and `facts` are the shares of the turn's facts in the prompt and in the answer,
-`evidence_all` says whether all stand in the prompt. See docs/evaluation.md for all of them."""
+`evidence_all` is whether all are in the prompt. docs/evaluation.md explains all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
     """A turn as it was answered.
 
-    `model` wrote it, None where no model did. `sources` are those of the answer, `evidence` all
-    that it could cite. `calls` are all requests to chat models, of which `calls_before_first_word`
-    began before the first word. `prompt_characters` counts the prompt by part ("evidence",
-    "total"). `error` is the code of what ended it.
+    `model` wrote it; None without a model. `sources` are those of the answer, `evidence` all that
+    it could cite. `calls` are all requests to chat models, of which `calls_before_first_word` began
+    before the first word. `prompt_characters` counts the prompt by part ("evidence", "total").
+    `error` is the code of the error that ended it.
     """
 
     content: str = ""
@@ -185,7 +187,7 @@ class AnsweredTurn:
 
     @property
     def evidence_text(self) -> str | None:
-        """What the answer was written from; None where no model wrote it."""
+        """The text from which the answer was written; None if no model wrote it."""
         if self.model is None:
             return None
         call = self.calls[self.calls_before_first_word - 1]
@@ -194,7 +196,7 @@ class AnsweredTurn:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate from so many lines, and where it lies in 95 % of resamples."""
+    """An estimate from `lines` lines, with the bounds of 95 % of the resamples."""
 
     value: float
     low: float
@@ -203,7 +205,7 @@ class Interval:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval lies on one side of 0, and there are enough lines to say so."""
+        """Whether the interval excludes 0, and there are enough lines to say so."""
         return self.lines >= MIN_LINES and (self.low > 0 or self.high < 0)
 
 
@@ -212,7 +214,7 @@ def measure_turn(
 ) -> dict[str, float]:
     """The measures that apply to the turn, by name.
 
-    `documents` are those that bear on it; empty: all of them may.
+    `documents` are the relevant ones; empty if all may be relevant.
     """
     if answered.error:
         return {"failed": 1.0}
@@ -227,100 +229,101 @@ def measure_turn(
 
 
 def read_evidence_text(contents: Sequence[str]) -> str:
-    """The messages of an answer's prompt but for the question at their end: it is no evidence.
+    """The messages of an answer's prompt up to the question at their end, which is no evidence.
 
-    What it means on its own stands behind it and goes with it. A passage may say the same words.
+    The question's standalone form follows it and is cut off, too. The last such place is taken, as
+    a passage may contain the same words.
     """
     text = "\n".join(contents)
-    begun = max(text.rfind(f"\n{mark}") for mark in _QUESTION_MARKS)
-    return text if begun < 0 else text[:begun]
+    question_start = max(text.rfind(f"\n{mark}") for mark in _QUESTION_MARKS)
+    return text if question_start < 0 else text[:question_start]
 
 
 def is_abstention(mode: str, sources: Collection[object]) -> bool:
-    """Whether an answer rests on no document."""
+    """Whether an answer is based on no document."""
     return mode not in {AnswerMode.DOCUMENTS, AnswerMode.DOCUMENT} or not sources
 
 
 def summarise_turns(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean or median of every measure that applies to one of the turns."""
-    found = {}
+    """The mean or median of every measure that applies to any of the turns."""
+    summary = {}
     for measure in MEASURES:
         if values := [turn[measure.name] for turn in turns if measure.name in turn]:
-            middle = statistics.fmean if measure.is_share else statistics.median
-            found[measure.name] = round(float(middle(values)), 4)
-    return found
+            average = statistics.fmean if measure.is_share else statistics.median
+            summary[measure.name] = round(float(average(values)), 4)
+    return summary
 
 
 def compare_runs(
     first: Sequence[Sequence[Mapping[str, float]]], second: Sequence[Sequence[Mapping[str, float]]]
 ) -> dict[str, Interval]:
-    """By how much the second differs from the first, by measure.
+    """By how much the second run differs from the first, by measure.
 
-    Both hold the same turns in the same order, by line. Differences are paired turn by turn; their
-    mean (or median, for amounts) is taken over lines drawn with replacement, whole, for the turns
-    of a conversation depend on each other (percentile bootstrap, fixed seed).
+    Both contain the same turns in the same order, by line. Differences are paired turn by turn;
+    their mean (or median, for amounts) is estimated from whole lines drawn with replacement, as the
+    turns of a conversation depend on each other (percentile bootstrap, fixed seed).
     """
-    found = {}
+    intervals = {}
     for measure in MEASURES:
         pairs = [
-            (place, after[measure.name] - before[measure.name])
-            for place, (old, new) in enumerate(zip(first, second, strict=True))
-            for before, after in zip(old, new, strict=True)
-            if measure.name in before and measure.name in after
+            (line_index, second_measures[measure.name] - first_measures[measure.name])
+            for line_index, (old, new) in enumerate(zip(first, second, strict=True))
+            for first_measures, second_measures in zip(old, new, strict=True)
+            if measure.name in first_measures and measure.name in second_measures
         ]
         if pairs:
-            found[measure.name] = _estimate(pairs, is_share=measure.is_share)
-    return found
+            intervals[measure.name] = _estimate(pairs, is_share=measure.is_share)
+    return intervals
 
 
 def _estimate(pairs: Sequence[tuple[int, float]], *, is_share: bool) -> Interval:
-    """Of differences with the place of their line."""
-    _, lines = np.unique([place for place, _ in pairs], return_inverse=True)
+    """Estimate the average of differences, each given with the index of its line."""
+    _, lines = np.unique([line_index for line_index, _ in pairs], return_inverse=True)
     differences = np.array([value for _, value in pairs])
-    middle = np.mean if is_share else np.median
+    average = np.mean if is_share else np.median
     count = int(lines.max()) + 1
-    chance = np.random.default_rng(SEED)
-    drawn = chance.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    values = [middle(np.repeat(differences, times[lines])) for times in drawn]
+    random = np.random.default_rng(SEED)
+    resamples = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    values = [average(np.repeat(differences, times[lines])) for times in resamples]
     low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    value, low, high = (round(float(one), 4) for one in (middle(differences), low, high))
+    value, low, high = (round(float(bound), 4) for bound in (average(differences), low, high))
     return Interval(value, low, high, count)
 
 
 def _measure_facts(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
     if not expected.facts:
         return {}
-    found = {"facts": measure_fact_share(expected.facts, answered.content, in_answer=True)}
+    measures = {"facts": measure_fact_share(expected.facts, answered.content, in_answer=True)}
     if (text := answered.evidence_text) is not None:
         share = measure_fact_share(expected.facts, text, in_answer=False)
-        found |= {"evidence": share, "evidence_all": float(share == 1)}
-    return found
+        measures |= {"evidence": share, "evidence_all": float(share == 1)}
+    return measures
 
 
 def _measure_label(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
-    found = {}
+    measures = {}
     if expected.labels and answered.label:
-        found["label"] = float(answered.label in expected.labels)
+        measures["label"] = float(answered.label in expected.labels)
     if expected.answerable is not None:
         name = "false_abstention" if expected.answerable else "abstains"
-        found[name] = float(is_abstention(answered.mode, answered.sources))
-    return found
+        measures[name] = float(is_abstention(answered.mode, answered.sources))
+    return measures
 
 
 def _measure_citations(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
-    """The share of the cited passages that hold a fact, or bear the sentence that cites them."""
+    """The share of cited passages that contain a fact or support the sentence that cites them."""
     cited = [source for source in answered.sources if source.cited]
     if not cited:
         return {}
-    right = sum(
+    correct_count = sum(
         _is_borne_out(source.slot, answered.checks) or _has_fact(expected, source.text)
         for source in cited
     )
-    return {"citations": right / len(cited)}
+    return {"citations": correct_count / len(cited)}
 
 
 def _is_borne_out(slot: int, checks: Sequence[CheckedSentence]) -> bool:
-    """Whether sentences cite the slot and none of them is doubted."""
+    """Whether sentences cite the slot, and none of them is unsupported."""
     verdicts = {check.verdict for check in checks if slot in check.slots}
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
 
@@ -330,19 +333,19 @@ def _has_fact(expected: ExpectedTurn, text: str) -> bool:
 
 
 def _measure_evidence(answered: AnsweredTurn, documents: Collection[UUID]) -> dict[str, float]:
-    found = {}
+    measures = {}
     sizes = answered.prompt_characters or {}
     if sizes.get("total"):
-        found["evidence_share"] = sizes.get("evidence", 0) / sizes["total"]
+        measures["evidence_share"] = sizes.get("evidence", 0) / sizes["total"]
     total = sum(len(source.text) for source in answered.evidence)
     if documents and total:
-        strange = (one for one in answered.evidence if one.document_id not in documents)
-        found["strangers"] = sum(len(source.text) for source in strange) / total
-    return found
+        unrelated = (source for source in answered.evidence if source.document_id not in documents)
+        measures["strangers"] = sum(len(source.text) for source in unrelated) / total
+    return measures
 
 
 def _measure_costs(answered: AnsweredTurn) -> dict[str, float]:
-    found = {
+    measures = {
         "characters": float(len(answered.content)),
         "prompt_tokens": float(sum(call.usage.prompt_tokens for call in answered.calls)),
         "completion_tokens": float(sum(call.usage.completion_tokens for call in answered.calls)),
@@ -351,15 +354,15 @@ def _measure_costs(answered: AnsweredTurn) -> dict[str, float]:
         "total_ms": answered.total_ms,
     }
     if answered.first_word_ms is not None:
-        found["first_word_ms"] = answered.first_word_ms
-    return found
+        measures["first_word_ms"] = answered.first_word_ms
+    return measures
 
 
 # A chat model's verdict on an answer
 
 CRITERIA = ("relevance", "faithfulness", "support")
 COHERENCE = "coherence"
-"""Asked only of a turn that has others before it."""
+"""Judged only if there are earlier turns."""
 SCHEMA: Mapping[str, object] = {
     "title": "verdict",
     "type": "object",
@@ -378,19 +381,24 @@ MAX_EARLIER_CHARACTERS = 3_000
 async def judge_turn(
     light: Light, question: str, answered: AnsweredTurn, earlier: Sequence[tuple[str, str]]
 ) -> dict[str, float]:
-    """0..1 by criterion. `earlier` are the questions and answers before, oldest first.
+    """A chat model's grades, 0..1 by criterion. `earlier` are questions and answers, oldest first.
 
-    Raises `LLMError`, `BadReply` for a verdict that is none.
+    Raises `LLMError`, or `BadReply` for an invalid verdict.
     """
     language = choose_reply_language(question)
     fence = f"=== {secrets.token_hex(6)} ==="
-    passages = "\n\n".join(f"[{one.slot}] {one.text}" for one in _put_cited_first(answered))
-    told = "\n".join(f"Q: {asked}\nA: {said}" for asked, said in earlier)
+    passages = "\n\n".join(
+        f"[{source.slot}] {source.text}" for source in _put_cited_first(answered)
+    )
+    history = "\n".join(
+        f"Q: {earlier_question}\nA: {earlier_answer}"
+        for earlier_question, earlier_answer in earlier
+    )
     case = prompts.fill_prompt(
         "judge_case",
         language,
         fence=fence,
-        earlier=neutralise_text(told[-MAX_EARLIER_CHARACTERS:]) or "-",
+        earlier=neutralise_text(history[-MAX_EARLIER_CHARACTERS:]) or "-",
         passages=neutralise_text(passages[:MAX_PASSAGES_CHARACTERS]) or "-",
         question=neutralise_text(question),
         answer=neutralise_text(answered.content[:MAX_ANSWER_CHARACTERS]) or "-",
@@ -401,9 +409,9 @@ async def judge_turn(
 
 
 def _put_cited_first(answered: AnsweredTurn) -> list[AnswerSource]:
-    """The evidence in an order in which what the answer rests on is not cut off."""
-    cited = {one.chunk_id for one in answered.sources if one.cited}
-    return sorted(answered.evidence, key=lambda one: one.chunk_id not in cited)
+    """The evidence with cited passages first, so that they are not cut off."""
+    cited_ids = {source.chunk_id for source in answered.sources if source.cited}
+    return sorted(answered.evidence, key=lambda source: source.chunk_id not in cited_ids)
 
 
 def _parse_verdict(reply: object, criteria: Sequence[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Questions with what their answers need, read from lines of JSON; and whether a text holds it."""
+"""Question sets as lines of JSON: questions, what is expected of answers, and how it is checked."""
 
 import bisect
 import functools
@@ -11,30 +11,30 @@ from typing import Any
 
 from rag.types import AnswerLabel
 
-# Whether the facts that an answer needs stand in a text.
+# Whether a text contains the facts that an answer needs.
 #
-# A fact is told in words of its own, so it is given as alternatives; one of them is enough. They
-# are looked for as a reader would: blanks, emphasis, tags, backslashes and hyphens do not count.
+# A fact can be worded in several ways, so it is given as alternatives, one of which is enough. They
+# are searched for as a reader would: blanks, emphasis, tags, backslashes and hyphens are ignored.
 
 Fact = tuple[str, ...]
 """Alternatives as documents word them. A "|" separates two cells of a table."""
 
 MAX_CELL_GAP_CHARACTERS = 60
-"""Allowed between two cells of a row, which may be put into words."""
+"""Characters between two cells of a row, which may have been put into words."""
 MIN_TELLING_CHARACTERS = 8
 """Shorter alternatives ("17명") occur in many unrelated texts."""
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-_IGNORED = r"\s*_~`\\\-\u00ad\u2010-\u2015\u2212"
-_BETWEEN = f"[{_IGNORED}]*"
-_SKIPPED = re.compile(f"[{_IGNORED}]+")
+_IGNORED_SIGNS = r"\s*_~`\\\-\u00ad\u2010-\u2015\u2212"
+_BETWEEN = f"[{_IGNORED_SIGNS}]*"
+_IGNORED_RUN = re.compile(f"[{_IGNORED_SIGNS}]+")
 _BLANK_OR_BAR = re.compile(r"[\s|]+")
 
 
 def measure_fact_share(facts: Sequence[Fact], text: str, *, in_answer: bool) -> float:
-    """The share (0..1) of the facts that stand in the text; there must be facts.
+    """The share (0..1) of the facts that the text contains; there must be facts.
 
-    `in_answer`: the text answers the question, so that short alternatives count as well.
+    `in_answer`: the text is an answer to the question, so that short alternatives count as well.
     """
     plain = _to_plain(text)
     return sum(_has_fact(fact, plain, in_answer=in_answer) for fact in facts) / len(facts)
@@ -47,24 +47,31 @@ def find_missing_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> 
 
 
 def is_findable(alternative: str) -> bool:
-    """Whether there is anything in it to look for."""
+    """Whether an alternative contains anything to search for."""
     return bool(_split_cells(alternative))
 
 
 def _has_fact(fact: Fact, text: str, *, in_answer: bool) -> bool:
-    return any(_is_in_text(one, text) for one in (fact if in_answer else _select_telling(fact)))
+    return any(
+        _is_in_text(alternative, text)
+        for alternative in (fact if in_answer else _select_telling(fact))
+    )
 
 
 def _select_telling(fact: Fact) -> Fact:
-    """The alternatives that say enough by themselves; all of them where none does."""
-    long = [one for one in fact if len(_BLANK_OR_BAR.sub("", one)) >= MIN_TELLING_CHARACTERS]
-    return tuple(long) or fact
+    """The alternatives long enough to be specific; all of them if none is."""
+    long_enough = [
+        alternative
+        for alternative in fact
+        if len(_BLANK_OR_BAR.sub("", alternative)) >= MIN_TELLING_CHARACTERS
+    ]
+    return tuple(long_enough) or fact
 
 
 def _is_in_text(alternative: str, text: str) -> bool:
-    """Whether its cells follow each other in the text.
+    """Whether the cells of an alternative follow each other in the text.
 
-    Cell by cell, so that no text makes the search try every combination of places.
+    Cells are matched one by one, so that no text makes the search try every combination.
     """
     first, *others = _compile_cells(alternative) or (None,)
     if first is None:
@@ -72,34 +79,34 @@ def _is_in_text(alternative: str, text: str) -> bool:
     ends = [match.end() for match in first.finditer(text)]
     for cell in others:
         ends = [
-            match.end() for match in cell.finditer(text) if _is_close_behind(match.start(), ends)
+            match.end() for match in cell.finditer(text) if _is_shortly_after(match.start(), ends)
         ]
     return bool(ends)
 
 
-def _is_close_behind(start: int, ends: Sequence[int]) -> bool:
-    """Whether the start lies shortly behind one of the sorted ends."""
-    place = bisect.bisect_right(ends, start)
-    return place > 0 and start - ends[place - 1] <= MAX_CELL_GAP_CHARACTERS
+def _is_shortly_after(start: int, ends: Sequence[int]) -> bool:
+    """Whether the start is shortly after one of the sorted ends."""
+    index = bisect.bisect_right(ends, start)
+    return index > 0 and start - ends[index - 1] <= MAX_CELL_GAP_CHARACTERS
 
 
 @functools.lru_cache(maxsize=4096)
 def _compile_cells(alternative: str) -> tuple[re.Pattern[str], ...]:
-    """One pattern a cell.
+    """One pattern for each cell.
 
-    A number at an end of the whole must not go on there: 2 is not in 12, 500 is not in 1,500.
+    A number at either end must not be part of a longer one: 2 is not in 12, 500 is not in 1,500.
     """
     cells = _split_cells(alternative)
-    made = [_BETWEEN.join(map(re.escape, cell)) for cell in cells]
-    if made and cells[0][0].isdigit():
-        made[0] = rf"(?<!\d)(?<!\d[.,]){made[0]}"
-    if made and cells[-1][-1].isdigit():
-        made[-1] = rf"{made[-1]}(?![.,]?\d)"
-    return tuple(map(re.compile, made))
+    patterns = [_BETWEEN.join(map(re.escape, cell)) for cell in cells]
+    if patterns and cells[0][0].isdigit():
+        patterns[0] = rf"(?<!\d)(?<!\d[.,]){patterns[0]}"
+    if patterns and cells[-1][-1].isdigit():
+        patterns[-1] = rf"{patterns[-1]}(?![.,]?\d)"
+    return tuple(map(re.compile, patterns))
 
 
 def _split_cells(alternative: str) -> list[str]:
-    cells = (_SKIPPED.sub("", cell) for cell in _to_plain(alternative).split("|"))
+    cells = (_IGNORED_RUN.sub("", cell) for cell in _to_plain(alternative).split("|"))
     return [cell for cell in cells if cell]
 
 
@@ -107,7 +114,7 @@ def _to_plain(text: str) -> str:
     return _TAG.sub("", unicodedata.normalize("NFC", text))
 
 
-# The lines of a set
+# Reading a set
 
 FOUND_LABELS = frozenset({AnswerLabel.DOCUMENTS, AnswerLabel.PARTIAL, AnswerLabel.PASSAGES})
 """What an answer from documents may be labelled."""
@@ -124,8 +131,8 @@ class SetUnreadableError(ValueError):
 class ExpectedTurn:
     """A question and what is expected of its answer.
 
-    `answerable` None: nobody has said it yet. `is_ticked`: the documents of its line are all that
-    may be read; else everything may, and they are those that bear on it.
+    `answerable` is None if it has not been decided yet. `is_ticked`: only the documents of its line
+    may be read; else all may, and those of the line are the relevant ones.
     """
 
     user: str
@@ -138,9 +145,9 @@ class ExpectedTurn:
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """A conversation of its own; `documents` are names or ids.
+    """A line of a set: one conversation; `documents` are names or ids.
 
-    `known` is what the user has said of himself in conversations before.
+    `known` is what users have said about themselves in earlier conversations.
     """
 
     id: str
@@ -150,14 +157,14 @@ class QuestionLine:
 
 
 def parse_set(text: str) -> list[QuestionLine]:
-    """The lines of `{id, documents?, known?, turns: [{user, gold, answerable, ...}]}`.
+    """Parse lines of `{id, documents?, known?, turns: [{user, gold, answerable, ...}]}`.
 
-    `gold` lists facts, each a list of alternatives or one text. Of a turn `kind`, `label` (one or
-    several) and `choose` may be told; `kind` of a line holds for its turns. `choose: false` says
-    that the documents of the line are not ticked for it. Raises `SetUnreadableError`.
+    `gold` lists facts, each a list of alternatives or one text. A turn may have `kind`, `label`
+    (one or several) and `choose`; the `kind` of a line applies to its turns. `choose: false` means
+    that the documents of the line are not ticked for the turn. Raises `SetUnreadableError`.
     """
     lines: dict[str, QuestionLine] = {}
-    for number, row in enumerate(text.split("\n"), 1):  # JSON may hold other ends of lines as such
+    for number, row in enumerate(text.split("\n"), 1):  # JSON may contain other line ends
         if row.strip():
             line = _parse_line(row, number)
             if line.id in lines:
@@ -170,82 +177,82 @@ def parse_set(text: str) -> list[QuestionLine]:
 
 def _parse_line(row: str, number: int) -> QuestionLine:
     try:
-        given = json.loads(row)
+        values = json.loads(row)
     except (ValueError, RecursionError) as error:
         raise SetUnreadableError(f"line {number} is not JSON: {error}") from error
     try:
-        return _to_line(given)
+        return _to_line(values)
     except SetUnreadableError as error:
         raise SetUnreadableError(f"line {number}: {error}") from None
 
 
-def _to_line(given: Any) -> QuestionLine:
-    if not isinstance(given, Mapping):
+def _to_line(values: Any) -> QuestionLine:
+    if not isinstance(values, Mapping):
         raise SetUnreadableError("expected an object")
-    turns = given.get("turns")
+    turns = values.get("turns")
     if not isinstance(turns, list) or not turns:
         raise SetUnreadableError("`turns` must be a list of questions")
-    documents = given.get("documents")
+    documents = values.get("documents")
     if documents is not None and not _read_texts(documents, "documents"):
         raise SetUnreadableError("`documents` is empty; without it everything is read")
-    kind = str(given.get("kind") or "")
+    kind = str(values.get("kind") or "")
     return QuestionLine(
-        id=_read_text(given.get("id"), "id"),
+        id=_read_text(values.get("id"), "id"),
         turns=tuple(_to_turn(turn, kind, has_documents=bool(documents)) for turn in turns),
         documents=tuple(documents or ()),
-        known=tuple(_read_texts(given.get("known") or (), "known")),
+        known=tuple(_read_texts(values.get("known") or (), "known")),
     )
 
 
-def _to_turn(given: Any, kind: str, *, has_documents: bool) -> ExpectedTurn:
-    if not isinstance(given, Mapping):
+def _to_turn(values: Any, kind: str, *, has_documents: bool) -> ExpectedTurn:
+    if not isinstance(values, Mapping):
         raise SetUnreadableError("a turn must be an object")
-    answerable, choose = _read_decision(given, "answerable"), _read_decision(given, "choose")
-    gold = given.get("gold") or ()
+    answerable, choose = _read_decision(values, "answerable"), _read_decision(values, "choose")
+    gold = values.get("gold") or ()
     if not isinstance(gold, Sequence) or isinstance(gold, str):
         raise SetUnreadableError("`gold` must be a list of facts")
     return ExpectedTurn(
-        user=_read_text(given.get("user"), "user"),
-        facts=tuple(_to_fact(one) for one in gold),
+        user=_read_text(values.get("user"), "user"),
+        facts=tuple(_to_fact(fact) for fact in gold),
         answerable=answerable,
-        labels=_to_labels(given.get("label"), answerable),
-        kind=str(given.get("kind") or kind),
+        labels=_to_labels(values.get("label"), answerable),
+        kind=str(values.get("kind") or kind),
         is_ticked=has_documents and choose is not False,
     )
 
 
-def _to_fact(given: Any) -> Fact:
-    fact = tuple(_read_texts([given] if isinstance(given, str) else given, "gold"))
+def _to_fact(value: Any) -> Fact:
+    fact = tuple(_read_texts([value] if isinstance(value, str) else value, "gold"))
     if not fact or not all(map(is_findable, fact)):
         raise SetUnreadableError("a fact of `gold` is empty")
     return fact
 
 
-def _to_labels(given: Any, answerable: bool | None) -> frozenset[AnswerLabel]:
-    if given is None:
+def _to_labels(value: Any, answerable: bool | None) -> frozenset[AnswerLabel]:
+    if value is None:
         return {True: FOUND_LABELS, False: NOT_FOUND_LABELS, None: frozenset[AnswerLabel]()}[
             answerable
         ]
-    names = _read_texts([given] if isinstance(given, str) else given, "label")
+    names = _read_texts([value] if isinstance(value, str) else value, "label")
     if unknown := set(names) - set(AnswerLabel):
         raise SetUnreadableError(f"`label` knows no {', '.join(sorted(unknown))}")
     return frozenset(map(AnswerLabel, names))
 
 
-def _read_decision(given: Mapping[str, Any], field: str) -> bool | None:
-    value = given.get(field)
+def _read_decision(values: Mapping[str, Any], field: str) -> bool | None:
+    value = values.get(field)
     if value is not None and not isinstance(value, bool):
         raise SetUnreadableError(f"`{field}` must be true, false or null")
     return value
 
 
-def _read_texts(given: Any, field: str) -> list[str]:
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+def _read_texts(value: Any, field: str) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise SetUnreadableError(f"`{field}` must be a list of texts")
-    return list(given)
+    return list(value)
 
 
-def _read_text(given: Any, field: str) -> str:
-    if not isinstance(given, str) or not given.strip():
+def _read_text(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
         raise SetUnreadableError(f"`{field}` must be a text")
-    return given
+    return value

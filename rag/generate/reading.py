@@ -1,6 +1,6 @@
-"""Reads evidence as units that can be quoted: headings, sentences, items of lists, rows of tables.
+"""Reads evidence as units that can be quoted: headings, sentences, list items and table rows.
 
-What is read keeps its place in the document, what announces it, and the columns it stands in.
+A unit keeps its position in the document, its heading, what introduces it, and its columns.
 """
 
 import re
@@ -14,19 +14,19 @@ from rag.tokenize.text import split_sentences, track_code_fences
 from rag.types import Evidence
 
 MIN_FULL_SHARE = 0.6
-"""A line at least so full, against the widest, was broken by the margin: the next continues it."""
+"""A line of at least this share of the text's width was broken at the margin."""
 MIN_WIDE_CHARACTERS = 32
-"""Characters below which nothing can be told from a line's width."""
+"""Characters below which the width of a line means nothing."""
 MAX_TEXT_CHARACTERS, MAX_UNIT_CHARACTERS = 60_000, 3_000
-"""Of one stretch, and of one of its sentences, headings and cells: more is not read."""
+"""Of a stretch, and of one of its sentences, headings and cells; the rest is not read."""
 MAX_BRACKET_CHARACTERS = 600
-"""What stands in longer brackets is cut into sentences."""
+"""Text in longer brackets is split into sentences."""
 MAX_CELLS = 64
 """Of a row."""
-MAX_UNITS_BESIDE = 8
-"""Units before and after one that stand near it."""
+MAX_NEARBY_UNITS = 8
+"""Units before a unit, and after it, that count as near."""
 MAX_DEPTH = 4
-"""Of items under items."""
+"""Nesting depth of list items."""
 
 
 class UnitKind(Enum):
@@ -39,13 +39,12 @@ class UnitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The least that can be quoted: `text` as people read it, `start:end` in the text read.
+    """The smallest part that can be quoted: `text` as displayed, `start:end` in the source text.
 
-    `mark` stands before an item ("①", "1.", "-"). `heading` and `lead` are places of other units:
-    the heading above (of a heading: the one that it is a part of), and what announces an item
-    (None: nothing). `block` is the same for the
-    sentences of one paragraph or item, and for the rows of one table. `cells` of a row stand under
-    `columns`; without a name it carries that of the row above, as merged cells do.
+    `mark` precedes an item ("①", "1.", "-"). `heading` and `lead` are indexes of other units: the
+    heading above (for a heading: its parent), and the unit that introduces an item, if any. `block`
+    is the same for the sentences of a paragraph or item, and for the rows of a table. The `cells`
+    of a row are under `columns`; an empty first cell gets the text of the one above, as if merged.
     """
 
     kind: UnitKind
@@ -61,15 +60,15 @@ class Unit:
 
     @property
     def announces_list(self) -> bool:
-        """Whether it says that a list follows."""
-        return bool(_ANNOUNCES.search(self.text))
+        """Whether its text introduces a list."""
+        return bool(_LIST_ANNOUNCEMENT.search(self.text))
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?---[ \t]*(?:\n|\Z)")
 _OPEN_FRONT_MATTER = re.compile(
     r"\A---[ \t]*\n(?:(?:[^\s:#-][^:\n]*:(?:[ \t].*)?|[ \t]+\S.*|- .*)(?:\n|\Z)){8,}\Z"
 )
-"""So long that a passage holds only its beginning: nothing but keys, values and items."""
+"""Front matter so long that a passage contains only its beginning: keys, values and items."""
 _HEADINGS = (
     re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?P<name>.*[^\s#])[\s#]*$"),
     re.compile(
@@ -77,14 +76,14 @@ _HEADINGS = (
     ),
     re.compile(r"[ \t]*(?P<name>제\d+조(?:의\d+)?[ \t]?\([^()\n]{1,60}\)|부[ \t]?칙\b.{0,40}$)"),
 )
-"""Of Markdown, in a box, and the name of an article, which may go on in its text."""
-_NUMBERED = re.compile(
+"""Markdown headings, names in brackets, and names of articles, which text may follow."""
+_NUMBERED_NAME = re.compile(
     r"[ \t]*(?P<name>(?P<number>\d{1,2}(?:\.\d{1,2})*)\.?[ \t]+[^\W\d][^|]{0,58}?)[ \t]*$"
 )
-_PART = re.compile(r"\d{1,2}\.\d")
-_SAYS = re.compile(r"[.!?。？！…:：;,]$|[다요까함됨음]$")
-"""A line that is no name: it says something."""
-_MARK = re.compile(
+_SUBSECTION_NUMBER = re.compile(r"\d{1,2}\.\d")
+_STATEMENT_END = re.compile(r"[.!?。？！…:：;,]$|[다요까함됨음]$")
+"""Ends a line that makes a statement and is no name."""
+_ITEM_MARK = re.compile(
     r"[ \t]*(?:>[ \t]?)*(?:\*\*)?(?:"
     r"(?P<circle>[①-⑳])(?:\*\*)?|(?P<bullet>[-*+•·∙‣○◦●▪■□◆◇▶▷❍❖➢ㅇ※])(?=[ \t])|"
     r"(?P<number>\(?\d{1,3}(?:의\d+)?\\?[.)])(?=[ \t])|(?P<letter>\(?[가-하]\\?[.)])(?=[ \t])|"
@@ -93,36 +92,39 @@ _MARK = re.compile(
 )
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _RULE = re.compile(r"[\s|:]*-[\s|:\-]*$")
-_SPLIT = re.compile(r"(?<!\\)\|")
-_ENDED = re.compile(r"[.!?。？！…:：;][\"'”’」』)\]]*$")
+_CELL_SEPARATOR = re.compile(r"(?<!\\)\|")
+_SENTENCE_STOP = re.compile(r"[.!?。？！…:：;][\"'”’」』)\]]*$")
 _CUT_VERB = re.compile(r"\s*\n\s*(?=다\.)")
-"""Within a paragraph: the margin cut "있다." in two."""
-_ANNOUNCES = re.compile(
+"""Within a paragraph, where "있다." was broken at the margin."""
+_LIST_ANNOUNCEMENT = re.compile(
     r"[:：]\W*$|다음\s?(?:각\s?(?:호|목)|과\s?같|의|사항|항목)|아래(?:와\s?같|의)|"
     r"\bfollowing\b|\bas follows\b",
     re.IGNORECASE,
 )
 _OPEN_BRACKET = re.compile(r"\([^()]*$")
-"""Where no sentence ends."""
-_NOTHING = re.compile(r"[\W\d_]*")
-"""Numbers of pages, and rules."""
-_AMENDED = re.compile(
+"""An open bracket, within which no sentence ends."""
+_NO_LETTERS = re.compile(r"[\W\d_]*")
+"""Matches text without letters: page numbers and rules."""
+_AMENDMENT_NOTE = re.compile(
     r"\s*(?:<(?:개정|신설|시행|본조|전문|타법)[^<>]*>|\[(?:본조|전문|제목)[^\[\]]*\]$)"
 )
-_STRESS = re.compile(r"(\*\*|__|(?<![\w*])\*)(?=\S)(.+?)(?<=\S)\1(?![A-Za-z\d*])")
+_EMPHASIS = re.compile(r"(\*\*|__|(?<![\w*])\*)(?=\S)(.+?)(?<=\S)\1(?![A-Za-z\d*])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\((?:[^()\n]|\([^()\n]{0,300}\)){0,2000}\)")
 _TAG = re.compile(
     r"<!--.*?-->|</?(?:br|sup|sub|b|i|u|em|strong|span|p|small|kbd)(?:\s[^<>\n]{0,200})?/?>",
     re.IGNORECASE | re.DOTALL,
 )
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{}~])")
+_ESCAPED_SIGN = re.compile(r"\\([!-/:-@\[-`{}~])")
 _CODE = re.compile(r"(`+)(.+?)\1")
 _COMMAND = re.compile("|".join(load_rules("passages")["command"]), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Evidence of one document without a gap; offset `base` of the document is that of `units`."""
+    """Contiguous evidence of one document; the offsets of `units` count from `base` in it.
+
+    `children` are the indexes of the items under a unit, by its index.
+    """
 
     items: tuple[Evidence, ...]
     base: int
@@ -140,59 +142,62 @@ class Stretch:
         return self.items[0].passage.name
 
     def find_evidence(self, unit: Unit) -> Evidence:
-        """The piece of evidence that holds most of a unit."""
+        """The piece of evidence that contains most of a unit."""
         start, end = self.base + unit.start, self.base + unit.end
         return max(
-            self.items, key=lambda one: min(end, one.start + len(one.text)) - max(start, one.start)
+            self.items,
+            key=lambda item: min(end, item.start + len(item.text)) - max(start, item.start),
         )
 
-    def is_quotable(self, at: int) -> bool:
-        """Whether a unit may be quoted: no heading, no header above the text, no command."""
-        unit = self.units[at]
-        inside = self.base + unit.start >= self.items[0].start
-        return inside and unit.kind is not UnitKind.HEADING and not _COMMAND.search(unit.text)
+    def is_quotable(self, index: int) -> bool:
+        """Whether a unit may be quoted: it is no heading, table header or command."""
+        unit = self.units[index]
+        is_in_text = self.base + unit.start >= self.items[0].start
+        return is_in_text and unit.kind is not UnitKind.HEADING and not _COMMAND.search(unit.text)
 
-    def list_neighbours(self, at: int) -> Iterator[int]:
-        """The places of the units of the same section that stand near."""
-        for place in range(
-            max(0, at - MAX_UNITS_BESIDE), min(len(self.units), at + MAX_UNITS_BESIDE + 1)
+    def list_neighbours(self, index: int) -> Iterator[int]:
+        """The indexes of nearby units under the same heading, the unit itself included."""
+        for neighbour in range(
+            max(0, index - MAX_NEARBY_UNITS), min(len(self.units), index + MAX_NEARBY_UNITS + 1)
         ):
-            if self.units[place].heading == self.units[at].heading:
-                yield place
+            if self.units[neighbour].heading == self.units[index].heading:
+                yield neighbour
 
-    def list_block(self, at: int) -> list[int]:
-        """The places of the sentences of the same paragraph, or the rows of the same table."""
-        block = self.units[at].block
-        same = (place for place, unit in enumerate(self.units) if unit.block == block)
-        return [place for place in same if self.is_quotable(place)]
+    def list_block(self, index: int) -> list[int]:
+        """The indexes of the sentences of the same paragraph, or the rows of the same table."""
+        block = self.units[index].block
+        indexes = (
+            other_index for other_index, unit in enumerate(self.units) if unit.block == block
+        )
+        return [other_index for other_index in indexes if self.is_quotable(other_index)]
 
-    def list_children(self, at: int) -> list[int]:
-        """The places of what stands directly under a unit."""
-        return self.children.get(at, [])
+    def list_children(self, index: int) -> list[int]:
+        """The indexes of the items directly under a unit."""
+        return self.children.get(index, [])
 
-    def walk_items(self, places: Sequence[int], depth: int = 0) -> Iterator[tuple[int, int]]:
-        """Items and what stands under them, with their depth."""
-        for at in places:
-            yield at, depth
+    def walk_items(self, indexes: Sequence[int], depth: int = 0) -> Iterator[tuple[int, int]]:
+        """The indexes of these items and of all items under them, with their depth."""
+        for index in indexes:
+            yield index, depth
             if depth < MAX_DEPTH:
-                yield from self.walk_items(self.list_children(at), depth + 1)
+                yield from self.walk_items(self.list_children(index), depth + 1)
 
     def find_heading(self, unit: Unit) -> str:
         """The heading above a unit, or the last one of its section."""
         return next(self.list_headings(unit))
 
     def list_headings(self, unit: Unit) -> Iterator[str]:
-        """The headings above a unit, the nearest first; its section's where the text has none."""
-        at, name = unit.heading, ""
-        while at is not None:
-            name = self.units[at].text
+        """The headings above a unit, nearest first; its section's if the text has none."""
+        heading_index, name = unit.heading, ""
+        while heading_index is not None:
+            name = self.units[heading_index].text
             yield name
-            at = self.units[at].heading
-        if not name or _PART.match(name):  # 3.1 whose 3. stands in a passage before
+            heading_index = self.units[heading_index].heading
+        if not name or _SUBSECTION_NUMBER.match(name):  # 3.1, whose 3. is in an earlier passage
             yield to_visible(self.find_evidence(unit).passage.section.rpartition(" > ")[2])
 
     def list_texts_above(self, unit: Unit) -> Iterator[str]:
-        """What stands above a unit: the names of its columns, its headings, what announces it."""
+        """The texts above a unit: its columns, its headings, and what introduces it."""
         yield " ".join(unit.columns)
         yield from self.list_headings(unit)
         for _ in range(2 * MAX_DEPTH):
@@ -203,15 +208,18 @@ class Stretch:
 
 
 def read_stretches(evidence: Sequence[Evidence]) -> list[Stretch]:
-    """The evidence by document and place, pieces that overlap or touch joined."""
+    """The evidence in order of document and position; overlapping or adjacent pieces are joined."""
     runs: list[tuple[list[Evidence], str]] = []
-    for item in sorted(evidence, key=lambda one: (one.slot, one.start, one.number)):
+    for item in sorted(
+        evidence,
+        key=lambda evidence_item: (evidence_item.slot, evidence_item.start, evidence_item.number),
+    ):
         items, text = runs[-1] if runs else ([], "")
-        at = item.start - items[0].start if items else -1
-        if items and items[0].document_id == item.document_id and 0 <= at <= len(text):
-            shared = text[at : at + len(item.text)]
-            if item.text.startswith(shared) and (shared or not item.passage.header):
-                runs[-1] = ([*items, item], text + item.text[len(shared) :])
+        offset = item.start - items[0].start if items else -1
+        if items and items[0].document_id == item.document_id and 0 <= offset <= len(text):
+            overlap = text[offset : offset + len(item.text)]
+            if item.text.startswith(overlap) and (overlap or not item.passage.header):
+                runs[-1] = ([*items, item], text + item.text[len(overlap) :])
                 continue
         runs.append(([item], item.text))
     return [_read_stretch(items, text) for items, text in runs]
@@ -219,36 +227,39 @@ def read_stretches(evidence: Sequence[Evidence]) -> list[Stretch]:
 
 def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
     header = items[0].passage.header
-    above = f"{header}\n" if header else ""
-    units = read_units(above + text)
+    header_line = f"{header}\n" if header else ""
+    units = read_units(header_line + text)
     children: dict[int, list[int]] = {}
-    for at, unit in enumerate(units):
+    for index, unit in enumerate(units):
         if unit.lead is not None and unit.kind is UnitKind.SENTENCE:
-            children.setdefault(unit.lead, []).append(at)
-    return Stretch(tuple(items), items[0].start - len(above), tuple(units), children)
+            children.setdefault(unit.lead, []).append(index)
+    return Stretch(tuple(items), items[0].start - len(header_line), tuple(units), children)
 
 
 def read_units(text: str) -> list[Unit]:
     """The units of a text, in order."""
     reader = _UnitReader()
-    for run in _group_lines(_mark_headings(list(_split_lines(text[:MAX_TEXT_CHARACTERS])))):
+    for run in _group_lines(
+        _mark_numbered_headings(list(_split_lines(text[:MAX_TEXT_CHARACTERS])))
+    ):
         reader.add_run(run)
     return reader.units
 
 
 def to_visible(text: str) -> str:
-    """What a reader of the rendered Markdown sees, on one line; of a long text the beginning."""
+    """The text as rendered Markdown shows it, on one line; a long text is cut."""
     text = _TAG.sub(" ", _LINK.sub(r"\1", text[:MAX_UNIT_CHARACTERS]))
-    text = _STRESS.sub(r"\2", _STRESS.sub(r"\2", text))
-    text = _ESCAPED.sub(r"\1", _CODE.sub(r"\2", text))
-    return _AMENDED.sub("", " ".join(text.split()))
+    text = _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", text))
+    text = _ESCAPED_SIGN.sub(r"\1", _CODE.sub(r"\2", text))
+    return _AMENDMENT_NOTE.sub("", " ".join(text.split()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line from offset `start`; `body` is where its text begins behind `mark`.
+    """A line from offset `start`; `body` is the offset of its text after `mark`.
 
-    `kind` is "heading", "row", "" of prose, or the shape of the mark: items of one list share it.
+    `kind` is "heading", "row", "" for prose, or the shape of the mark, which the items of a list
+    share.
     """
 
     raw: str
@@ -258,72 +269,72 @@ class _Line:
     kind: str = ""
 
     @property
-    def said(self) -> str:
+    def content(self) -> str:
         return self.raw[self.body - self.start :].strip()
 
 
 def _split_lines(text: str) -> Iterator[_Line]:
-    """The lines of a text but for front matter and code: those are empty."""
-    front = _FRONT_MATTER.match(text) or _OPEN_FRONT_MATTER.match(text)
-    at = front.end() if front else 0
-    for raw, fence, _ in track_code_fences(text[at:].split("\n")):
+    """The lines of a text without front matter; lines of code are empty."""
+    front_matter = _FRONT_MATTER.match(text) or _OPEN_FRONT_MATTER.match(text)
+    offset = front_matter.end() if front_matter else 0
+    for raw, fence, _ in track_code_fences(text[offset:].split("\n")):
         if fence:
-            yield _Line("", at, at)
+            yield _Line("", offset, offset)
         else:
-            yield from _parse_line(raw, at)
-        at += len(raw) + 1
+            yield from _parse_line(raw, offset)
+        offset += len(raw) + 1
 
 
-def _parse_line(raw: str, at: int) -> Iterator[_Line]:
-    """The line; an article's name and what follows it are two."""
-    while found := next(filter(None, (pattern.match(raw) for pattern in _HEADINGS)), None):
-        yield _Line(raw[: found.end("name")], at, at + found.start("name"), kind="heading")
-        raw, at = raw[found.end() :], at + found.end()
+def _parse_line(raw: str, offset: int) -> Iterator[_Line]:
+    """The line, or two if text follows the name of an article."""
+    while match := next(filter(None, (pattern.match(raw) for pattern in _HEADINGS)), None):
+        yield _Line(raw[: match.end("name")], offset, offset + match.start("name"), kind="heading")
+        raw, offset = raw[match.end() :], offset + match.end()
         if not raw.strip():
             return
     if _ROW.match(raw):
-        yield _Line(raw, at, at, kind="row")
-    elif found := _MARK.match(raw):
-        kind = str(found.lastgroup)
-        mark = found[kind].replace("\\", "")
+        yield _Line(raw, offset, offset, kind="row")
+    elif match := _ITEM_MARK.match(raw):
+        kind = str(match.lastgroup)
+        mark = match[kind].replace("\\", "")
         shape = {"circle": kind, "bullet": mark}.get(kind, f"{kind}{mark[0] == '('}{mark[-1]}")
-        yield _Line(raw, at, at + found.end(), mark, shape)
+        yield _Line(raw, offset, offset + match.end(), mark, shape)
     else:
-        yield _Line(raw, at, at + len(raw) - len(raw.lstrip()))
+        yield _Line(raw, offset, offset + len(raw) - len(raw.lstrip()))
 
 
-def _mark_headings(lines: Sequence[_Line]) -> Iterator[_Line]:
-    """The lines, with the headings of plain text known: numbered names of what follows them.
+def _mark_numbered_headings(lines: Sequence[_Line]) -> Iterator[_Line]:
+    """Mark numbered names that are headings of what follows, as in plain text.
 
-    A name stands above a number that is one of its own (3. above 3.1), above text where its number
-    has parts, else above a sentence: items of a list have the next item behind them.
+    A heading is followed by a subsection (3. by 3.1); by any text, if its own number has parts; or
+    else by a sentence or a table. Items of a list are followed by the next item.
     """
     following: _Line | None = None
-    told: list[_Line] = []
+    marked: list[_Line] = []
     for line in reversed(lines):
-        found = None if line.kind in ("heading", "row") else _NUMBERED.match(line.raw)
-        if found and following and _is_heading(found, following):
-            start = line.start + found.start("name")
-            told.append(replace(line, body=start, kind="heading"))
+        match = None if line.kind in ("heading", "row") else _NUMBERED_NAME.match(line.raw)
+        if match and following and _is_heading(match, following):
+            start = line.start + match.start("name")
+            marked.append(replace(line, body=start, kind="heading"))
         else:
-            told.append(line)
+            marked.append(line)
         following = line if line.raw.strip() else following
-    return reversed(told)
+    return reversed(marked)
 
 
-def _is_heading(found: re.Match[str], following: _Line) -> bool:
+def _is_heading(match: re.Match[str], following: _Line) -> bool:
     """Whether a numbered line names what follows it."""
-    if _SAYS.search(found["name"]):
+    if _STATEMENT_END.search(match["name"]):
         return False
-    after = _NUMBERED.match(following.raw)
-    if after:
-        return after["number"].startswith(f"{found['number']}.")
-    is_sentence = not following.kind and len(following.said) >= MIN_WIDE_CHARACTERS
-    return "." in found["number"] or following.kind == "row" or is_sentence
+    next_number = _NUMBERED_NAME.match(following.raw)
+    if next_number:
+        return next_number["number"].startswith(f"{match['number']}.")
+    is_sentence = not following.kind and len(following.content) >= MIN_WIDE_CHARACTERS
+    return "." in match["number"] or following.kind == "row" or is_sentence
 
 
 def _group_lines(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
-    """Lines without a blank one between them: a heading, a table, or prose."""
+    """Group lines without blank lines in between: a heading, a table, or prose."""
 
     def get_form(line: _Line) -> str:
         if line.kind == "heading":
@@ -337,15 +348,15 @@ def _group_lines(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
 
 @dataclass(slots=True)
 class _UnitReader:
-    """Gathers units; `open` are the places and kinds of the items that others may stand under."""
+    """Collects units; `open_items` are the kinds and indexes of items that may have sub-items."""
 
     units: list[Unit] = field(default_factory=list)
     heading: int | None = None
-    open: list[tuple[str, int]] = field(default_factory=list)
-    blocks: int = 0
+    open_items: list[tuple[str, int]] = field(default_factory=list)
+    block_count: int = 0
 
     def add_run(self, run: Sequence[_Line]) -> None:
-        self.blocks += 1
+        self.block_count += 1
         if run[0].kind == "heading":
             self._add_heading(run[0])
         elif run[0].kind == "row":
@@ -355,57 +366,62 @@ class _UnitReader:
                 self._add_sentences(part)
 
     def _add_heading(self, line: _Line) -> None:
-        if text := to_visible(line.said):
-            whole = self._find_parent_heading(text)
-            self.heading, self.open = len(self.units), []
+        if text := to_visible(line.content):
+            parent = self._find_parent_heading(text)
+            self.heading, self.open_items = len(self.units), []
             end = line.start + len(line.raw)
-            self.units.append(Unit(UnitKind.HEADING, text, line.body, end, self.blocks, whole))
+            self.units.append(
+                Unit(UnitKind.HEADING, text, line.body, end, self.block_count, parent)
+            )
 
     def _find_parent_heading(self, name: str) -> int | None:
-        """The heading whose number the number of this one begins with: 3. of 3.1."""
-        at, found = self.heading, _NUMBERED.match(name)
-        while found and at is not None:
-            before = _NUMBERED.match(self.units[at].text)
-            if before and found["number"].startswith(f"{before['number']}."):
-                return at
-            at = self.units[at].heading
+        """The index of the heading whose number this one's begins with: 3. for 3.1."""
+        index, match = self.heading, _NUMBERED_NAME.match(name)
+        while match and index is not None:
+            parent_match = _NUMBERED_NAME.match(self.units[index].text)
+            if parent_match and match["number"].startswith(f"{parent_match['number']}."):
+                return index
+            index = self.units[index].heading
         return None
 
-    def _add_sentences(self, part: Sequence[_Line]) -> None:
-        first, lead, at = part[0], self._find_lead(part[0]), len(self.units)
-        self.blocks += 1
-        raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in part[1:])])
+    def _add_sentences(self, lines: Sequence[_Line]) -> None:
+        first, lead, first_index = lines[0], self._find_lead(lines[0]), len(self.units)
+        self.block_count += 1
+        raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in lines[1:])])
         for start, end in _find_sentences(raw):
             text = to_visible(_CUT_VERB.sub("", raw[start:end]))
-            if not _NOTHING.fullmatch(text):
-                mark = first.mark if len(self.units) == at else ""
-                place = (first.body + start, first.body + end, self.blocks, self.heading)
-                self.units.append(Unit(UnitKind.SENTENCE, text, *place, lead, mark))
-        if first.mark and len(self.units) > at:
-            self.open.append((first.kind, len(self.units) - 1))
+            if not _NO_LETTERS.fullmatch(text):
+                mark = first.mark if len(self.units) == first_index else ""
+                position = (first.body + start, first.body + end, self.block_count, self.heading)
+                self.units.append(Unit(UnitKind.SENTENCE, text, *position, lead, mark))
+        if first.mark and len(self.units) > first_index:
+            self.open_items.append((first.kind, len(self.units) - 1))
 
     def _find_lead(self, first: _Line) -> int | None:
-        """What an item stands under: the item above it, or the paragraph that announces a list."""
+        """The index of what introduces an item: its parent item, or the text above the list."""
         if not first.mark:
-            self.open = []
+            self.open_items = []
             return None
-        kinds = [kind for kind, _ in self.open]
+        kinds = [kind for kind, _ in self.open_items]
         if first.kind in kinds:
-            place = kinds.index(first.kind)
-            sister = self.units[self.open[place][1]]
-            del self.open[place:]
-            return sister.lead
-        if self.open:
-            return self.open[-1][1]
-        last = self.units[-1] if self.units else None
-        announced = (
-            last and last.kind is UnitKind.SENTENCE and not last.mark and last.announces_list
+            item_index = kinds.index(first.kind)
+            sibling = self.units[self.open_items[item_index][1]]
+            del self.open_items[item_index:]
+            return sibling.lead
+        if self.open_items:
+            return self.open_items[-1][1]
+        last_unit = self.units[-1] if self.units else None
+        is_announced = (
+            last_unit
+            and last_unit.kind is UnitKind.SENTENCE
+            and not last_unit.mark
+            and last_unit.announces_list
         )
-        return len(self.units) - 1 if announced else None
+        return len(self.units) - 1 if is_announced else None
 
     def _add_rows(self, run: Sequence[_Line]) -> None:
         columns: tuple[str, ...] = ()
-        name, self.open = "", []
+        name, self.open_items = "", []
         for number, line in enumerate(run):
             cells = _split_cells(line.raw)
             if _RULE.match(line.raw) or not any(cells):
@@ -413,67 +429,74 @@ class _UnitReader:
             if number + 1 < len(run) and _RULE.match(run[number + 1].raw):
                 columns = cells
                 continue
-            name = cells[0] or name  # of merged cells the first one holds the name
+            name = cells[0] or name  # of merged cells, only the first has the text
             cells = (name, *cells[1:])
-            place = (line.start, line.start + len(line.raw), self.blocks, self.heading)
+            position = (line.start, line.start + len(line.raw), self.block_count, self.heading)
             text = _render_row(columns, cells)
-            self.units.append(Unit(UnitKind.ROW, text, *place, cells=cells, columns=columns))
+            self.units.append(Unit(UnitKind.ROW, text, *position, cells=cells, columns=columns))
 
 
 def _split_paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:
-    """Lines joined where the margin broke them, apart where the author did.
+    """Group lines into paragraphs: a line broken at the margin continues in the next.
 
-    "다." begins an item behind "나."; else it ends the verb that the line above left open.
+    "다." begins an item if it follows "나."; otherwise it ends the verb of the line above.
     """
     widths = sorted(len(line.raw.strip()) for line in run)
-    full = widths[round(0.8 * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
-    held: list[_Line] = []
+    full_width = widths[round(0.8 * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
+    paragraph: list[_Line] = []
     has_letters = False
     for line in run:
         is_cut = (
-            line.mark == "다." and not has_letters and held and not _ENDED.search(held[-1].said)
+            line.mark == "다."
+            and not has_letters
+            and paragraph
+            and not _SENTENCE_STOP.search(paragraph[-1].content)
         )
         has_letters = has_letters or line.mark == "나."
-        if held and not is_cut and (line.mark or not _is_continued(held[-1], full)):
-            yield held
-            held = []
-        held.append(line)
-    yield held
+        if paragraph and not is_cut and (line.mark or not _is_continued(paragraph[-1], full_width)):
+            yield paragraph
+            paragraph = []
+        paragraph.append(line)
+    yield paragraph
 
 
-def _is_continued(line: _Line, full: int) -> bool:
-    """Whether a line goes on in the following one; `full` is how wide the text is."""
-    wide = full >= MIN_WIDE_CHARACTERS and len(line.raw.strip()) >= full * MIN_FULL_SHARE
-    return wide and not _ENDED.search(line.said)
+def _is_continued(line: _Line, full_width: int) -> bool:
+    """Whether a line was broken at the margin; `full_width` is the text's width in characters."""
+    is_full = (
+        full_width >= MIN_WIDE_CHARACTERS and len(line.raw.strip()) >= full_width * MIN_FULL_SHARE
+    )
+    return is_full and not _SENTENCE_STOP.search(line.content)
 
 
 def _find_sentences(raw: str) -> Iterator[tuple[int, int]]:
-    """Where the sentences stand."""
-    held: list[str] = []
-    for part in split_sentences(_CUT_VERB.sub("", raw)):
-        if held and _OPEN_BRACKET.search(held[-1], len(held[-1]) - MAX_BRACKET_CHARACTERS):
-            held[-1] = f"{held[-1]} {part}"
+    """Start and end of each sentence."""
+    sentences: list[str] = []
+    for sentence in split_sentences(_CUT_VERB.sub("", raw)):
+        if sentences and _OPEN_BRACKET.search(
+            sentences[-1], len(sentences[-1]) - MAX_BRACKET_CHARACTERS
+        ):
+            sentences[-1] = f"{sentences[-1]} {sentence}"
         else:
-            held.append(part)
+            sentences.append(sentence)
     letters = "".join(raw.split())
-    places = [place for place, sign in enumerate(raw) if not sign.isspace()]
-    at = 0
-    for part in held:  # blanks may differ between the part and the text
-        bare = "".join(part.split())
-        found = letters.find(bare, at)
-        if bare and found >= 0:
-            at = found + len(bare)
-            yield places[found], places[at - 1] + 1
+    positions = [position for position, sign in enumerate(raw) if not sign.isspace()]
+    cursor = 0
+    for sentence in sentences:  # white space in a sentence may differ from the text's
+        letters_of_sentence = "".join(sentence.split())
+        start = letters.find(letters_of_sentence, cursor)
+        if letters_of_sentence and start >= 0:
+            cursor = start + len(letters_of_sentence)
+            yield positions[start], positions[cursor - 1] + 1
 
 
 def _render_row(columns: Sequence[str], cells: Sequence[str]) -> str:
-    """A row in words: its first cell, then every other one behind the name of its column."""
+    """A row as text: its first cell, then the others, each after the name of its column."""
     pairs = zip_longest(columns[: len(cells)], cells, fillvalue="")
-    told = [f"{name}: {value}" if name else value for name, value in pairs]
-    rest = " · ".join(one for one, value in zip(told[1:], cells[1:], strict=True) if value)
+    labelled = [f"{name}: {value}" if name else value for name, value in pairs]
+    rest = " · ".join(text for text, value in zip(labelled[1:], cells[1:], strict=True) if value)
     return f"{cells[0]} — {rest}" if cells[0] and rest else cells[0] or rest
 
 
 def _split_cells(line: str) -> tuple[str, ...]:
-    inner = _SPLIT.split(line.strip()[1:-1], MAX_CELLS)[:MAX_CELLS]
+    inner = _CELL_SEPARATOR.split(line.strip()[1:-1], MAX_CELLS)[:MAX_CELLS]
     return tuple(to_visible(value.replace("\\|", "|")) for value in inner)

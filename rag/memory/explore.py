@@ -1,9 +1,9 @@
-"""Looks through a long conversation for what a question needs, within hard budgets.
+"""Searches a long conversation for what a question needs, within hard budgets.
 
-The conversation and its documents are an environment, looked into piece by piece and never whole
-(after the "Recursive Language Models" of Zhang and Khattab, 2025). First in a fixed order of steps;
-where these find nothing, by a model's tool calls. Nothing but what was found goes on from here.
-Every tool answers with text, bounded, also for arguments that make no sense.
+The conversation and its documents are an environment that is read piece by piece and never as a
+whole (after the "Recursive Language Models" of Zhang and Khattab, 2025): first in a fixed order of
+steps; if these find nothing, by a model's tool calls. Only what was found is passed on. Every tool
+returns bounded text, even for arguments that make no sense.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from rag.understand.analysis import QuestionAnalysis
 logger = structlog.get_logger()
 
 TOOLS = ("list_turns", "search_turns", "get_turn", "search_chunks", "peek", "subcall", "note")
-"""Methods of `Explorer`; what a model is told of them is the prompt "explore_tools"."""
+"""Methods of `Explorer`; the prompt "explore_tools" describes them to the model."""
 MAX_LISTED_TURNS = 20
 MAX_FOUND_TURNS = 8
 MAX_PART_CHARACTERS = 1500
-"""Of a turn, at once."""
+"""Of a turn, in one call."""
 MAX_PEEK_CHARACTERS = 2000
 MAX_CHUNKS = 4
 MAX_CHUNK_CHARACTERS = 600
@@ -49,9 +49,9 @@ MAX_DOCUMENTS = 50
 MAX_FINDING_CHARACTERS = 500
 MAX_FINDINGS = 8
 MAX_TURNS = 3
-"""Opened turns that are handed over, the last ones."""
+"""Opened turns that are passed on, the latest ones."""
 MAX_FRESH_RESULTS = 2
-"""Results that the model sees whole; of older ones the beginning."""
+"""Latest results that the model sees in full; older ones are cut."""
 MAX_STALE_CHARACTERS = 100
 MAX_SUBCALL_CHARACTERS = 6000
 """Of a text that a sub-call reads."""
@@ -71,10 +71,10 @@ class BadArguments(ValueError):
 
 @dataclass(slots=True)
 class Explorer:
-    """One exploration of all turns from `since` on.
+    """One exploration of all turns from number `since` on.
 
-    Those from `before` on stand in the prompt anyway, and need not be handed over. `caller` leads,
-    and `light` reads for it, where they are not None. `count` gives the tokens of a text.
+    Turns from `before` on are in the prompt anyway and are not passed on. `caller` chooses the
+    steps and `light` answers sub-calls, if they are not None. `count` counts the tokens of a text.
     """
 
     question: str
@@ -96,11 +96,11 @@ class Explorer:
     model_calls: int = 0
 
     async def explore(self) -> RecallResult:
-        """Explore, first without a model; where that finds nothing, `caller` leads.
+        """Explore, first without a model; if that finds nothing, let `caller` choose the steps.
 
-        What is found until a budget is spent or a model fails counts. The trace tells every step,
-        how often a model was asked, and why it `stopped`: "found" (without a model), "done" (the
-        model was), "nothing", or what was spent: "calls", "tokens", "seconds".
+        What is found before a budget is spent or a model fails counts. The trace has every step,
+        the number of model calls, and why it `stopped`: "found" (without a model), "done" (the
+        model has finished), "nothing", or the budget that was spent: "calls", "tokens", "seconds".
         """
         await self._follow_rules()
         stopped, failure = "found", ""
@@ -112,7 +112,7 @@ class Explorer:
                 stopped = "seconds"
             except LLMError as error:
                 failure = error.code
-            if not self._has_found():  # searched for, and no call was left to open it
+            if not self._has_found():  # turns were found, but no call was left to open them
                 await self._open_related()
         older = [turn for turn in self.opened.values() if not self._is_shown(turn.number)]
         turns = tuple(sorted(older[-MAX_TURNS:], key=lambda turn: turn.number))
@@ -126,10 +126,10 @@ class Explorer:
         return RecallResult(turns, tuple(self.notes[:MAX_FINDINGS]), {"exploration": trace})
 
     async def _follow_rules(self) -> None:
-        """Open turns on the question and note what they say; else what their documents say."""
+        """Open turns related to the question and note what they say, or else their documents."""
         query = recall.strip_recall_frame(self.question) or self.question
-        if named := recall.find_turn_number(self.question):
-            await self._call_tool("get_turn", number=named)
+        if number := recall.find_turn_number(self.question):
+            await self._call_tool("get_turn", number=number)
         else:
             await self._call_tool("search_turns", query=query)
             await self._open_related()
@@ -139,11 +139,13 @@ class Explorer:
             if not self._is_shown(quote.number):
                 self.note(f"{quote.number}: {quote.text}")
         if not quotes and any(turn.doc_refs for turn in opened):
-            found = await self._call_tool("search_chunks", query=query)
-            self.notes += [to_one_line(line, MAX_FINDING_CHARACTERS) for line in found.splitlines()]
+            passages = await self._call_tool("search_chunks", query=query)
+            self.notes += [
+                to_one_line(line, MAX_FINDING_CHARACTERS) for line in passages.splitlines()
+            ]
 
     async def _follow_model(self, caller: ToolCaller) -> str:
-        """Let the model choose the steps; why it ended. Raises `LLMError`."""
+        """Let the model choose the steps; returns why it ended. Raises `LLMError`."""
         await self._call_tool("list_turns")  # so that the first choice can open one
         last, tools = len(self.steps) + self.rules.explore_calls, self._list_tools()
         while len(self.steps) < last and self.model_calls < self.rules.explore_calls:
@@ -160,10 +162,10 @@ class Explorer:
         return "calls"
 
     def _render_state(self) -> list[HistoryMessage]:
-        """The task, what was noted, and the latest results: bounded, however long it goes on."""
+        """The task, the notes and the latest results, bounded however many steps there were."""
         language = choose_reply_language(self.question)
         stale, fresh = self.results[:-MAX_FRESH_RESULTS], self.results[-MAX_FRESH_RESULTS:]
-        older = [to_one_line(one, MAX_STALE_CHARACTERS) for one in stale]
+        older = [to_one_line(result, MAX_STALE_CHARACTERS) for result in stale]
         user = prompts.fill_prompt(
             "explore_state",
             language,
@@ -178,9 +180,9 @@ class Explorer:
         lines = prompts.load_prompt(
             "explore_tools", choose_reply_language(self.question)
         ).splitlines()
-        told = dict(line.split(": ", 1) for line in lines)
+        descriptions = dict(line.split(": ", 1) for line in lines)
         return [
-            Tool(name, told[name], TypeAdapter(getattr(self, name)).json_schema())
+            Tool(name, descriptions[name], TypeAdapter(getattr(self, name)).json_schema())
             for name in TOOLS
             if name != "subcall" or self.light is not None
         ]
@@ -189,27 +191,27 @@ class Explorer:
         return await self._run_and_record(ToolCall(name, arguments))
 
     async def _run_and_record(self, call: ToolCall) -> str:
-        """What a call gives, which is kept for the model; what goes wrong is told, not raised."""
-        begun, failed = time.perf_counter(), False
+        """Run a call and record its result for the model; failures are recorded, not raised."""
+        started, has_failed = time.perf_counter(), False
         try:
             text = await self._run_tool(call)
-        except Exception as error:  # noqa: BLE001 - logged where it is no failure of ours
-            text, failed = _describe_failure(error), True
-        told = {
+        except Exception as error:  # noqa: BLE001 - logged if unexpected
+            text, has_failed = _describe_failure(error), True
+        arguments = {
             name: str(value)[:MAX_ARGUMENT_CHARACTERS] for name, value in call.arguments.items()
         }
         self.steps.append(
             {
                 "tool": call.name[:40],
-                "arguments": told,
+                "arguments": arguments,
                 "size": len(text),
-                "ms": measure_milliseconds_since(begun),
-                "failed": failed,
+                "ms": measure_milliseconds_since(started),
+                "failed": has_failed,
             }
         )
-        shown = ", ".join(f"{name}={value}" for name, value in told.items())
+        shown = ", ".join(f"{name}={value}" for name, value in arguments.items())
         self.results.append(f"{call.name[:40]}({shown})\n{text or 'Nothing was found.'}")
-        return "" if failed else text
+        return "" if has_failed else text
 
     async def _run_tool(self, call: ToolCall) -> str:
         if call.error or call.name not in TOOLS:
@@ -220,39 +222,41 @@ class Explorer:
         return str(await asyncio.to_thread(tool, **call.arguments))
 
     async def _open_related(self) -> None:
-        """Open those of the turns found last that bear on what they were searched for."""
-        for one in [one for one in self.found if one.is_relevant][:MAX_TURNS]:
-            await self._call_tool("get_turn", number=one.line.number)
+        """Open the relevant ones of the turns that were found last."""
+        for found_turn in [found_turn for found_turn in self.found if found_turn.is_relevant][
+            :MAX_TURNS
+        ]:
+            await self._call_tool("get_turn", number=found_turn.line.number)
 
     def _has_found(self) -> bool:
         return bool(self.notes or self.opened)
 
     def _is_shown(self, number: int) -> bool:
-        """Whether the prompt holds the turn anyway."""
+        """Whether the prompt contains the turn anyway."""
         return self.before is not None and number >= self.before
 
     def _spend_tokens(self, texts: Iterable[str]) -> bool:
-        """Count the tokens of texts for a model; whether the budget covers them."""
+        """Count the tokens of texts for a model; returns whether the budget covers them."""
         self.tokens += sum(map(self.count, texts))
         return self.tokens <= self.rules.explore_tokens
 
-    # The tools. What they are called with is checked before.
+    # The tools. Their arguments are validated before.
 
     def list_turns(self, before: Number | None = None) -> str:
-        """The newest turns, a line each."""
+        """The newest turns, one line each."""
         lines = self.history.list_turns(MAX_LISTED_TURNS, before)
-        told = [recall.render_turn_line(line) for line in lines if line.number >= self.since]
-        return "\n".join(told)
+        rendered = [recall.render_turn_line(line) for line in lines if line.number >= self.since]
+        return "\n".join(rendered)
 
     def search_turns(self, query: Query) -> str:
-        """The turns that bear on a query, a line each."""
+        """The turns relevant to a query, one line each."""
         lines = self.history.list_turns(recall.MAX_SEARCHED_TURNS)
         lines = [line for line in lines if line.number >= self.since]
         self.found = recall.search_turns(query, lines, self.searcher.embedder)[:MAX_FOUND_TURNS]
-        return "\n".join(recall.render_turn_line(one.line) for one in self.found)
+        return "\n".join(recall.render_turn_line(found_turn.line) for found_turn in self.found)
 
     def get_turn(self, number: Number, part: Number = 1) -> str:
-        """One part of a turn's texts, and the documents that its answer showed."""
+        """One part of a turn's text, and the documents that its answer showed."""
         turn = next(iter(self.history.get_turns([number])), None)
         if turn is None or number < self.since:
             raise BadArguments(f"there is no turn {number}")
@@ -271,15 +275,19 @@ class Explorer:
         return "\n".join([head, parts[part - 1], *documents])
 
     def search_chunks(self, query: Query, document_id: UUID | None = None) -> str:
-        """Passages on a query in a document, or in all that the turns read were about."""
-        read = (ref.document_id for turn in self.opened.values() for ref in turn.doc_refs)
-        documents = (document_id,) if document_id else tuple(dict.fromkeys(read))[:MAX_DOCUMENTS]
+        """Passages on a query from a document, or from all documents of the turns opened so far."""
+        document_ids = (ref.document_id for turn in self.opened.values() for ref in turn.doc_refs)
+        documents = (
+            (document_id,) if document_id else tuple(dict.fromkeys(document_ids))[:MAX_DOCUMENTS]
+        )
         if not documents:
             raise BadArguments("document_id is missing")
         scope = Scope(documents, ScopeReason.EXPLICIT)
-        asked = QuestionAnalysis(QuestionType.SINGLE, query, scope, standalone=query)
+        analysis = QuestionAnalysis(QuestionType.SINGLE, query, scope, standalone=query)
         options = SearchOptions(top_k=MAX_CHUNKS, filters={})
-        hits = self.searcher.search(asked, self.store.within(documents), options).hits[:MAX_CHUNKS]
+        hits = self.searcher.search(analysis, self.store.within(documents), options).hits[
+            :MAX_CHUNKS
+        ]
         return "\n".join(
             f"{to_one_line(hit.passage.document_name, MAX_LISTED_CHARACTERS)}: "
             f"{to_one_line(hit.passage.content, MAX_CHUNK_CHARACTERS)}"
@@ -289,7 +297,7 @@ class Explorer:
     def peek(
         self, document_id: UUID, start: Offset = 0, length: Number = MAX_PEEK_CHARACTERS
     ) -> str:
-        """A stretch of a document."""
+        """An excerpt of a document."""
         excerpt = self.store.read(document_id, start, min(length, MAX_PEEK_CHARACTERS))
         if excerpt is None:
             raise BadArguments("there is no such document")
@@ -298,10 +306,15 @@ class Explorer:
         return f"Characters {excerpt.start} to {end} of {excerpt.total}\n{text}"
 
     async def subcall(self, question: Query, text: Text) -> str:
-        """A question on one text, put to the light model alone."""
+        """Ask the light model a question about one text."""
         language = choose_reply_language(self.question)
-        read, asked = neutralise_text(text[:MAX_SUBCALL_CHARACTERS]), neutralise_text(question)
-        user = prompts.fill_prompt("explore_subcall_text", language, text=read, question=asked)
+        neutral_text, neutral_question = (
+            neutralise_text(text[:MAX_SUBCALL_CHARACTERS]),
+            neutralise_text(question),
+        )
+        user = prompts.fill_prompt(
+            "explore_subcall_text", language, text=neutral_text, question=neutral_question
+        )
         if self.light is None or self.model_calls >= self.rules.explore_calls:
             raise BadArguments("no sub-call is left")
         if not self._spend_tokens([user]):
@@ -311,7 +324,7 @@ class Explorer:
         return await self.light.ask_text(system, user, max_tokens=SUBCALL_TOKENS)
 
     def note(self, text: Text) -> str:
-        """Keep a finding; that there is none is no finding."""
+        """Keep a finding, unless it only says that nothing was found."""
         line = to_one_line(text, MAX_FINDING_CHARACTERS)
         if line and line not in self.notes and not load_patterns("recall")["nothing"].search(line):
             self.notes.append(line)
@@ -321,8 +334,10 @@ class Explorer:
 def _describe_failure(error: Exception) -> str:
     match error:
         case ValidationError():
-            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            return to_one_line(f"Bad arguments: {'; '.join(wrong)}", MAX_FINDING_CHARACTERS)
+            messages = [
+                f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()
+            ]
+            return to_one_line(f"Bad arguments: {'; '.join(messages)}", MAX_FINDING_CHARACTERS)
         case BadArguments():
             return f"Bad arguments: {error}"
         case NuraError():

@@ -17,41 +17,45 @@ from rag.tokenize.text import find_words_across_lines, normalise_text
 MAX_TERM_CHARACTERS = 64
 """Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
 MAX_MIXED_CHARACTERS = 24
-"""In characters; what is longer ("A사/B사/C사...") is a list and no word."""
+"""What is longer ("A사/B사/C사...") is a list, not a word."""
 MAX_REMEMBERED_SURFACES = 1 << 14
 
 HANGUL = re.compile("[가-힣]+")
-_BESIDES = re.compile("[^\\W_가-힣]")
+_NON_HANGUL = re.compile("[^\\W_가-힣]")
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]+")
 _LETTER = "[^\\W_가-힣\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
-_FOREIGN = re.compile(rf"{_LETTER}+(?:[-_./'’@&]{_LETTER}+)*(?:\+\+|#)?")
-_MIXED = re.compile(rf"(?:{_LETTER}|[가-힣])+(?:[-_.,&](?:{_LETTER}|[가-힣])+)*")
-_TAIL = re.compile("[가-힣]+$")
+_FOREIGN_WORD = re.compile(rf"{_LETTER}+(?:[-_./'’@&]{_LETTER}+)*(?:\+\+|#)?")
+_MIXED_WORD = re.compile(rf"(?:{_LETTER}|[가-힣])+(?:[-_.,&](?:{_LETTER}|[가-힣])+)*")
+_HANGUL_TAIL = re.compile("[가-힣]+$")
 _CLITIC = re.compile("['’](?:s|t|re|ll|ve|d|m)$", re.IGNORECASE)
 _JOINT = re.compile("[-_.'’&]")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?%?|\d+(?:\.\d+)*%?")
-_DOTTED = re.compile(r"\d+(?:\.\d+)+")
+_DOTTED_NUMBER = re.compile(r"\d+(?:\.\d+)+")
 _DIGIT = re.compile(r"\d")
-_COMMA = re.compile(r"(?<=\d),(?=\d)")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ATTACHES = re.compile(r"[\w)\]}>%℃\"'’”」』》〉]$")
-_STOP = load_words("stop.en")
+_THOUSANDS_COMMA = re.compile(r"(?<=\d),(?=\d)")
+_CAMEL_CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PARTICLE_HOST = re.compile(r"[\w)\]}>%℃\"'’”」』》〉]$")
+_STOP_WORDS = load_words("stop.en")
 
 
 class Surface(NamedTuple):
-    """The terms of a written word: of its Hangul the pairs of syllables, and all others."""
+    """The terms of a word as written: bigrams of its Hangul syllables, and all others."""
 
     bigrams: tuple[str, ...]
     others: tuple[str, ...]
 
 
 def read_surface(word: str) -> Surface:
-    """The terms of a word between white space."""
-    return _read_remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else _read(word)
+    """The terms of a word, which contains no white space."""
+    return (
+        _read_surface_cached(word)
+        if len(word) <= MAX_REMEMBERED_CHARACTERS
+        else _read_surface_uncached(word)
+    )
 
 
-def _read(word: str) -> Surface:
-    if not _BESIDES.search(word):
+def _read_surface_uncached(word: str) -> Surface:
+    if not _NON_HANGUL.search(word):
         return Surface(tuple(_split_bigrams(word)), ())
     others = (
         *_split_foreign(word),
@@ -64,12 +68,12 @@ def _read(word: str) -> Surface:
     )
 
 
-_read_remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_SURFACES)(_read)
-"""Words come back often."""
+_read_surface_cached = functools.lru_cache(maxsize=MAX_REMEMBERED_SURFACES)(_read_surface_uncached)
+"""Most words occur again and again."""
 
 
 def split_pairs(word: str) -> Iterator[str]:
-    """The neighbouring letters of a word; a single letter as it is."""
+    """The pairs of neighbouring letters of a word; a single letter as it is."""
     if len(word) == 1:
         yield word
     for start in range(len(word) - 1):
@@ -77,44 +81,44 @@ def split_pairs(word: str) -> Iterator[str]:
 
 
 def split_hangul(word: str) -> Iterator[str]:
-    """The runs of Hangul, but for a particle that hangs on something else ("API를", "(갑)은")."""
+    """The runs of Hangul, except particles attached to something else ("API를", "(갑)은")."""
     for run in HANGUL.finditer(word):
-        if run[0] not in PARTICLES or not _ATTACHES.search(word[: run.start()]):
+        if run[0] not in PARTICLES or not _PARTICLE_HOST.search(word[: run.start()]):
             yield run[0]
 
 
 def _split_bigrams(word: str) -> Iterator[str]:
-    """Pairs of syllables; a unit behind a number ("30일까지") is left to `_split_mixed`."""
+    """Pairs of syllables; a unit after a number ("30일까지") is left to `_split_mixed`."""
     for run in HANGUL.finditer(word):
         before = word[: run.start()]
-        if run[0] in PARTICLES and _ATTACHES.search(before):
+        if run[0] in PARTICLES and _PARTICLE_HOST.search(before):
             continue
         stem = strip_particle(run[0])
         if len(stem) > 1 or not before[-1:].isdigit():
             yield from split_pairs(stem)
         if len(stem) == 1 and len(run[0]) > 1:
-            # "도로" may be a noun or "도" with a particle: both readings count, so that "도로가"
-            # finds either.
+            # "도로" may be a noun, or "도" with a particle. Both readings count, so that "도로가"
+            # matches either.
             yield run[0][:2]
 
 
 def _split_foreign(word: str) -> Iterator[str]:
-    """Latin words and those of other scripts; what is joined by marks whole and in its parts."""
-    for match in _FOREIGN.findall(word):
+    """Words in Latin and other scripts; words joined by marks are given whole and in parts."""
+    for match in _FOREIGN_WORD.findall(word):
         if match[-1] in "+#":
             yield match.lower()
-        pieces = re.split("[/@]", match.rstrip("+#"))
-        if len(pieces) > 1:
+        parts = re.split("[/@]", match.rstrip("+#"))
+        if len(parts) > 1:
             yield match.lower()
-        for piece in pieces:
-            yield from _split_joined(_CLITIC.sub("", piece))
+        for part in parts:
+            yield from _split_joined(_CLITIC.sub("", part))
 
 
-def _split_joined(piece: str) -> Iterator[str]:
-    parts = _JOINT.split(piece)
-    if len(parts) > 1 and not _DOTTED.fullmatch(piece):
-        yield piece.lower()
-        if "-" in piece and _DIGIT.search(piece) and not piece[0].isdigit():
+def _split_joined(word: str) -> Iterator[str]:
+    parts = _JOINT.split(word)
+    if len(parts) > 1 and not _DOTTED_NUMBER.fullmatch(word):
+        yield word.lower()
+        if "-" in word and _DIGIT.search(word) and not word[0].isdigit():
             yield "".join(parts).lower()  # "E-1234" is also written "E1234"
     for part in parts:
         yield from _split_single(part)
@@ -122,12 +126,12 @@ def _split_joined(piece: str) -> Iterator[str]:
 
 def _split_single(word: str) -> Iterator[str]:
     lower = word.lower()
-    if lower.isdigit() or (lower in _STOP and not (len(word) > 1 and word.isupper())):
+    if lower.isdigit() or (lower in _STOP_WORDS and not (len(word) > 1 and word.isupper())):
         return
     yield stem_word(lower)
     if lower == word or not word.isascii():
         return
-    pieces = _CAMEL.findall(word)
+    pieces = _CAMEL_CASE_PART.findall(word)
     if 1 < len(pieces) <= 5:
         yield from (
             stem_word(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit()
@@ -135,7 +139,7 @@ def _split_single(word: str) -> Iterator[str]:
 
 
 def _split_numbers(word: str) -> Iterator[str]:
-    """Numbers without thousands separators; dates and versions whole and in their parts."""
+    """Numbers without thousands separators; dates and versions are given whole and in parts."""
     for match in _NUMBER.findall(word):
         number = match.replace(",", "")
         if number.endswith("%"):
@@ -156,20 +160,24 @@ def _split_ideographs(word: str) -> Iterator[str]:
 
 
 def _split_mixed(word: str) -> Iterator[str]:
-    """Words of Hangul and other signs whole, without their particle: "2세대", "제2024-15호"."""
-    if not HANGUL.search(word) or not _FOREIGN.search(word):
+    """Words that mix Hangul with other signs, without their particle: "2세대", "제2024-15호"."""
+    if not HANGUL.search(word) or not _FOREIGN_WORD.search(word):
         return
-    for match in _MIXED.findall(word):
-        whole = _COMMA.sub("", _strip_tail_particle(match))
-        if len(whole) <= MAX_MIXED_CHARACTERS and HANGUL.search(whole) and _FOREIGN.search(whole):
-            yield whole.lower()
+    for match in _MIXED_WORD.findall(word):
+        word_without_particle = _THOUSANDS_COMMA.sub("", _strip_trailing_particle(match))
+        if (
+            len(word_without_particle) <= MAX_MIXED_CHARACTERS
+            and HANGUL.search(word_without_particle)
+            and _FOREIGN_WORD.search(word_without_particle)
+        ):
+            yield word_without_particle.lower()
 
 
-def _strip_tail_particle(match: str) -> str:
-    tail = _TAIL.search(match)
+def _strip_trailing_particle(word: str) -> str:
+    tail = _HANGUL_TAIL.search(word)
     if tail is None:
-        return match
-    rest = match[: tail.start()]
+        return word
+    rest = word[: tail.start()]
     return rest if tail[0] in PARTICLES else rest + strip_particle(tail[0])
 
 
@@ -179,7 +187,7 @@ _VOWELS = frozenset("aeiouy")
 def stem_word(word: str) -> str:
     """The stem of a lower-case English word: without its plural or verb ending.
 
-    "studies" and "study" meet, as do "running", "runs" and "run"; no different words do.
+    "studies" and "study" have the same stem, as do "running", "runs" and "run".
     """
     word = to_singular(word)
     for ending in ("ing", "ed"):
@@ -217,25 +225,25 @@ def _strip_stem_ending(base: str) -> str:
 
 
 normalise = normalise_text
-"""One form of a text; see `rag.tokenize.text`."""
+"""See `rag.tokenize.text.normalise_text`."""
 
 ASKING_WEIGHT = 0.35
-"""What a word that mostly only asks ("방법", "explain") weighs: sometimes it is the subject."""
+"""Weight of a word that mostly just asks ("방법", "explain") but is sometimes the subject."""
 LATIN_WEIGHT = 1.5
-"""What a Latin word in a Korean question weighs: mostly a name or a term of the field."""
+"""Weight of a Latin word in a Korean question: it is mostly a name or a technical term."""
 MAX_REMEMBERED_WORDS = 1 << 15
-"""Words whose terms are kept: most words of a text stood in those before."""
+"""Words whose terms are cached: most words of a text occurred in earlier ones."""
 MAX_REMEMBERED_CHARACTERS = 32
 
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"\S+")
-_LATIN = re.compile("^[!-~]*[a-z][!-~]*$")
-_NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
-_VERBS = frozenset(("VV", "VA"))
-_CONTENT = _NOUNS | _VERBS | {"MAG", "XPN"}
+_LATIN_TERM = re.compile("^[!-~]*[a-z][!-~]*$")
+_NOUN_TAGS = frozenset(("NNG", "NNP", "NR", "XR"))
+_VERB_TAGS = frozenset(("VV", "VA"))
+_CONTENT_TAGS = _NOUN_TAGS | _VERB_TAGS | {"MAG", "XPN"}
 _EMPTY_VERBS = load_words("empty_verbs.ko")
-ASKING = load_words("asking.ko") | load_stems("asking.en")
-"""Words that mostly only ask, English ones by their stems."""
+ASKING_WORDS = load_words("asking.ko") | load_stems("asking.en")
+"""Words that mostly just ask; English ones are stems."""
 
 
 def count_terms(text: str) -> dict[str, int]:
@@ -252,9 +260,9 @@ def count_terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
 def count_terms_and_leads(
     texts: Iterable[str], characters: int
 ) -> Iterator[tuple[dict[str, int], set[str]]]:
-    """The terms of every text with their counts, and those of its first words.
+    """The terms of every text with their counts, and the set of terms of its first words.
 
-    Those are the words that begin within so many characters of the normalised text.
+    First words are those that begin within `characters` of the normalised text.
     """
     for text in map(normalise, texts):
         space = _SPACE.search(text, characters)
@@ -266,40 +274,44 @@ def count_terms_and_leads(
 def weigh_query_terms(text: str) -> dict[str, float]:
     """The terms of a question with their weights.
 
-    They are those that a text of the same words has, and those of the words where they stand here;
-    what matters, the whole question decides. A term weighs its count, half where only one of both
-    readings has it, Latin words in a Korean question more. Words that only ask ("알려줘",
-    "explain") and bigrams of words without a content morpheme ("해야", "하나요") weigh little,
-    unless there is nothing else.
+    Its words are read twice: analysed in the context of the whole question, and each alone, as
+    texts are indexed. A term weighs its count, or half of it if only one reading has it; Latin
+    words in a Korean question weigh more. Words that only ask ("알려줘", "explain") and bigrams of
+    words without a content morpheme ("해야", "하나요") weigh little, unless there is nothing else.
     """
-    clean = normalise(text)
-    found = analyse_morphemes(clean)
-    everything = Counter(_list_terms(clean))
-    subject = _sum_without_asking(
-        (_count_subject_terms(clean, found), 0.5),
-        (_count_telling_terms(clean, found), 0.5),
-        (Counter(_list_content_bigrams(clean, found)), 1.0),
+    normalised = normalise(text)
+    morphemes = analyse_morphemes(normalised)
+    all_terms = Counter(_list_terms(normalised))
+    subject_terms = _sum_without_asking(
+        (_count_subject_terms(normalised, morphemes), 0.5),
+        (_count_contextual_terms(normalised, morphemes), 0.5),
+        (Counter(_list_content_bigrams(normalised, morphemes)), 1.0),
     )
-    if not subject:
-        return {term: float(count) for term, count in everything.items()}
+    if not subject_terms:
+        return {term: float(count) for term, count in all_terms.items()}
     weights = {
-        term: count * ASKING_WEIGHT for term, count in everything.items() if term not in subject
+        term: count * ASKING_WEIGHT
+        for term, count in all_terms.items()
+        if term not in subject_terms
     }
-    latin = LATIN_WEIGHT if HANGUL.search(clean) else 1.0
+    latin_weight = LATIN_WEIGHT if HANGUL.search(normalised) else 1.0
     weights.update(
-        (term, count * (latin if _LATIN.search(term) else 1.0)) for term, count in subject.items()
+        (term, count * (latin_weight if _LATIN_TERM.search(term) else 1.0))
+        for term, count in subject_terms.items()
     )
     return weights
 
 
 def find_subject_terms(text: str) -> set[str]:
-    """What a question is about: its content words, no bigrams; empty where it only asks."""
-    clean = normalise(text)
-    return set(_sum_without_asking((_count_subject_terms(clean, analyse_morphemes(clean)), 1.0)))
+    """What a question is about: its content words, without bigrams; empty if it only asks."""
+    normalised = normalise(text)
+    return set(
+        _sum_without_asking((_count_subject_terms(normalised, analyse_morphemes(normalised)), 1.0))
+    )
 
 
 def analyse_morphemes(text: str) -> Sequence[Morpheme] | None:
-    """The morphemes of one text; None where the analyser is not there."""
+    """The morphemes of one text; None if the analyser cannot be loaded."""
     if not HANGUL.search(text):
         return ()
     try:
@@ -309,121 +321,121 @@ def analyse_morphemes(text: str) -> Sequence[Morpheme] | None:
 
 
 class _WordTerms(NamedTuple):
-    """A word: content morphemes, compounds, and what `rag.tokenize` reads in it."""
+    """The terms of a word: `content` morphemes and compounds, and those of its `written` form."""
 
     content: tuple[str, ...]
     written: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=2)
-def _make_reader(analyser: Any) -> Callable[[str], _WordTerms]:
-    """What reads the terms of words between blanks, each analysed alone, and remembers them.
+def _make_word_reader(analyser: Any) -> Callable[[str], _WordTerms]:
+    """A function that reads the terms of single words and caches them.
 
-    So a word has the same terms in every text and question, and what comes back, which is most of
-    a text, costs nothing. One for the analyser in use and one for texts without Hangul, which load
-    none (None).
+    Each word is analysed alone, so that it has the same terms in every text and question, and
+    repeated words, which are most of a text, cost nothing. One reader is kept for the analyser in
+    use, and one without (None) for texts without Hangul, which need not load it.
     """
 
     def read(word: str) -> _WordTerms:
-        found: Sequence[Morpheme] | None = ()
+        morphemes: Sequence[Morpheme] | None = ()
         if HANGUL.search(word):
-            found = korean.analyse_word(analyser, word) if analyser else None
+            morphemes = korean.analyse_word(analyser, word) if analyser else None
         written = read_surface(word)
-        return _WordTerms(tuple(_list_words(word, found)), written.bigrams + written.others)
+        return _WordTerms(tuple(_list_words(word, morphemes)), written.bigrams + written.others)
 
     remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_WORDS)(read)
     return lambda word: remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else read(word)
 
 
-def _get_reader(text: str) -> Callable[[str], _WordTerms]:
-    """What reads the words of this text."""
+def _get_word_reader(text: str) -> Callable[[str], _WordTerms]:
+    """The reader for the words of this text."""
     try:
-        return _make_reader(korean.get_analyser() if HANGUL.search(text) else None)
+        return _make_word_reader(korean.get_analyser() if HANGUL.search(text) else None)
     except EngineUnavailable:
-        return _make_reader(None)
+        return _make_word_reader(None)
 
 
 def _list_terms(text: str) -> list[str]:
-    read = _get_reader(text)
-    found: list[str] = []
+    read_word = _get_word_reader(text)
+    terms: list[str] = []
     for word in text.split():
-        content, written = read(word)
-        found += content
-        found += written
-    return found
+        content, written = read_word(word)
+        terms += content
+        terms += written
+    return terms
 
 
 def _list_terms_across_lines(text: str) -> list[str]:
-    """What the words at line ends would say besides if they went on in the next line."""
-    found: list[str] = []
-    for apart, whole in find_words_across_lines(text):
-        known = {*_list_terms(apart)}
-        found += (term for term in dict.fromkeys(_list_terms(whole)) if term not in known)
-    return found
+    """The further terms of words at line ends, if they continued in the next line."""
+    terms: list[str] = []
+    for as_two, as_one in find_words_across_lines(text):
+        known_terms = {*_list_terms(as_two)}
+        terms += (term for term in dict.fromkeys(_list_terms(as_one)) if term not in known_terms)
+    return terms
 
 
-def _count_telling_terms(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
-    """The content terms of those words that hold a content morpheme where they stand here.
+def _count_contextual_terms(text: str, morphemes: Sequence[Morpheme] | None) -> Counter[str]:
+    """The content terms of those words that contain a content morpheme in this context.
 
-    "시" alone is a city or a poem, in "제출 시" it only says when; "상한" alone may be what has
-    gone bad, in "여비의 상한" it is the most.
+    "시" alone is a city or a poem, in "제출 시" it only means "when"; "상한" alone may be "gone
+    bad", in "여비의 상한" it is a maximum.
     """
-    if found is None:
+    if morphemes is None:
         return _count_subject_terms(text, None)
-    read = _get_reader(text)
-    telling = [item for item in found if _is_telling(item)]
+    read_word = _get_word_reader(text)
+    subject_morphemes = [morpheme for morpheme in morphemes if _is_subject_morpheme(morpheme)]
     counts: Counter[str] = Counter()
     for word in _WORD.finditer(text):
         counts.update(read_surface(word[0]).others)
-        if _slice_begun_within(telling, *word.span()):
-            counts.update(read(word[0]).content)
+        if _slice_starting_within(subject_morphemes, *word.span()):
+            counts.update(read_word(word[0]).content)
     return counts
 
 
-def _count_subject_terms(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
-    counts = Counter(_list_words(text, found))
+def _count_subject_terms(text: str, morphemes: Sequence[Morpheme] | None) -> Counter[str]:
+    counts = Counter(_list_words(text, morphemes))
     for word in text.split():
         counts.update(read_surface(word).others)
     return counts
 
 
-def _sum_without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
-    """The sums of counts by their weights, but for the words that only ask."""
-    found: dict[str, float] = defaultdict(float)
-    for counts, weight in weighed:
-        for term in counts.keys() - ASKING:
-            found[term] += weight * counts[term]
-    return found
+def _sum_without_asking(*weighted_counts: tuple[Counter[str], float]) -> dict[str, float]:
+    """The weighted sums of counts, without the words that only ask."""
+    sums: dict[str, float] = defaultdict(float)
+    for counts, weight in weighted_counts:
+        for term in counts.keys() - ASKING_WORDS:
+            sums[term] += weight * counts[term]
+    return sums
 
 
-def _list_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:
-    """The content morphemes and compounds; without the analyser the words without particles."""
-    if found is None:
+def _list_words(text: str, morphemes: Sequence[Morpheme] | None) -> list[str]:
+    """The content morphemes and compounds; without the analyser, words without their particles."""
+    if morphemes is None:
         return [korean.strip_particle(run) for word in text.split() for run in split_hangul(word)]
-    return _list_content_terms(found)
+    return _list_content_terms(morphemes)
 
 
-def _list_content_terms(found: Iterable[Morpheme]) -> list[str]:
-    """Content morphemes, and nouns written together also as one term."""
-    kept: list[str] = []
+def _list_content_terms(morphemes: Iterable[Morpheme]) -> list[str]:
+    """Content morphemes; nouns written together are one term as well."""
+    terms: list[str] = []
     compound: list[str] = []
-    last = -1
-    for form, tag, start, end in found:
-        noun = tag in _NOUNS
-        if _is_content(form, tag):
-            kept += _to_terms(form)
-        if compound and start == last and (noun or tag == "XSN"):
+    last_end = -1
+    for form, tag, start, end in morphemes:
+        is_noun = tag in _NOUN_TAGS
+        if _is_content_morpheme(form, tag):
+            terms += _to_terms(form)
+        if compound and start == last_end and (is_noun or tag == "XSN"):
             compound.append(form)
         else:
             if compound:
-                kept += _join_compound(compound)
-            compound = [form] if noun else []
-        last = end
-    return kept + _join_compound(compound)
+                terms += _join_compound(compound)
+            compound = [form] if is_noun else []
+        last_end = end
+    return terms + _join_compound(compound)
 
 
 def _to_terms(form: str) -> list[str]:
-    """Words without Hangul are read by their letters (`rag.tokenize`)."""
+    """The form as a term; none for ASCII words, whose terms `read_surface` gives."""
     return [] if form.isascii() else [form.lower()[:MAX_TERM_CHARACTERS]]
 
 
@@ -431,29 +443,35 @@ def _join_compound(compound: Sequence[str]) -> list[str]:
     return _to_terms("".join(compound)) if len(compound) > 1 else []
 
 
-def _is_content(form: str, tag: str) -> bool:
-    return tag in _CONTENT and (tag not in _VERBS or form not in _EMPTY_VERBS)
+def _is_content_morpheme(form: str, tag: str) -> bool:
+    return tag in _CONTENT_TAGS and (tag not in _VERB_TAGS or form not in _EMPTY_VERBS)
 
 
-def _is_telling(item: Morpheme) -> bool:
-    return _is_content(item.form, item.tag) and item.form not in ASKING
+def _is_subject_morpheme(morpheme: Morpheme) -> bool:
+    return _is_content_morpheme(morpheme.form, morpheme.tag) and morpheme.form not in ASKING_WORDS
 
 
-def _list_content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[str]:
+def _list_content_bigrams(text: str, morphemes: Sequence[Morpheme] | None) -> Iterator[str]:
     """Bigrams of each Hangul word from its first content morpheme to its last."""
-    if found is None:
+    if morphemes is None:
         yield from (pair for word in text.split() for pair in read_surface(word).bigrams)
         return
-    telling = [item for item in found if _is_telling(item)]
+    subject_morphemes = [morpheme for morpheme in morphemes if _is_subject_morpheme(morpheme)]
     for word in HANGUL.finditer(text):
-        inside = [
-            one for one in _slice_begun_within(telling, *word.span()) if one.end <= word.end()
+        morphemes_inside = [
+            morpheme
+            for morpheme in _slice_starting_within(subject_morphemes, *word.span())
+            if morpheme.end <= word.end()
         ]
-        if inside:
-            yield from split_pairs(text[inside[0].start : inside[-1].end])
+        if morphemes_inside:
+            yield from split_pairs(text[morphemes_inside[0].start : morphemes_inside[-1].end])
 
 
-def _slice_begun_within(items: Sequence[Morpheme], start: int, end: int) -> Sequence[Morpheme]:
-    """Those that begin within a stretch of the text; `items` are in its order."""
-    begins = attrgetter("start")
-    return items[bisect_left(items, start, key=begins) : bisect_left(items, end, key=begins)]
+def _slice_starting_within(
+    morphemes: Sequence[Morpheme], start: int, end: int
+) -> Sequence[Morpheme]:
+    """The morphemes, which are in text order, that start within `start:end`."""
+    get_start = attrgetter("start")
+    return morphemes[
+        bisect_left(morphemes, start, key=get_start) : bisect_left(morphemes, end, key=get_start)
+    ]

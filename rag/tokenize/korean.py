@@ -1,6 +1,6 @@
 """Korean words: their morphemes from Kiwi, the user dictionary, and the particles at their ends.
 
-The one place that loads kiwipiepy.
+The only module that loads kiwipiepy.
 """
 
 import functools
@@ -45,7 +45,7 @@ class Morpheme(NamedTuple):
 
 
 class DictionaryUnreadable(ValueError):
-    """The file is not there, is no UTF-8, or has a wrong line; the message names file and line."""
+    """The file is missing, not UTF-8 or has an invalid line; the message names file and line."""
 
 
 class DictionaryEntry(NamedTuple):
@@ -66,9 +66,9 @@ class Analyser:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def set_dictionary(self, path: str) -> None:
-        """Take the words of this file, none with an empty path.
+        """Use the words of this file; of none if the path is empty.
 
-        Raises `DictionaryUnreadable`; what was in use then stays.
+        Raises `DictionaryUnreadable`; the dictionary in use then stays.
         """
         with self._lock:
             if path != self._path:
@@ -101,7 +101,7 @@ def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
 
 
 def get_analyser() -> Any:
-    """The analyser that `analyse_word` takes; another one after `use_dictionary`.
+    """The analyser for `analyse_word`; a new one after `use_dictionary`.
 
     Raises `EngineUnavailable`.
     """
@@ -109,13 +109,13 @@ def get_analyser() -> Any:
 
 
 def analyse_word(analyser: Any, word: str) -> list[Morpheme]:
-    """The morphemes of one word between blanks, whatever stands beside it. Thread-safe."""
-    # An open ending: read as a whole sentence, a word would rather end like one.
+    """The morphemes of one word, analysed without context. Thread-safe."""
+    # An open ending, since a word read as a whole sentence would be made to end like one.
     return _to_morphemes(word, analyser.tokenize(word, z_coda=False, open_ending=True))
 
 
 def analyse_question(text: str) -> Sequence[Morpheme]:
-    """The morphemes of one short text; the last ones are remembered.
+    """The morphemes of one short text; the latest results are cached.
 
     Raises `EngineUnavailable`.
     """
@@ -128,18 +128,18 @@ def _analyse_remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
 
 
 def _to_morphemes(text: str, tokens: Sequence[Any]) -> list[Morpheme]:
-    """The tokens; one that spans words ("마리 앙투아네트" is one name to Kiwi) as its words."""
-    found: list[Morpheme] = []
+    """Convert tokens; one that spans words ("마리 앙투아네트" is one name to Kiwi) is split."""
+    morphemes: list[Morpheme] = []
     for token in tokens:
         form, tag, start, end = token.form, token.tag, token.start, token.end
         if "-" in tag:  # VV-R and VV-I: regular and irregular
             tag = tag.partition("-")[0]
         if " " not in form:
-            found.append(Morpheme(form, tag, start, end))
+            morphemes.append(Morpheme(form, tag, start, end))
             continue
         words_within = re.compile(r"\S+").finditer(text, start, end)
-        found += (Morpheme(word[0], tag, *word.span()) for word in words_within)
-    return found
+        morphemes += (Morpheme(word[0], tag, *word.span()) for word in words_within)
+    return morphemes
 
 
 def _load_kiwi(entries: Sequence[DictionaryEntry]) -> Any:
@@ -147,11 +147,11 @@ def _load_kiwi(entries: Sequence[DictionaryEntry]) -> Any:
         from kiwipiepy import Kiwi
 
         with warnings.catch_warnings():
-            # "behavior of `num_workers=0` is changed": to what is wanted, no threads of its own,
-            # which a fork of this process would be without.
+            # "behavior of `num_workers=0` is changed": to what we want, no threads of its own, as
+            # these would be missing after a fork of this process.
             warnings.simplefilter("ignore", DeprecationWarning)
-            # The dictionary of names of several words would take 165 MB and two thirds of the
-            # time; words are analysed one by one, so it changes hardly a term.
+            # The dictionary of multi-word names would take 165 MB and two thirds of the time.
+            # Words are analysed one by one, so it hardly changes a term.
             kiwi = Kiwi(num_workers=0, load_multi_dict=False)
     except (ImportError, OSError, RuntimeError) as error:
         raise EngineUnavailable("kiwipiepy cannot be loaded") from error
@@ -163,7 +163,7 @@ def _load_kiwi(entries: Sequence[DictionaryEntry]) -> Any:
 def read_dictionary(path: str) -> tuple[DictionaryEntry, ...]:
     """The entries of a file in Kiwi's form: `word<TAB>tag<TAB>score` a line, the score optional.
 
-    Blank lines and lines that start with `#` say nothing. Raises `DictionaryUnreadable`.
+    Blank lines and lines that start with `#` are ignored. Raises `DictionaryUnreadable`.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -179,17 +179,17 @@ def read_dictionary(path: str) -> tuple[DictionaryEntry, ...]:
     )
 
 
-def _to_entry(line: str, place: str) -> DictionaryEntry:
+def _to_entry(line: str, location: str) -> DictionaryEntry:
     fields = [field.strip() for field in line.split("\t")]
     if len(fields) not in (2, 3) or not all(fields):
-        raise DictionaryUnreadable(f"{place}: expected word<TAB>tag<TAB>score, not {line!r}")
+        raise DictionaryUnreadable(f"{location}: expected word<TAB>tag<TAB>score, not {line!r}")
     word, tag, *score = fields
     if tag not in TAGS:
-        raise DictionaryUnreadable(f"{place}: {tag!r} is no tag such as NNP or NNG")
+        raise DictionaryUnreadable(f"{location}: {tag!r} is no tag such as NNP or NNG")
     try:
         return DictionaryEntry(word, tag, float(score[0]) if score else 0.0)
     except ValueError:
-        raise DictionaryUnreadable(f"{place}: the score {score[0]!r} is no number") from None
+        raise DictionaryUnreadable(f"{location}: the score {score[0]!r} is no number") from None
 
 
 def strip_particle(word: str) -> str:
@@ -205,7 +205,7 @@ def strip_particle(word: str) -> str:
 
 
 def is_fitting_particle(syllable: str, particle: str) -> bool:
-    """Whether Korean joins the two: 책은 but 나무는, 책으로 but 서울로."""
+    """Whether a particle has the form for this syllable: 책은 but 나무는, 책으로 but 서울로."""
     final = (ord(syllable) - ord("가")) % _FINALS
     if particle[0] in _AFTER_VOWEL:
         return final == 0 or (final == _RIEUL and particle[0] == "로")

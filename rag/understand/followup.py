@@ -63,7 +63,7 @@ def find_nouns(text: str) -> frozenset[str]:
     }
     for word in clean.split():
         nouns.update(term for term in tokenize.read_surface(word).others if not term[0].isdigit())
-    return frozenset(nouns - tokenize.ASKING)
+    return frozenset(nouns - tokenize.ASKING_WORDS)
 
 
 def find_naming_nouns(text: str) -> frozenset[str]:
@@ -354,7 +354,7 @@ def _strip_to_noun(text: str, match: re.Match[str], morphemes: Sequence[Morpheme
     if morphemes is None or not tokenize.HANGUL.search(whole):
         return re.sub(edges, "", strip_particle(whole) if morphemes is None else whole)
     inside = [item for item in morphemes if match.start() <= item.start and item.end <= match.end()]
-    nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING for item in inside)
+    nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING_WORDS for item in inside)
     if not nouns and not _IS["article"].match(whole):
         return ""
     end = max((item.end for item in inside if item.tag in _PARTS), default=match.end())
