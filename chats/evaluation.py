@@ -374,7 +374,7 @@ class _AnswerRecorder:
             mode=finished.mode,
             question_type=finished.question_type,
             label=finished.label or "",
-            bearing=finished.bearing,
+            relevant_document_ids=finished.relevant_document_ids,
             sources=to_sources_json(finished.sources or ()) or None,
             passages={source.chunk_id: source.text for source in retrieved.sources}
             if retrieved

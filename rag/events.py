@@ -64,21 +64,21 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The answer so far gives way to this one."""
+    """The answer so far is replaced by this one."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is whole. `sources` is None in general mode. `trace` is plain JSON.
+    """The answer is complete. `sources` is None in general mode. `trace` is plain JSON.
 
-    `label` is what it rests on, None for a clarifying question and where it could not be checked.
-    `candidates` are the documents that a clarifying question offers, `view` the stretch of a whole
-    document that was shown, `bearing` the documents that bore on the question, best first, whether
-    or not the answer cites them, `checks` what the evidence says of each sentence, `citations` what
-    each marker stands for, in order, `notices` codes of what the reader should know:
-    "embedder_failed", "retrieval_failed", "answer_cut".
+    `label` is what it is based on; None for a clarifying question, or if it could not be checked.
+    `candidates` are the documents that a clarifying question offers, `view` is the part of a
+    document that was shown. `relevant_document_ids` are the documents relevant to the question,
+    best first, cited or not. `checks` are the verdicts on its sentences, `citations` what its
+    markers refer to, in order, and `notices` codes of what readers should know: "embedder_failed",
+    "retrieval_failed", "answer_cut".
     """
 
     mode: AnswerMode
@@ -91,7 +91,7 @@ class Finished:
     view: View | None = None
     checks: tuple[CheckedSentence, ...] = ()
     citations: tuple[CitedPassage, ...] = ()
-    bearing: tuple[UUID, ...] = ()
+    relevant_document_ids: tuple[UUID, ...] = ()
     notices: tuple[str, ...] = ()
 
 

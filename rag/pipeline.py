@@ -596,7 +596,7 @@ class Pipeline:
             if cited_numbers
             else ()
         )
-        relevant_documents = [item.document_id for item in citable if not item.weak]
+        relevant_document_ids = [item.document_id for item in citable if not item.weak]
         citations = answer.verification.citations if answer else draft.citations
         yield _make_finished(
             analysed,
@@ -607,7 +607,7 @@ class Pipeline:
             # general knowledge is not shown as checked against passages it never cited
             checks=answer.verification.checks if answer and cited_numbers else (),
             citations=_resolve_citations(citations, citable),
-            bearing=tuple(dict.fromkeys(relevant_documents)),
+            relevant_document_ids=tuple(dict.fromkeys(relevant_document_ids)),
             notices=(*analysed.notices, *draft.notices),
         )
 
@@ -742,7 +742,7 @@ def _make_finished(  # noqa: PLR0913 - the end of an answer, by name
     usage: Usage | None = None,
     checks: tuple[CheckedSentence, ...] = (),
     citations: tuple[CitedPassage, ...] = (),
-    bearing: tuple[UUID, ...] = (),
+    relevant_document_ids: tuple[UUID, ...] = (),
     notices: tuple[str, ...] = (),
 ) -> Finished:
     analysed.trace.add({"mode": mode.value, "label": label.value if label else None})
@@ -756,7 +756,7 @@ def _make_finished(  # noqa: PLR0913 - the end of an answer, by name
         label=label,
         checks=checks,
         citations=citations,
-        bearing=bearing,
+        relevant_document_ids=relevant_document_ids,
         notices=notices,
     )
 

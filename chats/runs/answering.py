@@ -90,15 +90,15 @@ class LoadedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run held by this process, with its message, question, chat and owner, and the space in use.
+    """A run claimed by this process, with its message, question, chat and owner, and its space.
 
-    `profile` is what memory holds of the owner, None where the answer must not use it. `refused` is
+    `profile` is what memory knows about the owner; None if the answer must not use it. `refused` is
     why its language model may no longer answer.
     """
 
     lease: Lease[Run]
     run: Run
-    used: SpaceInUse
+    space_in_use: SpaceInUse
     profile: tuple[Slot, ...] | None = None
     refused: NuraError | None = None
 
@@ -130,11 +130,11 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     if not leases:
         return []
     runs = {run.pk: run for run in _runs.fetch([lease.job_id for lease in leases])}
-    used = spaces.get_space_in_use()
+    space_in_use = spaces.get_space_in_use()
     known_owner_ids = {run.owner_id for run in runs.values() if run.is_owner_known}
     profiles = load_profiles([run.message for run in runs.values()], known_owner_ids)
     return [
-        _choose_model(ClaimedRun(lease, run, used, profiles.get(run.message_id)))
+        _choose_model(ClaimedRun(lease, run, space_in_use, profiles.get(run.message_id)))
         for lease in leases
         if (run := runs.get(lease.job_id))
     ]
@@ -142,12 +142,12 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
 
 def _choose_model(claimed: ClaimedRun) -> ClaimedRun:
     """The run with the language model chosen for it, if its owner may still use that."""
-    message, used = claimed.run.message, claimed.used
+    message, space_in_use = claimed.run.message, claimed.space_in_use
     try:
-        config = choose_config(used.config, message.chat.owner, message.model)
+        config = choose_config(space_in_use.config, message.chat.owner, message.model)
     except ModelNotAllowed as error:
         return replace(claimed, refused=error)
-    return replace(claimed, used=replace(used, config=config))
+    return replace(claimed, space_in_use=replace(space_in_use, config=config))
 
 
 def is_first_question(run: Run) -> bool:
@@ -156,7 +156,7 @@ def is_first_question(run: Run) -> bool:
 
 
 def load_question(
-    run: Run, used: SpaceInUse, profile: tuple[Slot, ...] | None = None
+    run: Run, space_in_use: SpaceInUse, profile: tuple[Slot, ...] | None = None
 ) -> LoadedQuestion:
     """The question of a run, with the scope that was fixed when it was asked.
 
@@ -185,9 +185,11 @@ def load_question(
             profile=profile,
             persona=find_persona(message, chat.owner),
         ),
-        store=ScopedStore([*dict.fromkeys((*ids, *conversation.readable))], space=used.space),
-        history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
-        config=used.config,
+        store=ScopedStore(
+            [*dict.fromkeys((*ids, *conversation.readable))], space=space_in_use.space
+        ),
+        history=BranchHistory(branch, embedding=get_embedding_model_name(space_in_use.config)),
+        config=space_in_use.config,
     )
 
 
@@ -351,7 +353,7 @@ async def answer_claimed_run(claimed: ClaimedRun, started_json: str = "") -> Non
         finally:
             await writer.abandon()
         if turn is not None:
-            await summarise_held_turn(turn, claimed.used.config)
+            await summarise_held_turn(turn, claimed.space_in_use.config)
 
 
 async def _answer(
@@ -382,9 +384,11 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     asks_database = bool((claimed.run.message.scope or {}).get("assistant"))
     asks_database = asks_database or claimed.run.library_ids is not None
     if is_first_question(claimed.run) and not asks_database:
-        loaded = load_question(claimed.run, claimed.used, claimed.profile)
+        loaded = load_question(claimed.run, claimed.space_in_use, claimed.profile)
     else:
-        loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
+        loaded = await in_database(
+            load_question, claimed.run, claimed.space_in_use, claimed.profile
+        )
     if settings.ANSWER_CACHE_HOURS and not claimed.run.message.chat.temporary:
         progress.key, kept_answer = await _find_kept_answer(claimed.run, loaded)
         if kept_answer is not None:
@@ -510,7 +514,7 @@ def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> Answer
             mode=finished.mode,
             label=finished.label or "",
             question_type=finished.question_type,
-            bearing=finished.bearing,
+            relevant_document_ids=finished.relevant_document_ids,
             sources=_to_sources(finished.sources),
             candidates=_to_plain(finished.candidates),
             view=log.to_plain(asdict(finished.view)) if finished.view else None,

@@ -57,13 +57,13 @@ class _TurnToSummarise:
     """A turn, and the earlier turns to fold into the running summary with it."""
 
     turn: PastTurn
-    folding: tuple[PastTurn, ...]
-    running: RunningSummary | None
+    earlier_turns: tuple[PastTurn, ...]
+    running_summary: RunningSummary | None
     config: RagConfig
-    summarised: UUID | None = None
-    """The turn that carries `running`."""
-    folding_ids: Mapping[int, UUID] = field(default_factory=dict)
-    """By number."""
+    running_turn_id: UUID | None = None
+    """The turn that stores `running_summary`."""
+    earlier_turn_ids: Mapping[int, UUID] = field(default_factory=dict)
+    """Ids of `earlier_turns` by number."""
 
 
 async def summarise_turn(turn_id: UUID) -> None:
@@ -161,7 +161,7 @@ async def _summarise(
             await in_database(learn_from_turn, lease.job_id)
         work = await in_database(_load_turn, lease.job_id) if loaded is None else loaded
         engine = get_engine(work.config)
-        note = await engine.note_turn(work.turn, work.folding, work.running)
+        note = await engine.note_turn(work.turn, work.earlier_turns, work.running_summary)
         await _extract_profile_statements(lease.job_id, engine)
         await in_database(_store_summary, lease, note, work)
     except BaseException:
@@ -219,7 +219,11 @@ def _store_summary(lease: Lease[Row], note: TurnNote, work: _TurnToSummarise) ->
     next turn folds into the edited text.
     """
     running_fields: dict[str, Any] = {}
-    if note.running is not None and note.running != work.running and _is_summary_unchanged(work):
+    if (
+        note.running is not None
+        and note.running != work.running_summary
+        and _is_summary_unchanged(work)
+    ):
         running_fields = {
             "running_summary": note.running.text,
             "running_through": note.running.through,
@@ -235,13 +239,13 @@ def _store_summary(lease: Lease[Row], note: TurnNote, work: _TurnToSummarise) ->
         **RELEASED,
     )
     for number, vector in note.vectors.items() if updated_count else ():
-        rows = Row.objects.filter(pk=work.folding_ids.get(number, lease.job_id))
+        rows = Row.objects.filter(pk=work.earlier_turn_ids.get(number, lease.job_id))
         rows.update(vector=list(vector), embedding=note.embedding)
 
 
 def _is_summary_unchanged(work: _TurnToSummarise) -> bool:
     """Whether the running summary is still as it was read; locks its row."""
-    if work.summarised is None:
+    if work.running_turn_id is None:
         return True
-    rows = Row.objects.without_search_columns().select_for_update().filter(pk=work.summarised)
-    return to_running_summary(rows.first()) == work.running
+    rows = Row.objects.without_search_columns().select_for_update().filter(pk=work.running_turn_id)
+    return to_running_summary(rows.first()) == work.running_summary

@@ -47,9 +47,9 @@ class AnswerOutcome:
     """How an answer ended.
 
     `passages` are the full texts shown, by chunk id, as far as they are known; `method` is how
-    they were found. `bearing` are documents relevant to the question, best first. `candidates`
-    are `rag.conversation.DocRef` as plain JSON. `made_at` is set for an answer from the cache.
-    `first_word_ms` is the wait for the first word, None if none came.
+    they were found. `relevant_document_ids` are the documents relevant to the question, best first.
+    `candidates` are `rag.conversation.DocRef` as plain JSON. `made_at` is set for an answer from
+    the cache. `first_word_ms` is the wait for the first word, None if none came.
     """
 
     status: Message.Status
@@ -58,7 +58,7 @@ class AnswerOutcome:
     label: str = ""
     question_type: str = ""
     sources: list[dict[str, Any]] | None = None
-    bearing: Collection[UUID] = ()
+    relevant_document_ids: Collection[UUID] = ()
     passages: Mapping[str, str] = field(default_factory=dict)
     method: str = ""
     candidates: list[dict[str, Any]] = field(default_factory=list)
@@ -206,14 +206,14 @@ def list_remembered(
     cited = {source["slot"] for source in outcome.sources or () if source["cited"]}
     if chosen := [ref for ref in refs if ref["slot"] in cited] or refs:
         return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in chosen]
-    documents = Document.objects.in_bulk(outcome.bearing)
+    documents = Document.objects.in_bulk(outcome.relevant_document_ids)
     return [
         {
             "document_id": str(key),
             "title": metadata.to_title(documents[key].name, documents[key].metadata),
             "score": 0.0,
         }
-        for key in outcome.bearing
+        for key in outcome.relevant_document_ids
         if key in documents
     ]
 

@@ -67,7 +67,7 @@ class OpenAILLM:
         call = _Call(self._endpoint, options, patient=True)
         texts = [piece.text async for piece in call.stream_pieces(messages, **extra)]
         is_cut = call.reader.finish_reason == "length"
-        return Choice(drop_thoughts("".join(texts)), call.reader.calls, cut=is_cut)
+        return Choice(drop_thoughts("".join(texts)), call.reader.tool_calls, cut=is_cut)
 
 
 class OpenAIVision:
@@ -151,7 +151,7 @@ class _Call:
                 if not await self._wait_for_another_try(error):
                     raise
             else:
-                self._dialect.note_thoughts(self._options, thought=self.reader.thought)
+                self._dialect.note_thoughts(self._options, thought=self.reader.has_thought)
                 return
 
     def _make_reader(self) -> ReplyReader:
@@ -169,11 +169,11 @@ class _Call:
         )
         async with AsyncExitStack() as connection:
             try:
-                async with asyncio.timeout(reader.patience):
+                async with asyncio.timeout(reader.seconds_left):
                     body = await connection.enter_async_context(post_chat(self._endpoint, request))
                 connection.enter_context(reader.watch(body))
-                while not reader.too_long and (part := await reader.next_part(body)):
-                    for piece in reader.read_part(part):
+                while not reader.is_too_long and (part := await reader.read_next_part(body)):
+                    for piece in reader.parse_part(part):
                         yield piece
                 for piece in reader.close():
                     yield piece
@@ -183,7 +183,7 @@ class _Call:
                 raise LLMTimeout(reader.phase, phase=reader.phase) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, callers get LLMError
                 secrets = self._endpoint.secrets
-                raise to_llm_error(error, started=reader.started, secrets=secrets) from None
+                raise to_llm_error(error, started=reader.has_output, secrets=secrets) from None
 
     async def _wait_for_another_try(self, error: LLMError) -> bool:
         """Whether the call goes on after this; waits for the pause before it.
@@ -196,7 +196,7 @@ class _Call:
             self._thinks_no_more = True
             self._options = replace(self._options, thinking=False)
             return True
-        if self.reader.started or isinstance(error, LLMUnavailable):
+        if self.reader.has_output or isinstance(error, LLMUnavailable):
             return False
         self._breaker.note_failure(error)
         if isinstance(error, LLMRejected) and self._dialect.adapt(str(error), self._options):

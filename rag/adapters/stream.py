@@ -170,40 +170,40 @@ A reply beyond this ignores `max_tokens` and is cut.
 
 
 class Body(Protocol):
-    """What a reply is read from."""
+    """The body of a reply."""
 
     async def read(self) -> bytes:
-        """More of it as soon as it is there; nothing at its end."""
+        """The next bytes as soon as they arrive; empty at the end."""
         ...
 
-    def give_up(self) -> None:
-        """Let who reads it hear a `TimeoutError`."""
+    def abort(self) -> None:
+        """Make the pending read raise `TimeoutError`."""
         ...
 
 
 @dataclass(slots=True)
 class ReplyReader:
-    """One attempt: what came, and how long to wait for more."""
+    """Reads the reply to one attempt, and decides how long to wait for more of it."""
 
     endpoint: Endpoint
     options: GenerationOptions
     deadline: float
     thinking_tokens: int = 0
-    """What may be thought beside the answer's own limit."""
-    started: bool = False
-    """Something was shown, so a retry would repeat it."""
-    thought: bool = False
-    """There was thinking, perhaps without an answer."""
+    """Tokens of thinking that are allowed in addition to the answer's limit."""
+    has_output: bool = False
+    """Some output has been shown, which a retry would repeat."""
+    has_thought: bool = False
+    """There has been thinking, perhaps without an answer."""
     finish_reason: str = ""
     usage: Usage | None = None
-    calls: tuple[ToolCall, ...] = ()
-    """Of tools, in a whole reply."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls of tools, only in replies that are not streamed."""
     _max_answer_characters: int = field(init=False)
     _max_characters: int = field(init=False)
     _has_answered: bool = False
-    _is_alive: bool = False
+    _has_received: bool = False
     _waiting_since: float = 0.0
-    """When the wait for more began, while one lasts that `watch` ends."""
+    """When the current wait for more began, which `watch` may end; 0 without one."""
     _is_done: bool = False
     _characters: int = 0
     _answer_characters: int = 0
@@ -221,28 +221,28 @@ class ReplyReader:
 
     @property
     def phase(self) -> str:
-        """Which limit is running: "total", "idle" or "first_token"."""
+        """The limit that applies now: "total", "idle" or "first_token"."""
         if time.monotonic() >= self.deadline:
             return "total"
-        return "idle" if self._is_alive else "first_token"
+        return "idle" if self._has_received else "first_token"
 
     @property
-    def patience(self) -> float:
-        """Seconds that are left to wait for the next event. Thinking counts as progress."""
+    def seconds_left(self) -> float:
+        """Seconds left to wait for the next event. Thinking counts as progress."""
         now = time.monotonic()
         if self._is_done:
             limit = DRAIN_SECONDS
         elif self.finish_reason:
             limit = GRACE_SECONDS
-        elif self._is_alive:
+        elif self._has_received:
             limit = (self._waiting_since or now) + self.endpoint.idle_timeout - now
         else:
             limit = self._began_at + self.endpoint.first_token_timeout - now
         return max(0.0, min(limit, self.deadline - now))
 
     @property
-    def too_long(self) -> bool:
-        """The server ignores the token limit, or the answer takes what was left for thinking."""
+    def is_too_long(self) -> bool:
+        """Whether the server ignores the token limit, or the answer uses the room for thinking."""
         return (
             self._answer_characters > self._max_answer_characters
             or self._characters > self._max_characters
@@ -250,16 +250,16 @@ class ReplyReader:
 
     @contextmanager
     def watch(self, body: Body) -> Iterator[None]:
-        """Give the body up where it is silent for too long: one timer looks after all its parts."""
+        """Abort the body when it is silent for too long; one timer serves all its parts."""
         loop = asyncio.get_running_loop()
         timer: asyncio.Handle
 
         def check_silence() -> None:
             nonlocal timer
-            left = self.patience
+            left = self.seconds_left
             if self._waiting_since and not left:
-                body.give_up()
-            else:  # with the first word there may be less left than now
+                body.abort()
+            else:  # once the first word arrives, there may be less time left than now
                 timer = loop.call_later(
                     min(left or DRAIN_SECONDS, self.endpoint.idle_timeout), check_silence
                 )
@@ -270,14 +270,14 @@ class ReplyReader:
         finally:
             timer.cancel()
 
-    async def next_part(self, body: Body) -> bytes:
-        """More of the body; nothing at its end. Silence after the finish reason is one as well.
+    async def read_next_part(self, body: Body) -> bytes:
+        """The next part of the body; empty at its end, and if silence follows the finish reason.
 
-        Raises `TimeoutError` while it is watched.
+        Raises `TimeoutError` if it is watched.
         """
         if self.finish_reason or self._is_done:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.patience):
+                async with asyncio.timeout(self.seconds_left):
                     return await body.read()
             return b""
         self._waiting_since = time.monotonic()
@@ -285,35 +285,35 @@ class ReplyReader:
         self._waiting_since = 0.0
         return part
 
-    def read_part(self, part: bytes) -> Iterator[Piece]:
-        """What these bytes say, in as few pieces as possible."""
+    def parse_part(self, part: bytes) -> Iterator[Piece]:
+        """The pieces in these bytes, as few as possible."""
         return self._read_events(self._decoder.feed(part))
 
     def close(self) -> Iterator[Piece]:
-        """What is left, then the last piece. Raises when the reply broke off or holds nothing."""
-        if not self.too_long:
+        """The remaining pieces, then the last one. Raises if the reply broke off or is empty."""
+        if not self.is_too_long:
             yield from self._read_events(self._decoder.close())
             yield from _to_pieces(*self._note(*self._thinking_filter.close()))
-        if self.too_long:
+        if self.is_too_long:
             self.finish_reason = "length"
         elif self._is_done:
             self.finish_reason = self.finish_reason or "stop"
         if not self.finish_reason:
-            raise LLMInterrupted("no end") if self.started else LLMServerError("no reply in it")
-        if not self._has_answered and not self.calls:
+            raise LLMInterrupted("no end") if self.has_output else LLMServerError("no reply in it")
+        if not self._has_answered and not self.tool_calls:
             reason = self.finish_reason
-            raise LLMEmptyAnswer(reason, reason=reason, thought=self.thought)
+            raise LLMEmptyAnswer(reason, reason=reason, thought=self.has_thought)
         yield Piece(usage=self.usage, finish_reason=self.finish_reason)
 
     def _read_events(self, events: Sequence[bytes]) -> Iterator[Piece]:
         thought, answer = "", ""
         failure: LLMError | ValueError | None = None
         for event in events:
-            if self._is_done or self.too_long:
+            if self._is_done or self.is_too_long:
                 break
             try:
                 more = self._read(event)
-            except (LLMError, ValueError) as error:  # what came before it is shown all the same
+            except (LLMError, ValueError) as error:  # what came before is still shown
                 failure = error
                 break
             thought, answer = thought + more[0], answer + more[1]
@@ -322,13 +322,15 @@ class ReplyReader:
             raise failure
 
     def _read(self, event: bytes) -> tuple[str, str]:
-        """The thinking and the answer in an event; events that are neither hold nothing."""
+        """The thinking and the answer in an event; empty for other events."""
         if event == b"[DONE]":
             self._is_done = True
             return "", ""
         chunk = parse_chunk(event)
         if reported := chunk.get("error"):
-            raise to_reported_error(reported, started=self.started, secrets=self.endpoint.secrets)
+            raise to_reported_error(
+                reported, started=self.has_output, secrets=self.endpoint.secrets
+            )
         if isinstance(usage := chunk.get("usage"), dict):
             prompt_tokens, completion_tokens = (
                 usage.get("prompt_tokens"),
@@ -342,13 +344,15 @@ class ReplyReader:
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         if isinstance(message := choice.get("message"), dict):  # it was not streamed
             self._is_done = True
-            self.calls = tuple(_find_calls(message.get("tool_calls")))
+            self.tool_calls = tuple(_find_calls(message.get("tool_calls")))
             return self._add(message)
         delta = choice.get("delta")
         return self._add(delta) if isinstance(delta, dict) else ("", "")
 
     def _add(self, delta: Mapping[str, Any]) -> tuple[str, str]:
-        self._is_alive = self._is_alive or any(delta[name] for name in delta if name != "role")
+        self._has_received = self._has_received or any(
+            delta[name] for name in delta if name != "role"
+        )
         thought = self._thought_mender.mend(
             delta.get("reasoning_content") or delta.get("reasoning")
         )
@@ -360,8 +364,9 @@ class ReplyReader:
         return self._note(thought, answer)
 
     def _note(self, thought: str, answer: str) -> tuple[str, str]:
-        self.started = self.started or bool(thought or answer)
-        self.thought = self.thought or bool(thought.strip())  # "<think>\n\n</think>" is none
+        self.has_output = self.has_output or bool(thought or answer)
+        # "<think>\n\n</think>" is no thinking
+        self.has_thought = self.has_thought or bool(thought.strip())
         self._has_answered = self._has_answered or bool(answer.strip())
         self._answer_characters += len(answer)
         return thought, answer

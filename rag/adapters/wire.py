@@ -184,7 +184,7 @@ class AnswerBody:
             raise AnswerTooLong("more than is read")
         return part
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Make the pending read raise `TimeoutError`."""
         self._content.set_exception(TimeoutError())
 

@@ -440,9 +440,9 @@ MAX_FACT_CHARACTERS = 160
 """Characters of a sentence kept for a protected word."""
 MAX_CONTEXT_CHARACTERS = 80
 """Characters of a sentence kept around an amount, date or code."""
-MIN_TOLD_SHARE = 0.75
+MIN_CONTAINED_SHARE = 0.75
 """Share of a sentence's terms that a summary must contain to include the sentence."""
-_LOOSE = re.compile(r"(?<=\d),(?=\d{3})|(?<!\d)[\s,]+|[\s,]+(?!\d)")
+_SEPARATORS = re.compile(r"(?<=\d),(?=\d{3})|(?<!\d)[\s,]+|[\s,]+(?!\d)")
 """White space and commas, except between two numbers."""
 
 
@@ -483,15 +483,15 @@ def _find_items(text: str, pattern: re.Pattern[str]) -> Iterator[Item]:
 def restore_protected(summary: str, items: Sequence[Item], language: str) -> str:
     """The summary, followed by those items that it lacks, as far as there is room."""
     text, terms = summary.casefold(), set(tokenize.count_terms(summary))
-    compact_text = _LOOSE.sub("", text)
+    compact_text = _SEPARATORS.sub("", text)
     restored: list[str] = []
     room = MAX_PROTECTED_CHARACTERS
     for item in items:
         line = f"- {item.text}"
-        if len(line) < room and not _is_told(item, text, compact_text, terms):
+        if len(line) < room and not _contains_item(item, text, compact_text, terms):
             restored.append(line)
             text += f"\n{line.casefold()}"
-            compact_text = _LOOSE.sub("", text)
+            compact_text = _SEPARATORS.sub("", text)
             terms |= tokenize.count_terms(line).keys()
             room -= len(line) + 1
     if not restored:
@@ -499,18 +499,18 @@ def restore_protected(summary: str, items: Sequence[Item], language: str) -> str
     return "\n".join([summary, prompts.load_prompt("protected", language), *restored]).strip()
 
 
-def _is_told(item: Item, text: str, compact_text: str, terms: set[str]) -> bool:
+def _contains_item(item: Item, text: str, compact_text: str, terms: set[str]) -> bool:
     """Whether a lower-case text with these terms contains an item.
 
     `compact_text` is the text for finding figures in: 3억 is in neither 13억 nor 1.3억, A-7 is not
     in A-77.
     """
     if not item.grave:
-        key = _LOOSE.sub("", item.key.casefold())
+        key = _SEPARATORS.sub("", item.key.casefold())
         end = r"(?!\d)" if key[-1:].isdigit() else ""
         return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", compact_text))
     item_terms = tokenize.count_terms(item.text).keys()
-    return item.key.casefold() in text and len(item_terms & terms) >= MIN_TOLD_SHARE * len(
+    return item.key.casefold() in text and len(item_terms & terms) >= MIN_CONTAINED_SHARE * len(
         item_terms
     )
 

@@ -172,7 +172,7 @@ def to_prompt_text(text: str, kind: Kind = Kind.TEXT) -> str:
 
 
 def _restore_hyphen(match: re.Match[str]) -> str:
-    """A line end as "\\n"; a soft hyphen at the end of a line as the hyphen that it shows as."""
+    """A plain line end, or the hyphen that a soft hyphen at the end of a line shows as."""
     return "-" if match[0] == "\u00ad" else "\n"
 
 

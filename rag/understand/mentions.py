@@ -41,22 +41,22 @@ class Mention:
 
     `places` count from 1, negative ones from the end; empty for "that document". `named` are the
     words between "that" and "document". `spans` are the parts of the text that the reference uses.
-    `noun`: it has a word for documents or sources, not only a number; `kind`: a kind of document
-    instead ("두 번째 법"). `back`: it refers to something said earlier ("방금", "you cited").
-    `session`: places count over the whole session; `answer`: in the answer with this number, or for
-    -2 in the last but one that had documents. `soft` ("이 문서"): it may mean a document that was
-    never shown. `others`: all documents but those at the places.
+    `has_noun`: it has a word for documents or sources, not only a number; `kind`: a kind of
+    document instead ("두 번째 법"). `refers_back`: it refers to something earlier ("방금", "you
+    cited"). `counts_session`: places count over the whole session; `answer`: in the answer with
+    this number, or for -2 in the last but one that had documents. `may_be_unshown` ("이 문서"): it
+    may mean a document that was never shown. `others`: all documents but those at the places.
     """
 
     spans: tuple[Span, ...]
     places: tuple[int, ...] = ()
     named: str = ""
-    noun: bool = False
-    back: bool = False
-    session: bool = False
+    has_noun: bool = False
+    refers_back: bool = False
+    counts_session: bool = False
     answer: int | None = None
     kind: str = ""
-    soft: bool = False
+    may_be_unshown: bool = False
     others: bool = False
 
 
@@ -149,15 +149,15 @@ def _find_in_piece(text: str) -> Mention | None:
 
 def _merge_mentions(candidates: Sequence[Mention], fallback: Sequence[Mention]) -> Mention | None:
     """The mentions of documents as one, or else the fallback; a flag of one applies to all."""
-    mentions = [one for one in candidates if one.noun or one.kind] or fallback
+    mentions = [one for one in candidates if one.has_noun or one.kind] or fallback
     if not mentions:
         return None
     return Mention(
         spans=tuple(sorted({span for one in mentions for span in one.spans})),
         places=tuple(dict.fromkeys(place for one in mentions for place in one.places)),
-        noun=any(one.noun for one in mentions),
-        back=any(one.back for one in mentions),
-        session=any(one.session for one in mentions),
+        has_noun=any(one.has_noun for one in mentions),
+        refers_back=any(one.refers_back for one in mentions),
+        counts_session=any(one.counts_session for one in mentions),
         answer=next((one.answer for one in mentions if one.answer is not None), None),
         kind=next((one.kind for one in mentions if one.kind), ""),
         others=any(one.others for one in mentions),
@@ -247,22 +247,26 @@ def _to_korean_mention(
     text: str, group: Sequence[re.Match[str]], session: re.Match[str] | None
 ) -> Mention | None:
     parts, (start, end) = _get_parts(group[-1]), (group[0].start(), group[-1].end())
-    noun, kind = bool(parts["noun"]), parts["kind"]
-    if (parts["end"] or parts["head"]) and not (noun or kind or parts["form"]):
+    has_noun, kind = bool(parts["noun"]), parts["kind"]
+    if (parts["end"] or parts["head"]) and not (has_noun or kind or parts["form"]):
         return None
     places = _group_places(text, group)
     text_before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
     if _KO["not_these"].match(text, end):
         rest = text.find("나머지", end)
         span = (start, _find_reference_end(text, rest + len("나머지")))
-        return Mention((span,), places, noun=noun, back=True, others=True) if rest >= 0 else None
-    handed_in = (noun or parts["form"]) and _KO["handed_in"].match(text, end)
+        return (
+            Mention((span,), places, has_noun=has_noun, refers_back=True, others=True)
+            if rest >= 0
+            else None
+        )
+    handed_in = (has_noun or parts["form"]) and _KO["handed_in"].match(text, end)
     if handed_in or _KO["of_the_user"].search(text_before):
         return None
     answer, back, other = (_KO[name].search(text_before) for name in ("answer", "back", "other"))
     session = _drop_if_overlapping(session, (start, start + 1))
     is_pointed = bool(session or answer or back)
-    if not noun:
+    if not has_noun:
         if not (is_pointed or other or _KO["lead"].fullmatch(text, 0, start)):
             return None
         if not _is_document_number(text, end, parts, is_pointed=is_pointed, many=len(group) > 1):
@@ -275,9 +279,9 @@ def _to_korean_mention(
     return Mention(
         spans=tuple(spans),
         places=places,
-        noun=noun,
-        back=back is not None,
-        session=session is not None,
+        has_noun=has_noun,
+        refers_back=back is not None,
+        counts_session=session is not None,
         answer=answer and (-2 if answer["before"] else read_places(answer["number"])[0]),
         kind=kind,
     )
@@ -325,9 +329,9 @@ def _find_korean_that(text: str) -> Mention | None:
         return Mention(
             spans=((start, _find_reference_end(text, match.end())),),
             named=named,
-            noun=True,
-            back=is_earlier,
-            soft=not (_KO["just_now"].match(time) if named else is_earlier),
+            has_noun=True,
+            refers_back=is_earlier,
+            may_be_unshown=not (_KO["just_now"].match(time) if named else is_earlier),
         )
     return None
 
@@ -344,24 +348,24 @@ def _to_english_mention(
     parts, (start, end) = _get_parts(item), item.span()
     shown_after = _EN["shown_after"].match(text, end)
     session = _drop_if_overlapping(session, (start, end))
-    users = _EN["users"].match(text, end) or (_EN["of"].match(text, end) and not session)
+    users_own = _EN["users"].match(text, end) or (_EN["of"].match(text, end) and not session)
     text_before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
-    if (users and not shown_after) or _EN["not_these"].search(text_before):
+    if (users_own and not shown_after) or _EN["not_these"].search(text_before):
         return None
     lead = _EN["before"].search(text_before)
-    noun, back = bool(parts["noun"]), bool(shown_after or (lead and lead["answer"]))
-    if not (noun or back or session or _EN["lead"].fullmatch(text, 0, start)):
+    has_noun, back = bool(parts["noun"]), bool(shown_after or (lead and lead["answer"]))
+    if not (has_noun or back or session or _EN["lead"].fullmatch(text, 0, start)):
         return None
-    if item.re is _EN["numbered"] and _is_counting_noun(text, end, counted=noun):
+    if item.re is _EN["numbered"] and _is_counting_noun(text, end, counted=has_noun):
         return None
     spans = [(start - len(lead[0]) if lead else start, (shown_after or item).end())]
     spans += [session.span()] if session else []
     return Mention(
         spans=tuple(spans),
         places=_read_item_places(item, "ordinals", "numbers", "numbers_too", "bare", "mark"),
-        noun=noun or bool(parts["mark"] and back),
-        back=back,
-        session=session is not None,
+        has_noun=has_noun or bool(parts["mark"] and back),
+        refers_back=back,
+        counts_session=session is not None,
         kind=parts["kind"].casefold().rstrip("s"),
     )
 
@@ -380,8 +384,8 @@ def _find_english_that(text: str) -> Mention | None:
         parts, text_before = _get_parts(match), text[: match.start()]
         if not (parts["that"] or parts["shown"]) or _EN["not_these"].search(text_before):
             continue
-        users = not parts["shown"] and _EN["users"].match(text, match.end())
-        if users or _EN["antecedent"].search(text_before):
+        is_users_own = not parts["shown"] and _EN["users"].match(text, match.end())
+        if is_users_own or _EN["antecedent"].search(text_before):
             continue
         named = _EN["modifier"].sub("", parts["named"]).strip()
         lead = _EN["before"].search(text_before)
@@ -389,8 +393,8 @@ def _find_english_that(text: str) -> Mention | None:
         return Mention(
             spans=((lead.start() if lead else match.start(), match.end()),),
             named=named,
-            noun=True,
-            back=bool(parts["shown"]),
-            soft=is_this and not parts["shown"],
+            has_noun=True,
+            refers_back=bool(parts["shown"]),
+            may_be_unshown=is_this and not parts["shown"],
         )
     return None

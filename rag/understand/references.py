@@ -170,11 +170,11 @@ def _resolve_places(mention: Mention, pool: Sequence[DocRef], rest: str) -> Refe
         refs = [ref for ref in pool if ref not in refs]
     known_refs = tuple(ref for ref in refs if ref is not None)
     if not known_refs or len(known_refs) < len(refs):
-        is_bare = not (mention.noun or mention.session or mention.back)
+        is_bare = not (mention.has_noun or mention.counts_session or mention.refers_back)
         if is_bare and max(mention.places) > max(MAX_BARE_PLACE, len(pool)):
             return None
         return _to_unclear(Unclear.OUT_OF_RANGE, pool, rest)
-    return Reference(known_refs, rest, whole_session=mention.session)
+    return Reference(known_refs, rest, whole_session=mention.counts_session)
 
 
 def _get_document_at(place: int, documents: Sequence[DocRef]) -> DocRef | None:
@@ -215,7 +215,7 @@ def _resolve_pronoun(
     if mention.named:
         named = _find_called(mention.named, pool) or _find_called(mention.named, session())
         if not named:
-            return None if mention.soft else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
+            return None if mention.may_be_unshown else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
         pool = named
     elif view:
         pool = [ref for ref in (*pool, *session()) if ref.document_id == view.document_id][:1]
@@ -251,7 +251,7 @@ def _list_documents(
 ) -> tuple[DocRef, ...]:
     """The documents that places count among."""
     last, shown_turn = conversation.last, conversation.shown_turn
-    if mention.session:
+    if mention.counts_session:
         return session()
     if mention.answer is not None:
         answer = _find_answer(mention.answer, conversation)
@@ -280,22 +280,28 @@ def _find_answer(number: int, conversation: Conversation) -> PastTurn | None:
 
 def _is_explicit(mention: Mention, rest: str, conversation: Conversation) -> bool:
     """Whether the words can only mean documents, even though none was shown."""
-    if mention.soft or mention.kind:
+    if mention.may_be_unshown or mention.kind:
         return False
-    if mention.noun or mention.session or mention.answer is not None:
+    if mention.has_noun or mention.counts_session or mention.answer is not None:
         return True
     if _find_line_numbers(conversation.last) & set(mention.places):
         return False
     # a number alone may mean anything: "첫째"
     wish = rest.strip("?!., ")
-    return mention.back or bool(wish and _ANY["wish_wishes"].fullmatch(wish))
+    return mention.refers_back or bool(wish and _ANY["wish_wishes"].fullmatch(wish))
 
 
 def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | None:
     """Whether a number means a document and not a numbered line of the answer; None if unclear."""
     last, shown_turn = conversation.last, conversation.shown_turn
     asked_back = last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
-    if mention.noun or mention.session or last is None or shown_turn is None or asked_back:
+    if (
+        mention.has_noun
+        or mention.counts_session
+        or last is None
+        or shown_turn is None
+        or asked_back
+    ):
         return True
     is_listed = bool(_find_line_numbers(last) & set(mention.places))
     if last.number == shown_turn.number:
@@ -308,7 +314,7 @@ def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | N
         for turn in conversation.turns
         if turn.number > shown_turn.number
     )
-    return True if is_idle or mention.back else None
+    return True if is_idle or mention.refers_back else None
 
 
 def _find_line_numbers(turn: PastTurn | None) -> set[int]:

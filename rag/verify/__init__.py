@@ -47,7 +47,7 @@ MIN_TERMS_SHARE = 0.4
 """Share of a sentence's terms that must occur in its passages."""
 MIN_GAIN_ELSEWHERE = 0.2
 """How much larger that share may be in a unit of a passage that it does not cite."""
-MIN_BEARING_SHARE = 0.25
+MIN_SUPPORTING_SHARE = 0.25
 """Share of a sentence's terms that a supporting unit must contain, if the languages match."""
 MIN_LACKING_SHARE, MIN_REST_SHARE = 0.1, 0.5
 """If the best unit lacks the first share of a sentence's terms, a second unit counts as well if it
@@ -136,12 +136,12 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     rests_on_turns = not citations and bool(earlier) and _is_from_earlier_turns(all_claims, earlier)
     is_from_tools = not citations and bool(tools) and _is_from_tools(all_claims, tools)
     completed_grounds = replace(grounds, lacks=lacks, earlier=rests_on_turns, tools=is_from_tools)
-    bearing_places = _find_bearing_places(checkable)
+    supporting_places = _find_supporting_places(checkable)
     places = {
         item.number: sorted(
             {
                 place
-                for (_, number), found in bearing_places.items()
+                for (_, number), found in supporting_places.items()
                 if number == item.number
                 for place in found
             }
@@ -153,7 +153,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
         for item in evidence
         if places[item.number]
     }
-    tied = tuple(_tie_spans(citations, split, bearing_places, places))
+    tied = tuple(_tie_spans(citations, split, supporting_places, places))
     return Verification(checks, spans, decide_label(checks, completed_grounds), tied)
 
 
@@ -310,7 +310,9 @@ def _has_claim(claim: _ReadClaim) -> bool:
     return not claim.is_foreign and len(claim.details.words) >= fewest and bool(claim.facts.terms)
 
 
-def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list[_EvidenceUnit]:
+def _find_supporting_units(
+    terms: frozenset[str], units: Iterable[_EvidenceUnit]
+) -> list[_EvidenceUnit]:
     """The unit with most of the terms, and the one with most of those it lacks."""
     candidates = list(units)
     if not candidates or not terms:
@@ -326,7 +328,7 @@ def _find_bearing(terms: frozenset[str], units: Iterable[_EvidenceUnit]) -> list
 
 def _find_reasons(checkable: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[str, ...]]:
     """The reasons to doubt each sentence, by the rules."""
-    near = [_find_bearing(item.facts.terms, item.units) for item in checkable]
+    near = [_find_supporting_units(item.facts.terms, item.units) for item in checkable]
     texts = list(dict.fromkeys(unit.facts.text for units in near for unit in units))
     details = dict(zip(texts, map(read_details, texts, analyse_morphemes(texts)), strict=True))
     return {
@@ -457,15 +459,17 @@ _Place = tuple[int, int]
 """Start and end in the text of a piece of evidence."""
 
 
-def _find_bearing_places(checkable: Sequence[_ReadClaim]) -> Mapping[tuple[int, int], set[_Place]]:
+def _find_supporting_places(
+    checkable: Sequence[_ReadClaim],
+) -> Mapping[tuple[int, int], set[_Place]]:
     """The places that support a sentence, by its start and the number of the passage it cites."""
     places: dict[tuple[int, int], set[_Place]] = {}
     for item in checkable:
         terms = item.facts.terms
         for premise in item.premises if terms and item.sentence.numbers else ():
             share = premise.compute_share(terms)
-            if share and (item.is_foreign or share >= MIN_BEARING_SHARE):
-                units = _find_bearing(terms, premise.units)
+            if share and (item.is_foreign or share >= MIN_SUPPORTING_SHARE):
+                units = _find_supporting_units(terms, premise.units)
                 places[item.sentence.start, premise.number] = {
                     (unit.start, unit.end) for unit in units if unit.end
                 }
@@ -475,14 +479,16 @@ def _find_bearing_places(checkable: Sequence[_ReadClaim]) -> Mapping[tuple[int, 
 def _tie_spans(
     citations: Sequence[Citation],
     split: Sequence[Sentence],
-    bearing_places: Mapping[tuple[int, int], set[_Place]],
+    supporting_places: Mapping[tuple[int, int], set[_Place]],
     places: Mapping[int, Sequence[_Place]],
 ) -> Iterator[Citation]:
     """Each citation with the indices of the passage's places that support its sentence."""
     starts = [one.start for one in split]
     for citation in citations:
         at = bisect_right(starts, citation.offset) - 1
-        own_places = bearing_places.get((starts[at], citation.number), set()) if at >= 0 else set()
+        own_places = (
+            supporting_places.get((starts[at], citation.number), set()) if at >= 0 else set()
+        )
         passage_places = places.get(citation.number, ())
         yield replace(
             citation, spans=tuple(passage_places.index(place) for place in sorted(own_places))

@@ -108,11 +108,13 @@ def test_words_of_a_person_are_not_folded_away_by_a_worker_that_read_the_old_one
     while True:  # a turn that folds some more
         last = say(owner, "또 다른 질문", parent=last, content="답")
         work = _load_turn(last.pk)
-        if work.folding:
+        if work.earlier_turns:
             break
         asyncio.run(summarise_turn(last.pk))
     lease = claim_job(Turn, last.pk)
-    noted = asyncio.run(get_engine(work.config).note_turn(work.turn, work.folding, work.running))
+    noted = asyncio.run(
+        get_engine(work.config).note_turn(work.turn, work.earlier_turns, work.running_summary)
+    )
     api.patch(url(long.chat_id), {"running_summary": "내가 고친 요약"}, format="json")
     _store_summary(lease, noted, work)
     assert read(api, last.chat_id)["running_summary"]["text"] == "내가 고친 요약"

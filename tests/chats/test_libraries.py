@@ -450,12 +450,12 @@ def test_a_question_that_waited_reads_nothing_that_was_closed_meanwhile(owner, s
     turn = open_turn(user=owner, content="질문")
     leave(membership)
     (claimed,) = answering.claim_run(turn.run.pk)
-    loaded = answering.load_question(claimed.run, claimed.used)
+    loaded = answering.load_question(claimed.run, claimed.space_in_use)
     assert loaded.question.scope.document_ids == (own.pk,)
 
 
 def test_a_question_reads_all_of_its_scope_where_nothing_was_closed(owner, shared, membership):
     turn = open_turn(user=owner, content="질문")
     (claimed,) = answering.claim_run(turn.run.pk)
-    loaded = answering.load_question(claimed.run, claimed.used)
+    loaded = answering.load_question(claimed.run, claimed.space_in_use)
     assert loaded.question.scope.document_ids == (shared.pk,)

@@ -29,7 +29,7 @@ def history_of(turn):
 
 def load(opened):
     (claimed,) = answering.claim_run(opened.run.pk)
-    return answering.load_question(claimed.run, claimed.used)
+    return answering.load_question(claimed.run, claimed.space_in_use)
 
 
 def fresh(turn):
@@ -80,7 +80,7 @@ def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
         opened = open_turn(user=owner, content="?", chat_id=one.chat_id, parent_id=one.message_id)
         (claimed,) = answering.claim_run(opened.run.pk)
         with CaptureQueriesContext(connection) as queries:
-            answering.load_question(claimed.run, claimed.used)
+            answering.load_question(claimed.run, claimed.space_in_use)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 3
 

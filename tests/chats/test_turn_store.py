@@ -146,9 +146,9 @@ def test_cited_documents_are_remembered_and_no_others(owner):
 
 
 def test_an_answer_that_cites_nothing_leaves_what_bore_on_its_question(owner):
-    bearing, other = make_document(owner, name="여비.md"), make_document(owner, name="둘.md")
+    relevant, other = make_document(owner, name="여비.md"), make_document(owner, name="둘.md")
     say(owner, "처음", sources=sources(other))
-    turn = say(owner, "질문", sources=None, bearing=(bearing.pk,))
+    turn = say(owner, "질문", sources=None, relevant_document_ids=(relevant.pk,))
     assert [one["title"] for one in turn.remembered] == ["여비"]
     assert turn.document_ids == []
 

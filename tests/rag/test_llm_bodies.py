@@ -74,7 +74,7 @@ def reading(parts):
     shown = []
     try:
         for part in parts:
-            shown.extend(read.read_part(part))
+            shown.extend(read.parse_part(part))
         shown.extend(read.close())
     except errors.LLMError as error:
         return text_of(shown), type(error)

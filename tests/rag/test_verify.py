@@ -291,8 +291,8 @@ def test_any_text_is_read_in_order_and_within_its_bounds(text):
         position = item.end
 
 
-def bearing(answer, *texts, **fields):
-    """The stretches that bear an answer, by the number of their passage."""
+def supporting(answer, *texts, **fields):
+    """The sentences that support an answer, by the number of their passage."""
     passages = [
         made_evidence(text, slot=slot, **fields) for slot, text in enumerate(texts or (RULE,), 1)
     ]
@@ -302,7 +302,7 @@ def bearing(answer, *texts, **fields):
 
 def test_a_citation_is_tied_to_the_sentence_of_the_passage_that_bears_it():
     answer = "예산은 1억 2천만 원입니다 [1]. 휴가는 인사혁신처장에게 신청합니다 [2]."
-    assert bearing(answer, RULE, LEAVE) == {
+    assert supporting(answer, RULE, LEAVE) == {
         1: ["예산은 1억 2천만 원이며 참여율은 37%이다."],
         2: ["휴가는 인사혁신처장에게 신청한다."],
     }
@@ -327,7 +327,7 @@ def test_each_citation_knows_which_sentences_of_its_passage_bear_its_own():
 
 def test_of_a_table_the_row_bears_it():
     table = "| 구분 | 상한 |\n|---|---|\n| 서울 | 100,000원 |\n| 그 밖의 곳 | 70,000원 |"
-    assert bearing("서울의 상한은 100,000원입니다 [1].", table) == {1: ["| 서울 | 100,000원 |"]}
+    assert supporting("서울의 상한은 100,000원입니다 [1].", table) == {1: ["| 서울 | 100,000원 |"]}
 
 
 def test_a_stretch_is_told_by_its_place_in_the_document_as_it_is_stored():
@@ -341,7 +341,7 @@ def test_a_stretch_is_told_by_its_place_in_the_document_as_it_is_stored():
 
 
 def test_a_passage_that_says_nothing_of_the_sentence_has_no_stretch():
-    assert bearing("우주선은 화성에 착륙했습니다 [1].") == {}
+    assert supporting("우주선은 화성에 착륙했습니다 [1].") == {}
 
 
 def test_what_is_read_from_the_middle_of_a_passage_keeps_its_place_in_the_document():
