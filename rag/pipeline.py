@@ -42,7 +42,7 @@ from rag.events import (
     list_statuses,
 )
 from rag.generate.citations import CitationFilter
-from rag.generate.llm import SECONDS_A_PART, Check, CheckedAnswer, Reviser, SectionReader, Writer
+from rag.generate.llm import SECONDS_PER_PART, Check, CheckedAnswer, Reviser, SectionReader, Writer
 from rag.generate.offline import (
     FixedAnswer,
     answer_memory_wish,
@@ -113,7 +113,7 @@ OFFLINE_MODEL = "passages"
 """Model name in events and traces if no model is configured."""
 FIXED_MODEL = "fixed"
 """Model name in events and traces of fixed answers."""
-MAX_REVIEWED = 8
+MAX_UNSHOWN_PASSAGES = 8
 """Passages that an answer keeps in addition to those it cites."""
 MAX_CHECKED_AT_ONCE_CHARACTERS = 400
 """Shorter answers without evidence are checked without a thread, which would take longer."""
@@ -354,7 +354,7 @@ class Pipeline:
         context, budget, selection = await self._prepare_prompt(writer, analysed)
         draft = AnswerDraft(context)
         if selection.portions and self.light:
-            patient_light = replace(self.light, seconds=SECONDS_A_PART)
+            patient_light = replace(self.light, seconds=SECONDS_PER_PART)
             reader = SectionReader(patient_light, analysed.language, context.fence)
             reading = reader.read(analysed.analysis.standalone, selection.portions)
             async with aclosing(reading) as parts:
@@ -837,7 +837,7 @@ def _select_shown_sources(
     shown: list[AnswerSource] = []
     for source, item in zip(sources, evidence, strict=True):
         is_first = source.slot not in {other.slot for other in shown}
-        has_room = sum(not other.cited for other in shown) < MAX_REVIEWED
+        has_room = sum(not other.cited for other in shown) < MAX_UNSHOWN_PASSAGES
         is_reviewed = has_room and not item.weak and item.number in read_numbers
         if source.cited or ((is_first or is_reviewed) and source.slot <= last_cited_slot):
             shown.append(source)

@@ -1,8 +1,8 @@
-"""What language models write: the answer, notes on whole documents, and a better draft.
+"""What language models write: answers, notes on whole documents, revised drafts, follow-ups.
 
-An answer is tried once more, less long, where the prompt was too long. Whole documents that do not
-fit a prompt are read part by part. Nothing that a draft said may be lost or added by a rewriting:
-markers, figures and code are compared, and it is checked against the evidence again.
+If a prompt is too long, it is halved and tried once more. Whole documents that do not fit a prompt
+are read part by part. A revision must neither lose nor add anything: its markers, figures and code
+are compared with the draft's, and it is checked against the evidence again.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from rag.verify import Verification
 logger = structlog.get_logger()
 
 MAX_PARTS = 12
-"""Parts that are read for one question; of longer documents evenly many are left out, and told."""
+"""Parts read for one question; of more, some are skipped evenly, and readers are told so."""
 NOTE_TOKENS = 500
 MAX_NOTE_CHARACTERS = 400
-SECONDS_A_PART = 60.0
+SECONDS_PER_PART = 60.0
 _NUMBERS = re.compile(r"\[(\d{1,4})\]")
 
 
@@ -54,7 +54,7 @@ class Writer:
 
     @property
     def counter(self) -> TokenCounter:
-        """Counts as the model does."""
+        """The counter for the model's tokens."""
         return get_counter(self.llm.name)
 
     async def stream_answer(
@@ -64,10 +64,10 @@ class Writer:
         sampling: Sampling,
         on_trim: Callable[[AnswerContext], None],
     ) -> AsyncGenerator[Piece, None]:
-        """The model's pieces to `messages`, the prompt of `context`; usage at the end.
+        """Stream the model's answer to `messages`, the prompt of `context`; usage comes last.
 
-        A prompt that is too long for the model is halved once, and `on_trim` told. Raises
-        `rag.errors.LLMError` and nothing else.
+        If the prompt is too long for the model, it is halved once, and `on_trim` is called. Raises
+        only `rag.errors.LLMError`.
         """
         options = self.options.with_sampling(sampling)
         texts: list[str] = []
@@ -87,17 +87,21 @@ class Writer:
                 shorter = halve_context(context, self.counter)
                 on_trim(shorter)
                 messages, is_trimmed = build_messages(shorter), True
-        # only now: whoever waits for the first word need not wait for that
-        counted = sum(self.counter.count(message.content) + MESSAGE_TOKENS for message in messages)
+        # counted last, so that the first word need not wait for it
+        prompt_tokens = sum(
+            self.counter.count(message.content) + MESSAGE_TOKENS for message in messages
+        )
         if usage:
-            self.counter.learn(counted, usage.prompt_tokens)
+            self.counter.learn(prompt_tokens, usage.prompt_tokens)
         else:
-            yield Piece(usage=Usage(counted, self.counter.count("".join(texts)), estimated=True))
+            yield Piece(
+                usage=Usage(prompt_tokens, self.counter.count("".join(texts)), estimated=True)
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A point noted of a passage: its text, with the numbers of the passages that it rests on."""
+    """A point noted from passages: its text with their numbers, `numbers`, and the part read."""
 
     text: str
     numbers: tuple[int, ...]
@@ -106,9 +110,9 @@ class Note:
 
 @dataclass(slots=True)
 class SectionReader:
-    """Reads portions one after the other with a model; one that fails is left out.
+    """Reads portions of evidence one after the other with a model; failed ones are skipped.
 
-    `notes` hold what was noted so far, `unread` how many parts were not read.
+    `notes` are the notes so far, `unread` is the number of portions not read.
     """
 
     light: Light
@@ -120,31 +124,31 @@ class SectionReader:
     async def read(
         self, question: str, portions: Sequence[Sequence[Evidence]]
     ) -> AsyncGenerator[int, None]:
-        """Read at most `MAX_PARTS` portions; yields the number of each before, from 1."""
+        """Read at most `MAX_PARTS` portions; yields the number of each, from 1, before reading."""
         chosen = _spread_evenly(len(portions), MAX_PARTS)
         self.unread = len(portions) - len(chosen)
-        for place in chosen:
-            yield place + 1
+        for index in chosen:
+            yield index + 1
             try:
-                self.notes += await self._take_notes(question, portions[place], place)
+                self.notes += await self._take_notes(question, portions[index], index)
             except LLMError as error:
                 logger.warning("document_part_not_read", code=error.code)
                 self.unread += 1
 
     def fit_notes(self, room: int, counter: TokenCounter) -> list[Note]:
         """The notes that fit into `room` tokens: the first of each part before any second."""
-        turns: Counter[int] = Counter()
-        by_turns = []
-        for place, note in enumerate(self.notes):
-            by_turns.append((turns[note.part], place))
-            turns[note.part] += 1
-        kept: list[int] = []
-        for _, place in sorted(by_turns):
-            room -= counter.count(self.notes[place].text) + 1
+        rank_by_part: Counter[int] = Counter()
+        ranked = []
+        for index, note in enumerate(self.notes):
+            ranked.append((rank_by_part[note.part], index))
+            rank_by_part[note.part] += 1
+        kept_indexes: list[int] = []
+        for _, index in sorted(ranked):
+            room -= counter.count(self.notes[index].text) + 1
             if room < 0:
                 break
-            kept.append(place)
-        return [self.notes[place] for place in sorted(kept)]
+            kept_indexes.append(index)
+        return [self.notes[index] for index in sorted(kept_indexes)]
 
     async def _take_notes(
         self, question: str, portion: Sequence[Evidence], part: int
@@ -164,7 +168,7 @@ class SectionReader:
 
 
 def _to_note(line: str, known_numbers: set[int], part: int) -> Note | None:
-    """A line of notes; None where it rests on none of the passages shown."""
+    """A line of notes; None if it cites none of the passages shown."""
     numbers = tuple(dict.fromkeys(int(number) for number in _NUMBERS.findall(line)))
     rests_on = tuple(number for number in numbers if number in known_numbers)
     text = _NUMBERS.sub("", line).strip(" -*•\t")[:MAX_NOTE_CHARACTERS]
@@ -178,26 +182,26 @@ def _to_note(line: str, known_numbers: set[int], part: int) -> Note | None:
 
 
 def _spread_evenly(total: int, limit: int) -> list[int]:
-    """At most `limit` places of `total`, the first and the last among them."""
+    """At most `limit` indexes below `total`, including the first and the last."""
     if total <= limit:
         return list(range(total))
-    return [round(place * (total - 1) / (limit - 1)) for place in range(limit)]
+    return [round(index * (total - 1) / (limit - 1)) for index in range(limit)]
 
 
-# A finished draft once more: what is doubted anew, all of it in better words
+# Revision of a finished draft: doubted sentences are corrected, the whole is restyled
 
 MAX_DRAFT_CHARACTERS = 8000
-"""Of a draft; a longer one stays: a small model would lose some of it."""
+"""Of a draft that is restyled; a small model would lose parts of a longer one."""
 MIN_LENGTH_SHARE, MAX_LENGTH_SHARE = 0.4, 1.6
-"""Shares of the draft's length that a rewriting may have: beyond it, it is another text."""
+"""Length of a rewriting as a share of the draft's; outside this range it is a different text."""
 TOKENS_PER_CHARACTER = 1.2
-"""Enough for Korean with any tokeniser, at the length that a rewriting may have."""
+"""Enough for Korean with any tokeniser."""
 MIN_STYLE_TOKENS = 200
 MAX_REWRITTEN_SENTENCES = 8
-"""Doubted sentences that are rewritten; one with more of them is better read with its marks."""
+"""Doubted sentences of a draft that are rewritten; any others stay marked as doubted."""
 
 MAX_MATERIAL_CHARACTERS = 8000
-"""Of passages that the light model reads to correct sentences."""
+"""Characters of passages that the light model reads to correct sentences."""
 CORRECT_SECONDS, CORRECT_TOKENS = 20.0, 1000
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -206,12 +210,12 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
 _FENCED = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 
 Check = Callable[[str, Sequence[Citation]], Verification]
-"""Holds a text with its citations against the evidence of the answer."""
+"""Checks a text with its citations against the evidence of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer as it is shown, with its citations and what the check found."""
+    """An answer as shown, with its citations and its verification."""
 
     text: str
     citations: tuple[Citation, ...]
@@ -220,7 +224,7 @@ class CheckedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What became of a draft: the better one, None where it stays, and why it does.
+    """The result of a revision: the new draft, or None and the reason why the old one stays.
 
     `reason` is "", "length", "markers", "numbers", "code", "support", or the code of an error.
     """
@@ -234,10 +238,10 @@ Step = Callable[[CheckedAnswer, AnswerContext, Check], Awaitable[Revision]]
 
 @dataclass(frozen=True, slots=True)
 class Reviser:
-    """Rewrites drafts with the light model. Never raises for what the model does.
+    """Rewrites drafts with the light model, whose failures are never raised.
 
-    `style`: the rules to rewrite every draft to, None for none. `corrects`: sentences that nothing
-    supports are rewritten from the passages.
+    `style`: the rules by which every draft is restyled, if any. `corrects`: unsupported sentences
+    are rewritten from the passages.
     """
 
     light: Light
@@ -245,9 +249,9 @@ class Reviser:
     corrects: bool = False
 
     def list_steps(self, draft: CheckedAnswer) -> Iterator[tuple[str, Step]]:
-        """What is to be done with a draft, by name, in order.
+        """The steps to take with a draft, by name, in order.
 
-        General knowledge, which cites nothing, is not written anew from passages.
+        General knowledge, which cites nothing, is not rewritten from passages.
         """
         if self.corrects and draft.citations and any(_list_doubted(draft)):
             yield "revise", self.correct
@@ -255,9 +259,9 @@ class Reviser:
             yield "style", functools.partial(self.restyle, self.style)
 
     async def correct(self, draft: CheckedAnswer, context: AnswerContext, check: Check) -> Revision:
-        """The draft with its doubted sentences said anew from the passages.
+        """Rewrite the doubted sentences of a draft from the passages.
 
-        What is no better than before stays, and is shown as doubted.
+        Sentences that do not get better stay, marked as doubted.
         """
         doubted = list(_list_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
         system = prompts.load_prompt("revise", context.language)
@@ -286,7 +290,7 @@ class Reviser:
     async def restyle(
         self, rules: StyleRules, draft: CheckedAnswer, context: AnswerContext, check: Check
     ) -> Revision:
-        """The draft in the style of the rules."""
+        """Rewrite the draft in the style that the rules describe."""
         if not draft.text.strip() or len(draft.text) > MAX_DRAFT_CHARACTERS:
             return Revision(reason="length")
         try:
@@ -314,15 +318,15 @@ class Reviser:
 
 
 def _list_doubted(draft: CheckedAnswer) -> Iterator[CheckedSentence]:
-    """The sentences that nothing supports, rows of tables left out: they are no sentences."""
+    """The unsupported sentences, without table rows."""
     return (item for item in draft.verification.doubted if draft.text[item.start] != "|")
 
 
 def _render_material(
     draft: CheckedAnswer, doubted: Sequence[CheckedSentence], context: AnswerContext
 ) -> str:
-    """Passages, question and sentences for the light model; those that are cited come first."""
-    cited_numbers = {one.number for one in draft.citations}
+    """Passages, cited ones first, the question and the doubted sentences, for the light model."""
+    cited_numbers = {citation.number for citation in draft.citations}
     passages, room = [], MAX_MATERIAL_CHARACTERS
     for item in sorted(context.evidence, key=lambda item: item.number not in cited_numbers):
         passages.append(f"[{item.number}] {item.passage.document_name}\n{item.content[:room]}")
@@ -330,24 +334,24 @@ def _render_material(
         if room <= 0:
             break
     sentences = [
-        f"{place}. {_render_stretch(draft, one.start, one.end)}"
-        for place, one in enumerate(doubted, 1)
+        f"{number}. {_render_part(draft, sentence.start, sentence.end)}"
+        for number, sentence in enumerate(doubted, 1)
     ]
     return neutralise_text("\n\n".join([*passages, f"? {context.question}", "\n".join(sentences)]))
 
 
-def _render_stretch(draft: CheckedAnswer, start: int, end: int) -> str:
-    """A stretch of a draft as a model would have written it: with the numbers of passages."""
-    inside = [
-        Citation(one.offset - start, one.number)
-        for one in draft.citations
-        if start <= one.offset < end
+def _render_part(draft: CheckedAnswer, start: int, end: int) -> str:
+    """Part of a draft as a model would write it, with the numbers of passages in its markers."""
+    citations = [
+        Citation(citation.offset - start, citation.number)
+        for citation in draft.citations
+        if start <= citation.offset < end
     ]
-    return to_numbered(draft.text[start:end], inside)
+    return to_numbered(draft.text[start:end], citations)
 
 
 def _is_supported(sentence: str, context: AnswerContext, check: Check) -> bool:
-    """Whether a sentence said anew cites passages that support it."""
+    """Whether a rewritten sentence cites passages that support it."""
     text, citations = _clean_reply(sentence, context.evidence)
     verdicts = {item.verdict for item in check(text, citations).checks} if citations else set()
     return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
@@ -356,16 +360,16 @@ def _is_supported(sentence: str, context: AnswerContext, check: Check) -> bool:
 def _replace_sentences(
     draft: CheckedAnswer, replacements: Sequence[tuple[CheckedSentence, str]]
 ) -> str:
-    """The draft, with the numbers of its passages, with other sentences in some places."""
+    """The draft with some sentences replaced, and the numbers of passages in its markers."""
     parts, position = [], 0
     for item, text in replacements:
-        parts += [_render_stretch(draft, position, item.start), " ".join(text.split())]
+        parts += [_render_part(draft, position, item.start), " ".join(text.split())]
         position = item.end
-    return "".join([*parts, _render_stretch(draft, position, len(draft.text))])
+    return "".join([*parts, _render_part(draft, position, len(draft.text))])
 
 
 def _clean_reply(reply: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation, ...]]:
-    """What of a reply may be shown: out of its fence, without markers that have no source."""
+    """A reply without a fence around it and markers without a source, and its citations."""
     fenced = _FENCED.match(reply.strip())
     citation_filter = CitationFilter(evidence)
     text = citation_filter.feed((fenced[1] if fenced else reply).strip()) + citation_filter.flush()
@@ -373,15 +377,17 @@ def _clean_reply(reply: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[C
 
 
 def _find_lost_part(draft: CheckedAnswer, text: str, citations: Sequence[Citation]) -> str:
-    """Which part of the draft did not survive; empty when all of it did."""
+    """Which part of the draft the new text has lost or changed; "" if none."""
     if not MIN_LENGTH_SHARE * len(draft.text) <= len(text) <= MAX_LENGTH_SHARE * len(draft.text):
         return "length"
     if _count_codes(draft.text) != _count_codes(text):
         return "code"
-    if {one.number for one in draft.citations} != {one.number for one in citations}:
+    if {citation.number for citation in draft.citations} != {
+        citation.number for citation in citations
+    }:
         return "markers"
-    plain, again = _CODE.sub(" ", draft.text), _CODE.sub(" ", text)
-    return "" if _find_numbers(plain) == _find_numbers(again) else "numbers"
+    draft_text, new_text = _CODE.sub(" ", draft.text), _CODE.sub(" ", text)
+    return "" if _find_numbers(draft_text) == _find_numbers(new_text) else "numbers"
 
 
 def _count_codes(text: str) -> Counter[str]:
@@ -394,9 +400,9 @@ def _find_numbers(text: str) -> set[str]:
 
 MAX_FOLLOW_UPS = 3
 MAX_FOLLOW_UP_CHARACTERS = 80
-MAX_READ_QUESTION = 500
+MAX_READ_QUESTION_CHARACTERS = 500
 """Characters of the question and ..."""
-MAX_READ_ANSWER = 1500
+MAX_READ_ANSWER_CHARACTERS = 1500
 """... of the answer that the model reads, and ..."""
 MAX_READ_HEADINGS = 10
 """... headings."""
@@ -413,14 +419,14 @@ SCHEMA = {
 async def suggest_follow_ups(
     question: str, answer: str, headings: Sequence[str], light: Light
 ) -> tuple[str, ...]:
-    """Up to three questions, in the language of the question; none that was asked just now.
+    """Up to three further questions in the language of the question, which is not among them.
 
-    `headings` are those of the passages. Raises what `Light.ask_json` raises.
+    `headings` are those of the passages. Raises as `Light.ask_json` does.
     """
     language = choose_reply_language(question)
     lines = [
-        f"Q: {question[:MAX_READ_QUESTION]}",
-        f"A: {to_plain_text(answer)[:MAX_READ_ANSWER]}",
+        f"Q: {question[:MAX_READ_QUESTION_CHARACTERS]}",
+        f"A: {to_plain_text(answer)[:MAX_READ_ANSWER_CHARACTERS]}",
         *(f"- {heading}" for heading in headings[:MAX_READ_HEADINGS]),
     ]
     reply = await light.ask_json(

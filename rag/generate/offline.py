@@ -49,7 +49,7 @@ from rag.verify.sentences import to_span
 MAX_CANDIDATES = 20
 """Candidates in a clarifying question; nobody would read more."""
 PART_CHARACTERS = 3000
-MAX_LOOK_CHARACTERS = 600
+MAX_LOOKAHEAD_CHARACTERS = 600
 """Characters beyond `PART_CHARACTERS` within which a part may end."""
 MAX_OTHERS = 5
 """Further documents that are listed if several were asked for."""
@@ -218,7 +218,7 @@ def show_document(  # noqa: PLR0913 - one request, by name
         end = "whole_next" if cut.number < cut.parts else "whole_end"
         pieces.append(f"---\n\n{get_reply(end, language)}")
     if others:
-        titles = ", ".join(f"『{_get_title(one)}』" for one in others[:MAX_OTHERS])
+        titles = ", ".join(f"『{_get_title(document)}』" for document in others[:MAX_OTHERS])
         pieces.append(get_reply("whole_others", language, titles=titles))
     text = "\n\n".join(piece for piece in pieces if piece)
     return ShownPart(text, View(ref.document_id, cut.number, cut.parts), ref)
@@ -251,18 +251,20 @@ def _cut_part(read_excerpt: Callable[[int, int], Excerpt | None], part: int) -> 
     n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
     """
     number = max(1, part)
-    excerpt = read_excerpt((number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOK_CHARACTERS)
+    excerpt = read_excerpt(
+        (number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOKAHEAD_CHARACTERS
+    )
     if excerpt is None:
         return None
-    parts = 1 + max(0, excerpt.total - MAX_LOOK_CHARACTERS - 1) // PART_CHARACTERS
+    parts = 1 + max(0, excerpt.total - MAX_LOOKAHEAD_CHARACTERS - 1) // PART_CHARACTERS
     if number > parts:
         return _cut_part(read_excerpt, parts)
     text = excerpt.text
-    first = _find_part_end(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
-    last = len(text)
+    start = _find_part_end(text[:MAX_LOOKAHEAD_CHARACTERS]) if number > 1 else 0
+    end = len(text)
     if number < parts:
-        last = PART_CHARACTERS + _find_part_end(text[PART_CHARACTERS:])
-    return _Part(text[first:last].strip("\n"), number, parts)
+        end = PART_CHARACTERS + _find_part_end(text[PART_CHARACTERS:])
+    return _Part(text[start:end].strip("\n"), number, parts)
 
 
 def _find_part_end(text: str) -> int:
@@ -319,7 +321,7 @@ def write_emergency_note(text: str) -> str:
 
 MAX_PRODUCT_CHARACTERS = 80
 """Characters of a question about the product; longer ones are about something else."""
-MAX_REVIEWED = 8
+MAX_UNSHOWN_PASSAGES = 8
 """Passages that an answer keeps besides those that it shows."""
 MAX_QUOTES, MAX_QUOTE_CHARACTERS = 3, 300
 MAX_TURN_CHARACTERS = 8000
@@ -329,7 +331,7 @@ MIN_QUOTED_SHARE = 0.5
 count half."""
 MIN_SHARE_OF_BEST_QUOTE = 0.8
 """Further sentences are quoted if their score is at least this share of the best one's."""
-OWN_WORDS_WORTH = 1.3
+OWN_WORDS_FACTOR = 1.3
 """Factor for the user's own words, which such questions mostly look for."""
 _MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 """`rag.generate.passages.MARKER` with its number as a group."""
@@ -391,8 +393,8 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
     if quoted and is_recalling(question):
         return OfflineAnswer(quoted, AnswerLabel.CONVERSATION)
     if name := find_ready_answer(analysis):
-        lacks = name == "plain_no_documents"
-        label = AnswerLabel.INSUFFICIENT if lacks else AnswerLabel.GENERAL
+        has_no_documents = name == "plain_no_documents"
+        label = AnswerLabel.INSUFFICIENT if has_no_documents else AnswerLabel.GENERAL
         return OfflineAnswer(get_reply(name, language), label)
     standalone = analysis.standalone or question
     passages = compose_passages(
@@ -409,7 +411,9 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
         answer = _renumber_shown(passages, evidence)
         text = "\n\n".join([*notes, answer.text])
         shift = len(text) - len(answer.text)
-        citations = (replace(one, offset=one.offset + shift) for one in answer.citations)
+        citations = (
+            replace(citation, offset=citation.offset + shift) for citation in answer.citations
+        )
         return replace(answer, text=text, citations=tuple(citations))
     if quoted:
         return OfflineAnswer(quoted, AnswerLabel.CONVERSATION)
@@ -429,15 +433,17 @@ def _renumber_shown(answer: PassagesAnswer, evidence: Sequence[Evidence]) -> Off
     slots: dict[object, int] = {}
     ordered = tuple(
         replace(item, number=number, slot=slots.setdefault(item.document_id, len(slots) + 1))
-        for number, item in enumerate([*shown, *rest[:MAX_REVIEWED]], 1)
+        for number, item in enumerate([*shown, *rest[:MAX_UNSHOWN_PASSAGES]], 1)
     )
     new_slots = {item.slot: slots[item.document_id] for item in shown}
     new_numbers = {item.number: number for number, item in enumerate(shown, 1)}
     text, position = "", 0
     citations: list[Citation] = []
-    for match, (number, place) in zip(_MARKER.finditer(answer.text), answer.cited, strict=True):
+    for match, (number, span_index) in zip(
+        _MARKER.finditer(answer.text), answer.cited, strict=True
+    ):
         text += answer.text[position : match.start()]
-        citations.append(Citation(len(text), new_numbers[number], (place,)))
+        citations.append(Citation(len(text), new_numbers[number], (span_index,)))
         text += f"[{new_slots.get(int(match[1]), match[1])}]"
         position = match.end()
     text += answer.text[position:]
@@ -477,8 +483,8 @@ def _find_pattern(about: str, text: str) -> str:
 def answer_from_turns(question: str, turns: Sequence[PastTurn], language: str) -> str:
     """The sentences of these turns that answer a question; empty if none does."""
     lines = [
-        get_reply("recalled_quote", language, number=str(one.number), text=one.text)
-        for one in quote_turns(question, turns)
+        get_reply("recalled_quote", language, number=str(quote.number), text=quote.text)
+        for quote in quote_turns(question, turns)
     ]
     return get_reply("recalled", language, quotes="\n".join(lines)) if lines else ""
 
@@ -498,21 +504,23 @@ def quote_turns(question: str, turns: Sequence[PastTurn]) -> list[Quote]:
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, shortened, strict=True)]
     weights = tokenize.weigh_query_terms(strip_recall_frame(question))
     question_terms = {term: weight for term, weight in weights.items() if weight >= 1}
-    quotes = [one for turn in turns for one in _quote_turn(turn, question_terms)]
-    best = max((one.score for one in quotes), default=0.0)
-    if best < MIN_QUOTED_SHARE:
+    quotes = [quote for turn in turns for quote in _quote_turn(turn, question_terms)]
+    best_score = max((quote.score for quote in quotes), default=0.0)
+    if best_score < MIN_QUOTED_SHARE:
         return []
     best_quotes = [
-        one for one in quotes if one.score >= max(MIN_QUOTED_SHARE, MIN_SHARE_OF_BEST_QUOTE * best)
+        quote
+        for quote in quotes
+        if quote.score >= max(MIN_QUOTED_SHARE, MIN_SHARE_OF_BEST_QUOTE * best_score)
     ]
-    latest = {one.text: one for one in sorted(best_quotes, key=lambda one: one.number)}
-    chosen = sorted(latest.values(), key=lambda one: (-one.score, -one.number))[:MAX_QUOTES]
-    return sorted(chosen, key=lambda one: one.number)
+    latest = {quote.text: quote for quote in sorted(best_quotes, key=lambda quote: quote.number)}
+    chosen = sorted(latest.values(), key=lambda quote: (-quote.score, -quote.number))[:MAX_QUOTES]
+    return sorted(chosen, key=lambda quote: quote.number)
 
 
 def _quote_turn(turn: PastTurn, question_terms: Mapping[str, float]) -> Iterator[Quote]:
     """The sentences of a turn with some of the terms and new ones, except questions."""
-    for text, worth in ((turn.user_text, OWN_WORDS_WORTH), (strip_own_sentences(turn), 1.0)):
+    for text, factor in ((turn.user_text, OWN_WORDS_FACTOR), (strip_own_sentences(turn), 1.0)):
         parts = split_sentences(neutralise_text(text[:MAX_TURN_CHARACTERS]))
         terms_by_part = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
         all_terms = set[str]().union(*terms_by_part)
@@ -522,9 +530,10 @@ def _quote_turn(turn: PastTurn, question_terms: Mapping[str, float]) -> Iterator
                 and part_terms - question_terms.keys()
                 and part_terms & question_terms.keys()
             ):
-                shares = ((one in part_terms) + (one in all_terms) for one in question_terms)
+                shares = ((term in part_terms) + (term in all_terms) for term in question_terms)
                 covered = sum(
-                    w * share / 2 for w, share in zip(question_terms.values(), shares, strict=True)
+                    weight * share / 2
+                    for weight, share in zip(question_terms.values(), shares, strict=True)
                 )
-                score = worth * covered / sum(question_terms.values())
+                score = factor * covered / sum(question_terms.values())
                 yield Quote(turn.number, shorten_text(part, MAX_QUOTE_CHARACTERS), score)

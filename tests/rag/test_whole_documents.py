@@ -71,7 +71,7 @@ def test_parts_end_with_paragraphs_and_do_not_depend_on_what_was_read_before():
 def test_no_more_is_read_than_the_part():
     shelf = Shelf()
     shown(shelf, 3)
-    most = offline.PART_CHARACTERS + offline.MAX_LOOK_CHARACTERS
+    most = offline.PART_CHARACTERS + offline.MAX_LOOKAHEAD_CHARACTERS
     assert shelf.asked == [(2 * offline.PART_CHARACTERS, most)]
 
 

@@ -1,8 +1,8 @@
 """The reading order of a page's lines, and columns whose lines alternate in the file.
 
-PDFium returns the order of the file, which is the reading order in most files. If it jumps back, as
-to a heading drawn last, blocks are sorted as in T. Breuel, "High performance document layout
-analysis", 2003: above before below, left before right.
+PDFium returns text in the order of the file, which is the reading order in most files. If that
+order jumps back, for example to a heading drawn last, blocks are sorted as in T. Breuel, "High
+performance document layout analysis", 2003: above before below, left before right.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""The side of the sandbox that the product calls: starts a child, hears it out, outlives it.
+"""The side of the sandbox that the product calls: starts a child, reads its frames, survives it.
 
 Children are forked by a server (`documents.parsers.sandbox.server`), which is started for the first
-child, and again where it has ended: killed, left alone for long, or because a child crashed. It
-needs no signal to end with this process, which the end of one thread would give too early: the
-kernel closes the lines to it, however this process ends. A child is not trusted: every field of
-what it sends is checked.
+child, and again if it has ended: killed, idle for long, or after a child crashed. It ends with this
+process because the kernel then closes the sockets to it. A parent-death signal would come too
+early, when only the thread that started it ends. A child is not trusted: every field that it sends
+is checked.
 """
 
 import contextlib
