@@ -1,8 +1,8 @@
-"""Connections: to Redis, and to the database for as long as a call takes.
+"""Connections to Redis, and to the database for the duration of a call.
 
-To Redis there is one pool a process for threads and one an event loop for coroutines. A connection
-to the database is given back at once: nothing is held while tokens arrive. What each question asks
-it is put into SQL once (`KeptQuery`).
+For Redis there is one connection pool per process for threads, and one per event loop for
+coroutines. Database connections are returned to their pool at once, so that none is held while
+tokens arrive. Queries that every question makes are compiled to SQL once (`KeptQuery`).
 """
 
 import asyncio
@@ -29,27 +29,28 @@ from redis.connection import HiredisRespSerializer
 from redis.exceptions import NoScriptError, ResponseError
 
 HANGING_SECONDS = 3.0
-"""A Redis that is so late with an answer hangs; who waits drops the connection."""
+"""A Redis that takes longer to reply is considered hung, and the connection is dropped."""
 KEEPALIVE: Mapping[int, int] = {
     socket.TCP_KEEPIDLE: 3,
     socket.TCP_KEEPINTVL: 1,
     socket.TCP_KEEPCNT: 3,
     socket.TCP_USER_TIMEOUT: 6_000,
 }
-"""A host that vanished, without a word to those who wait for it, is given up after 6 s; a Redis
-that is merely silent is not. Seconds, seconds, how often, milliseconds.
+"""A host that has vanished without closing its connections is given up after 6 s; a Redis that is
+merely silent is not. In seconds, seconds, probes and milliseconds.
 """
 SENTINEL = "redis+sentinel"
 SENTINEL_PORT = 26379
 SENTINEL_SECONDS = 1.0
-"""For one Sentinel to answer; then the next one is asked."""
+"""How long to wait for one Sentinel before asking the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentinelAddress:
-    """`redis+sentinel://user:password@host1:port,host2/service?db=0`: whom Sentinels watch.
+    """`redis+sentinel://user:password@host1:port,host2/service?db=0`: a service behind Sentinels.
 
-    User and password are those of the servers; `sentinel_password` is that of the Sentinels.
+    User and password are for the Redis servers; the parameter `sentinel_password` is for the
+    Sentinels.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -61,13 +62,13 @@ class SentinelAddress:
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        """How the Sentinels themselves are spoken to."""
+        """Options of the connections to the Sentinels themselves."""
         seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
         return {"password": self.sentinel_password, **seconds}
 
     @classmethod
     def from_url(cls, url: str) -> "SentinelAddress":
-        """The parts of a URL. Raises `ValueError`."""
+        """Parse a URL. Raises `ValueError`."""
         parts = urlsplit(url)
         credentials, _, addresses = parts.netloc.rpartition("@")
         user, _, password = credentials.partition(":")
@@ -87,7 +88,7 @@ class SentinelAddress:
 
 
 def open_client(library: Any, url: str, **options: Any) -> Any:
-    """A client of `redis` or `redis.asyncio` for a URL; of Sentinels, for whom they say leads."""
+    """A client of `library` (`redis` or `redis.asyncio`); with Sentinels, for the primary."""
     if not url.startswith(SENTINEL):
         return library.Redis.from_url(url, **options)
     address = SentinelAddress.from_url(url)
@@ -101,12 +102,12 @@ def open_client(library: Any, url: str, **options: Any) -> Any:
     )
 
 
-class Pools:
-    """What Django's cache calls to have a pool of connections."""
+class CachePoolFactory:
+    """The `pool_class` of Django's cache, which can thus use Sentinels too."""
 
     @staticmethod
     def from_url(url: str, **options: Any) -> Any:
-        """That of `open_client`."""
+        """The connection pool of a client from `open_client`."""
         return open_client(redis, url, **options).connection_pool
 
 
@@ -115,13 +116,13 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary(
 
 @functools.cache
 def sync() -> Any:
-    """The client for threads; gives up after 5 s, since nobody blocks on it by intent."""
+    """The client for threads. It times out after 5 s: nobody makes blocking reads with it."""
     options = {"decode_responses": True, "socket_timeout": 5.0, "socket_connect_timeout": 2.0}
     return open_client(redis, settings.REDIS_URL, **options)
 
 
 def asynchronous() -> Any:
-    """The client of the running loop. No socket time-out: readers block for seconds by intent."""
+    """The client of the running event loop. It has no time-out, as readers block for seconds."""
     loop = asyncio.get_running_loop()
     client = _by_loop.get(loop)
     if client is None:
@@ -144,19 +145,19 @@ def asynchronous() -> Any:
 
 
 async def execute(*command: str | int) -> Any:
-    """Redis' reply to a command as it comes, for one that is sent many times a second.
+    """Send a command and return Redis' raw reply; for commands sent many times a second.
 
-    The client's own call takes twice as long: it can retry, and turns replies into dictionaries.
-    Raises `RedisError`, `OSError`.
+    The client's own call takes twice as long: it retries and converts replies. Raises `RedisError`,
+    `OSError`.
     """
     (reply,) = await execute_all(command)
     return reply
 
 
 async def execute_all(*commands: Sequence[str | int]) -> list[Any]:
-    """The replies to commands that are sent together; not a transaction.
+    """Send commands together and return their replies; not a transaction.
 
-    Raises the first error among them once all are read, or `RedisError`, `OSError`.
+    Once all replies are read, the first error among them is raised. Raises `RedisError`, `OSError`.
     """
     pool = asynchronous().connection_pool
     connection = await pool.get_connection()
@@ -179,14 +180,14 @@ async def _read_reply(connection: Any) -> Any:
 
 
 class Script:
-    """A script that Redis keeps; it is sent whole to one that does not know it."""
+    """A Lua script, called by its digest; its text is sent only to a Redis that lacks it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     async def run(self, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        """Its reply. Raises `RedisError`, `OSError`."""
+        """Run it and return its reply. Raises `RedisError`, `OSError`."""
         parameters = (len(keys), *keys, *arguments)
         try:
             return await execute("EVALSHA", self._digest, *parameters)
@@ -195,24 +196,24 @@ class Script:
 
 
 class _LeanConnection:
-    """A connection of the library that spends less on each command.
+    """A mixin for the library's connections that makes commands cheaper.
 
-    It packs commands as the library does for threads, eight times as fast: streams are written and
-    read with hundreds of arguments a command. And it is looked at before a command without a
-    reading that is broken off at once, which takes as long as the command itself.
+    Commands are packed by hiredis, as the library does for threads only: eight times as fast, which
+    counts as streams are written and read with hundreds of arguments per command. And the check
+    before each command does not start a read just to cancel it, which takes as long as the command.
     """
 
     _reader: Any
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        """The command as it is sent."""
+        """The command as bytes to send."""
         packed: list[bytes] = HiredisRespSerializer().pack(*args)
         return packed
 
     async def can_read_destructive(self) -> bool:
-        """Whether it ended or broke, or something came that nobody asked for: it is opened anew."""
+        """Whether it is closed, broken or has unexpected data; the library then reconnects."""
         reader = self._reader
-        unread = reader._buffer or reader._eof  # noqa: SLF001 - asyncio tells nobody else
+        unread = reader._buffer or reader._eof  # noqa: SLF001 - asyncio has no public way
         return bool(unread) or reader.exception() is not None
 
 
@@ -221,12 +222,12 @@ R = TypeVar("R")
 
 
 async def in_database(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `function` in a thread and return its connection to the pool, whatever happens."""
+    """Run `function` in a thread and return its database connection to the pool in any case."""
     return await asyncio.to_thread(lambda: run_and_release(function, *args, **kwargs))
 
 
 def run_and_release(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `function` and return this thread's connection to the pool."""
+    """Call `function` and return this thread's database connection to the pool in any case."""
     try:
         return function(*args, **kwargs)
     finally:
@@ -234,23 +235,23 @@ def run_and_release(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
 
 
 ANYBODY = -(2**31) + 1
-"""Stands for the key of an account in a kept query."""
+"""Placeholder for the id of a user in a `KeptQuery`."""
 ANY_KEY = UUID(int=2**128 - 2)
-"""Stands for the key of any other row."""
+"""Placeholder for the id of any other row."""
 ANY_TIME = datetime.min.replace(tzinfo=UTC)
-"""Stands for a moment."""
+"""Placeholder for a time."""
 KEYS = object()
-"""Stands for a list of keys; Django passes the parameters of `extra` on as they are."""
+"""Placeholder for a list of ids; Django passes parameters of `extra` on unchanged."""
 
 
 class KeptQuery(Generic[R]):
-    """A queryset that is put into SQL once a process: that takes longer than Postgres to answer it.
+    """A queryset that is compiled to SQL once per process: compiling takes longer than running it.
 
         _own = KeptQuery(lambda owner: Chat.objects.filter(owner_id=owner), ANYBODY)
         chats = _own.fetch(user.pk)
 
-    `make` gives the queryset for the stand-ins, `fetch` its rows as they are now, with a value for
-    each stand-in. The SQL may hang on no value.
+    `make` builds the queryset from the placeholders; `fetch` runs it with a value for each. The SQL
+    must be the same for all values.
     """
 
     def __init__(self, make: Callable[..., "QuerySet[Any, R]"], *stand_ins: object) -> None:
@@ -268,7 +269,7 @@ class KeptQuery(Generic[R]):
         return rows, compiler, str(sql), tuple(parameters)
 
     def fetch(self, *values: Any) -> list[R]:
-        """The rows for these values, in the order of the stand-ins."""
+        """The current rows for these values, given in the order of the placeholders."""
         queryset, compiler, sql, parameters = self._compiled
         replacements = list(zip(self._stand_ins, values, strict=True))
         bound = [
@@ -276,7 +277,7 @@ class KeptQuery(Generic[R]):
             for parameter in parameters
         ]
         own_compiler = copy.copy(compiler)
-        own_compiler.connection = connections[queryset.db]  # each thread has its own
+        own_compiler.connection = connections[queryset.db]  # each thread has its own connection
         own_compiler.as_sql = lambda *_, **__: (sql, bound)
         rows = queryset.all()
         rows.query.get_compiler = lambda *_, **__: own_compiler

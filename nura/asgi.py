@@ -1,8 +1,8 @@
 """The ASGI application: HTTP by Django, `/ws/chat/` by Channels.
 
-Who may connect is the consumer's matter; how much one account or address may ask for is decided at
-the door (`nura.limits`). The bodies of requests are bounded before Django sees
-them: it would spool any amount to disk first.
+The consumer decides who may connect; rate limits of accounts and addresses apply before that
+(`nura.limits`). The size of request bodies is limited before Django, which would write any amount
+to disk first.
 """
 
 import os
@@ -21,12 +21,12 @@ from django.utils import translation
 from rest_framework.exceptions import NotAuthenticated
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
-# WhiteNoise hands its small files over piece by piece in a thread; Django warns at the first one.
+# WhiteNoise streams its small files in a thread, about which Django warns once.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 django_application = get_asgi_application()
 for receiver in (close_old_connections, reset_queries):
-    # The end of each request gives its connection back; at its beginning there is none, and Django
-    # would take a thread to see that.
+    # Each request returns its connection at its end. At the beginning there is none to check, and
+    # Django would use a thread for that.
     request_started.disconnect(receiver)
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
@@ -47,31 +47,31 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
 SENDING = frozenset({"POST", "PUT", "PATCH"})
-"""Methods that may bring a file ..."""
+"""Methods that may upload a file ..."""
 FILES_PREFIX = "/api/"
-"""... below this path; for other requests no route is looked up."""
+"""... to a path below this; for other requests no route is resolved."""
 MCP_PATH = "/mcp"
 MAX_OVERHEAD_BYTES = 1024 * 1024
-"""Bytes a multipart body may have beyond its file."""
+"""What a multipart body may have in addition to its file."""
 MAX_IDLE_THREADS = 16
-"""Threads that wait for the next request; more of them end with theirs."""
+"""Threads kept for later requests; any more end with their request."""
 
 
 class LentThread(Executor):
-    """The thread of one request, lent to it when it needs one, until it is given back."""
+    """An executor for one request: it takes a thread at the first call, until `give_back`."""
 
     def __init__(self, idle: list[ThreadPoolExecutor]) -> None:
         self._idle = idle
         self._thread: ThreadPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call it in the thread."""
+        """Call a function in the request's thread."""
         if self._thread is None:
             self._thread = self._idle.pop() if self._idle else ThreadPoolExecutor(1, "request")
         return self._thread.submit(function, *args, **kwargs)
 
     def give_back(self) -> None:
-        """Give the thread back; a later call takes another one."""
+        """Return the thread; a later call takes another one."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -82,10 +82,10 @@ class LentThread(Executor):
 
 
 class RequestThreads:
-    """Lends each request a thread for what Django does in one, and streams none while they last.
+    """Lends each request a thread for Django's synchronous code; streams hold none.
 
-    Django would begin one a request and end it: that takes several times as long as what a stream
-    does there.
+    Django would start and end a thread for each request, which takes several times as long as what
+    a stream does in it.
     """
 
     def __init__(self, application: Application) -> None:
@@ -93,7 +93,7 @@ class RequestThreads:
         self._idle: list[ThreadPoolExecutor] = []
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """One request, whose thread is nobody else's meanwhile."""
+        """Serve one request with a thread of its own."""
         thread = LentThread(self._idle)
         try:
             async with ThreadSensitiveContext(executor=thread):
@@ -103,13 +103,13 @@ class RequestThreads:
 
 
 class BodyLimit:
-    """Rejects bodies with 413 that are declared too large or turn out to be."""
+    """Rejects request bodies that are too large with 413, by their declared and actual size."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve one request within its limit."""
         limit, seen, started = _get_limit(scope), 0, False
 
         async def receive_counted() -> Message:
@@ -156,14 +156,14 @@ async def _refuse(error: Exception, scope: Message, send: Send) -> None:
 
 
 async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
-    """`/mcp` for a key that holds now; whose request it is, the gate has found out."""
+    """Serve `/mcp` if the key, which the gate has found in the request, is still valid."""
     digest = scope[CALLER].key
     key = (await in_database(access.find_keys, [digest])).get(digest) if digest else None
     if key is None:
         await drain_body(receive)
         await _refuse(NotAuthenticated(), scope, send)
         return
-    from chats.gateway import mcp  # here: only who is asked for it loads the protocol's library
+    from chats.gateway import mcp  # here, so that only processes that serve it load the library
 
     await in_database(access.record_key_use, key)
     header = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"accept-language"), "")
@@ -172,7 +172,7 @@ async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
 
 
 def route_by_path(application: Application) -> Application:
-    """Route a request to the protocol of `/mcp` or to Django."""
+    """Route requests to `/mcp` or to Django."""
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
         target = serve_mcp if scope["path"] == MCP_PATH else application
@@ -182,13 +182,13 @@ def route_by_path(application: Application) -> Application:
 
 
 async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
-    """Nobody answers at this address: closed before it was accepted, it is a 403."""
+    """Refuse a WebSocket at any other path; closing it before accepting results in a 403."""
     await receive()
     await send({"type": "websocket.close"})
 
 
 def strip_prefix(application: Application) -> Application:
-    """Take `NURA_URL_PREFIX` off the path, whether or not a proxy has done so already."""
+    """Remove `NURA_URL_PREFIX` from the path, unless a proxy has done so already."""
     prefix = settings.URL_PREFIX
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:
@@ -201,7 +201,7 @@ def strip_prefix(application: Application) -> Application:
 
 
 def restore_prefix(application: Application) -> Application:
-    """Put the prefix back: Django, which knows it as `FORCE_SCRIPT_NAME`, expects it there."""
+    """Put the prefix back: Django, whose `FORCE_SCRIPT_NAME` it is, expects it in the path."""
     prefix = settings.URL_PREFIX
 
     async def answer(scope: Message, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
-"""What happens around every request: its id and line in the logs, locale, compression, policy.
+"""Middleware: request id, access log, locale, compression, security headers.
 
-Django hands every middleware that was written for threads to one, twice a request. Those that only
-look at headers and cookies work in the event loop here, and go to a thread where they must.
+Under ASGI Django runs synchronous middleware in a thread, twice per request. Here those that only
+look at headers and cookies run in the event loop, and use a thread only where they have to.
 """
 
 import re
@@ -47,19 +47,19 @@ from jobs.fairness import get_owner
 from nura.accounts import services
 
 GetResponse = Callable[[HttpRequest], Any]
-"""The next layer: gives a response, or an awaitable of one under ASGI."""
+"""The next layer; returns a response, or an awaitable of one under ASGI."""
 
 GATEWAY_PREFIX = "/v1/"
 API_PREFIXES = ("/api/", GATEWAY_PREFIX, "/ws/")
 
 
 def is_api(path: str) -> bool:
-    """Whether programs, not people, read what stands at this path."""
+    """Whether the path is for programs, not people."""
     return path.startswith(API_PREFIXES)
 
 
 def is_gateway(path: str) -> bool:
-    """Whether these programs speak OpenAI's protocol."""
+    """Whether the path is part of the OpenAI-compatible API."""
     return path.startswith(GATEWAY_PREFIX)
 
 
@@ -73,7 +73,7 @@ def choose_language_by_header(accepted: str) -> str:
 
 
 def choose_language(request: HttpRequest) -> str:
-    """Pages: what was chosen in the page, whatever the browser says. Programs: what they accept."""
+    """For pages the language chosen there, whatever the browser accepts; else Accept-Language."""
     if is_api(request.path_info):
         return choose_language_by_header(request.headers.get("Accept-Language", ""))
     language = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
@@ -141,13 +141,13 @@ RELAXED = {
     "script-src": [SELF, UNSAFE_EVAL],
     "style-src": [SELF, UNSAFE_INLINE],
 }
-"""Unfold's pages run on Alpine, which evaluates attributes as code, and carry inline styles without
-a nonce. Administrators alone open them; every other page keeps the strict policy."""
+"""Unfold's pages use Alpine, which evaluates attributes as code, and inline styles without a nonce.
+Only administrators open them; all other pages have the strict policy."""
 
 
 @sync_and_async_middleware
 def relax_admin_policy(get_response: GetResponse) -> GetResponse:
-    """Middleware, below the one that writes the header."""
+    """Middleware below `ContentPolicy`: relaxes the policy of the administration's pages."""
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
@@ -163,21 +163,21 @@ def relax_admin_policy(get_response: GetResponse) -> GetResponse:
 
 def _relax_policy(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if request.path_info.startswith(ADMIN_PREFIX):
-        vars(response)["_csp_replace"] = RELAXED  # how django-csp is told
+        vars(response)["_csp_replace"] = RELAXED  # read by django-csp
     return response
 
 
 REQUEST_ID = "X-Request-ID"
 _SAFE_ID = re.compile(r"[\w.-]{8,64}", re.ASCII)
-"""What is taken from a proxy in front; anything else is replaced."""
+"""Ids accepted from a proxy; any other is replaced."""
 
 
 @sync_and_async_middleware
 def request_id(get_response: GetResponse) -> GetResponse:
-    """Middleware: every log line of a request, in whichever process, carries its id.
+    """Middleware: gives a request its id, which all its log lines carry, in whichever process.
 
-    The audit log gets it too, with the address, and the access log its line. A proxy in front may
-    choose it (`X-Request-ID`); the response tells it.
+    The audit log records it with the address, and here the access log gets its line. A proxy may
+    set the id (`X-Request-ID`); the response returns it.
     """
     if iscoroutinefunction(get_response):
 
@@ -211,15 +211,15 @@ def _bind_origin(address: str, name: str) -> Iterator[None]:
 
 
 def find_address(request: HttpRequest) -> str:
-    """Where a request comes from, behind the proxies that are trusted; empty if nobody says."""
+    """The client's IP address, behind the trusted proxies; empty if unknown."""
     try:
         return httpkit.get_client_ip(request) or ""
-    except ImproperlyConfigured:  # it came past the proxies
+    except ImproperlyConfigured:  # it did not come through the proxies
         return httpkit.clean_client_ip(request.META.get("REMOTE_ADDR", "")) or ""
 
 
 def choose_request_id(proposal: str) -> str:
-    """The id that a proxy chose, or a new one."""
+    """The id set by a proxy if it is acceptable, else a new one."""
     return proposal if _SAFE_ID.fullmatch(proposal) else uuid4().hex
 
 
@@ -229,14 +229,14 @@ def _set_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
 
 
 THREAD = "nura.thread"
-"""Where a request's scope has the thread that it was lent."""
+"""Key of a request's `LentThread` in its ASGI scope."""
 
 
 @sync_and_async_middleware
 def release_connection(get_response: GetResponse) -> GetResponse:
-    """Middleware, around all others: no stream keeps a connection to the database, or a thread.
+    """Outermost middleware: a streaming response holds no database connection and no thread.
 
-    Django gives them back only when the last byte is sent, and the pool has few connections.
+    Django would return them only after the last byte, and the pool has few connections.
     """
     if iscoroutinefunction(get_response):
 
@@ -261,7 +261,7 @@ def release_connection(get_response: GetResponse) -> GetResponse:
 
 @sync_and_async_middleware
 def note_own_writes(get_response: GetResponse) -> GetResponse:
-    """Middleware: what a request changed, its caller's next one finds on the replica, too."""
+    """Middleware: after a request that wrote, its caller's next one reads nothing older."""
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
@@ -290,9 +290,10 @@ def _release_connections() -> None:
 
 
 class AsyncMiddlewareMixin:
-    """Runs the two halves of a Django middleware in the event loop.
+    """Runs a Django middleware in the event loop.
 
-    `needs_thread` says of a response that its half reads or writes a table, or computes for long.
+    Its `process_response` runs in a thread if `needs_thread` says that it uses the database or
+    computes for long.
     """
 
     get_response: GetResponse
@@ -312,12 +313,12 @@ class AsyncMiddlewareMixin:
         return end(request, response)  # type: ignore[no-any-return]
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
-        """Whether the response must be worked on in a thread."""
+        """Whether `process_response` must run in a thread."""
         return False
 
 
 class SecurityHeaders(AsyncMiddlewareMixin, SecurityMiddleware):
-    """HTTPS, HSTS and their like."""
+    """Redirect to HTTPS, HSTS and similar headers."""
 
 
 class ContentPolicy(AsyncMiddlewareMixin, CSPMiddleware):
@@ -325,35 +326,35 @@ class ContentPolicy(AsyncMiddlewareMixin, CSPMiddleware):
 
 
 class CommonHeaders(AsyncMiddlewareMixin, CommonMiddleware):
-    """Length of the body, slash at the end of an address."""
+    """Content-Length, and redirects to URLs with a slash at the end."""
 
 
 class FrameOptions(AsyncMiddlewareMixin, XFrameOptionsMiddleware):
-    """No page of ours in a frame."""
+    """Forbids showing pages in a frame."""
 
 
 class LazyUser(AsyncMiddlewareMixin, AuthenticationMiddleware):
-    """`request.user`, looked up when somebody asks for it."""
+    """`request.user`, loaded when first used."""
 
 
 class Sessions(AsyncMiddlewareMixin, SessionMiddleware):
-    """`request.session`, read when somebody asks for it."""
+    """`request.session`, loaded when first used."""
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
-        """A changed one is written."""
+        """A changed session is saved."""
         return bool(request.session.modified or settings.SESSION_SAVE_EVERY_REQUEST)
 
 
 class SeenSessions(AsyncMiddlewareMixin, MiddlewareMixin):
-    """When and from where a session was last seen, for its owner to look at."""
+    """Records when and from where a session was last used, for the list of devices."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        """Note the session of a request that asked who its user is."""
+        """Record the session of a request that used `request.user`."""
         if self.needs_thread(request, response):
             services.record_session_seen(
-                # the session's own user: a refused call of the API has an anonymous one by now
+                # the session's user: `request.user` of a refused API call is anonymous by now
                 user=request._cached_user,  # type: ignore[attr-defined] # noqa: SLF001
                 session_key=request.session.session_key or "",
                 address=find_address(request),
@@ -362,7 +363,7 @@ class SeenSessions(AsyncMiddlewareMixin, MiddlewareMixin):
         return response
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
-        """Once a minute it is written."""
+        """It is recorded once a minute."""
         user = getattr(request, "_cached_user", None)
         key = request.session.session_key
         signed_in = user is not None and user.is_authenticated and SESSION_KEY in request.session
@@ -370,15 +371,15 @@ class SeenSessions(AsyncMiddlewareMixin, MiddlewareMixin):
 
 
 class SignedOutParts(AsyncMiddlewareMixin, MiddlewareMixin):
-    """A part of a page is refused where nobody is signed in any more.
+    """Answers requests for a part of a page with 401 once the user is signed out.
 
-    htmx would follow the way to the sign-in page and draw that in place of the part.
+    htmx would follow the redirect and show the sign-in page in place of the part.
     """
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        """Answer 401 instead of leading to the sign-in page."""
+        """Replace a redirect to the sign-in page by 401."""
         is_part = request.headers.get("HX-Request") == "true"
         target = response.headers.get("Location", "").partition("?")[0]
         if is_part and target == resolve_url(settings.LOGIN_URL):
@@ -387,16 +388,16 @@ class SignedOutParts(AsyncMiddlewareMixin, MiddlewareMixin):
 
 
 class FlashMessages(AsyncMiddlewareMixin, MessageMiddleware):
-    """Messages to people that outlive a redirect."""
+    """Django's messages, which survive a redirect."""
 
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
-        """Long ones are kept in the session."""
+        """Long messages are stored in the session."""
         messages = getattr(request, "_messages", None)
         return messages is not None and (messages.used or messages.added_new)
 
 
 class CsrfProtection(AsyncMiddlewareMixin, CsrfViewMiddleware):
-    """A form's token is looked for in a thread, for that reads its body."""
+    """CSRF protection; the check runs in a thread if it may read the body for a form's token."""
 
     def __init__(self, get_response: GetResponse) -> None:
         super().__init__(get_response)
@@ -411,9 +412,9 @@ class CsrfProtection(AsyncMiddlewareMixin, CsrfViewMiddleware):
 
 
 class HtmlGZipMiddleware(AsyncMiddlewareMixin, GZipMiddleware):
-    """Pages compressed, safely: Django's middleware pads them by a random length against BREACH.
+    """Compresses pages only; Django's middleware adds random padding against BREACH.
 
-    Files are compressed already, and a stream must reach its reader event by event.
+    Files are compressed already, and streams must be delivered event by event.
     """
 
     def process_response(
@@ -430,10 +431,10 @@ class HtmlGZipMiddleware(AsyncMiddlewareMixin, GZipMiddleware):
         return is_page and not response.streaming
 
 
-# The access log: one line a request, written when its response has ended.
+# The access log: one line per request, written when the response has been sent.
 #
-# Who, from where, what, how it ended, how long it took. No query strings, no bodies, no headers; of
-# a path only what are ids: the secret of a link (a new password, an invitation) is none.
+# User, address, method, path, status and duration; no query strings, bodies or headers. A path is
+# logged only if all its parameters are ids: links for a new password or an invitation have secrets.
 
 logger = structlog.get_logger()
 
@@ -445,7 +446,7 @@ _ID = re.compile(r"[0-9a-fA-F-]{32,36}|\d{1,18}")
 def log_response(
     request: HttpRequest, response: HttpResponseBase, address: str, started: float
 ) -> None:
-    """Write the line now, or behind the last part of a stream."""
+    """Write the line now, or after the last part of a stream."""
     if not settings.ACCESS_LOG or _is_quiet(request.path):
         return
 
@@ -471,7 +472,7 @@ def log_response(
 def log_refusal(
     scope: Mapping[str, Any], status: int, *, user_id: int | None, address: str, started: float
 ) -> None:
-    """The line of a request that was refused at the door, before Django saw it."""
+    """Write the line of a request that was refused before it reached Django."""
     if not settings.ACCESS_LOG:
         return
     path = scope["path"]
@@ -481,7 +482,7 @@ def log_refusal(
         match = None
     logger.info(
         "request",
-        method=scope.get("method", "GET"),  # a socket's handshake
+        method=scope.get("method", "GET"),  # a WebSocket handshake has none
         path=describe_path(settings.URL_PREFIX + path, match),
         status=status,
         ms=round((time.perf_counter() - started) * 1000),
@@ -491,18 +492,18 @@ def log_refusal(
 
 
 def describe_path(path: str, match: ResolverMatch | None) -> str:
-    """The path; its route where something else than an id stands in it."""
+    """The path, or its route if a parameter is not an id."""
     if match is not None and not all(_is_id(value) for value in match.kwargs.values()):
         return f"/{match.route}"[:MAX_PATH_CHARACTERS]
     return path[:MAX_PATH_CHARACTERS]
 
 
 def find_user_id(request: HttpRequest) -> int | None:
-    """Whose request it was, as far as somebody has asked; a request without is not looked up."""
+    """The id of the user if it is known already; no query is made for it."""
     if key := getattr(request, "auth", None):  # the gateway's
         return getattr(key, "user_id", None)
     user: Any = getattr(request, "_cached_user", None) or vars(request).get("user")
-    if user is None or isinstance(user, SimpleLazyObject):  # nobody has asked for it
+    if user is None or isinstance(user, SimpleLazyObject):  # not loaded
         return None
     return user.pk  # type: ignore[no-any-return]
 

@@ -140,7 +140,7 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"pool_class": "jobs.connections.Pools"},
+        "OPTIONS": {"pool_class": "jobs.connections.CachePoolFactory"},
     }
 }
 

@@ -124,7 +124,7 @@ def check_sources() -> Iterator[Finding]:
     try:
         counts = count_sources()
     except DatabaseError:
-        return  # said above
+        return  # reported above
     if not sum(counts.values()) and not settings.SOURCE_FOLDERS:
         return
     has_problem = counts["failed"] or counts["held"]
@@ -154,7 +154,7 @@ def check_storage() -> Iterator[Finding]:
     try:
         storage = housekeeping.measure_storage()
     except (DatabaseError, RedisError):
-        return  # said above
+        return  # reported above
     format_size = housekeeping.describe_bytes
     largest = ", ".join(
         f"{one.name} {format_size(one.rows_bytes)} + {format_size(one.index_bytes)} of indexes"
@@ -369,7 +369,7 @@ def find_config() -> RagConfig:
     """The configuration in use; without the database, that of the environment."""
     try:
         return read_config()
-    except DatabaseError:  # told already, or not migrated yet
+    except DatabaseError:  # reported above, or not migrated yet
         return settings.RAG
 
 
@@ -379,7 +379,7 @@ def check_connected_models() -> Iterator[Finding]:
     try:
         main_models = list_main_models()
         lost_keys = list_lost_keys()
-    except DatabaseError:  # told already, or not migrated yet
+    except DatabaseError:  # reported above, or not migrated yet
         main_models, lost_keys = [], []
     if not main_models:
         yield check_llm("LLM", config.llm)
@@ -458,7 +458,7 @@ def check_embedding_space() -> Iterator[Finding]:
     try:
         space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
         current, graph = spaces.get_space_in_use(), spaces.describe_pending_graph()
-    except DatabaseError:  # told already, or not migrated yet
+    except DatabaseError:  # reported above, or not migrated yet
         return
     if pending:
         yield Finding("embedding space", State.WARN, pending)
@@ -479,7 +479,7 @@ def check_terms() -> Iterator[Finding]:
     """Whether documents still have terms made by an earlier version."""
     try:
         count = renewal.list_outdated_documents().count()
-    except DatabaseError:  # told already, or not migrated yet
+    except DatabaseError:  # reported above, or not migrated yet
         return
     if count:
         detail = (
