@@ -260,7 +260,7 @@ class RightsListener(LoopTask):
 
     async def run_round(self) -> None:
         """Listen until the connection breaks."""
-        async with connections.asynchronous().pubsub() as channel:
+        async with connections.get_async_client().pubsub() as channel:
             await channel.subscribe(get_rights_channel())
             async for message in channel.listen():
                 if message["type"] == "subscribe":

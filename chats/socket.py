@@ -147,7 +147,7 @@ class NoticeListener(LoopTask):
     async def run_round(self) -> None:
         """Listen until the connection breaks; notices sent while it is down are lost."""
         try:
-            async with connections.asynchronous().pubsub() as channel:
+            async with connections.get_async_client().pubsub() as channel:
                 await channel.subscribe(notices.get_channel())
                 async for message in channel.listen():
                     if message["type"] == "subscribe":

@@ -26,7 +26,7 @@ logger = structlog.get_logger()
 
 def get_channel() -> str:
     """The Redis channel of all notices. Channels ignore databases, so it names the database."""
-    return f"nura:notices:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
+    return f"nura:notices:{connections.get_client().connection_pool.connection_kwargs.get('db', 0)}"
 
 
 def send_notices(user_id: int, *payloads: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ def send_notices(user_id: int, *payloads: Mapping[str, Any]) -> None:
     replica.note_write(f"user:{user_id}")
     channel = get_channel()
     try:
-        with connections.sync().pipeline(transaction=False) as pipe:
+        with connections.get_client().pipeline(transaction=False) as pipe:
             for payload in payloads:
                 data = json.dumps(payload["data"], cls=DjangoJSONEncoder, ensure_ascii=False)
                 pipe.publish(channel, f"{user_id} {payload['type']} {data}")
@@ -78,7 +78,7 @@ def to_deletion_notice(document: Document) -> dict[str, Any]:
 
 def get_rights_channel() -> str:
     """The Redis channel of changed rights. Channels ignore databases, so it names the database."""
-    return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
+    return f"nura:rights:{connections.get_client().connection_pool.connection_kwargs.get('db', 0)}"
 
 
 def announce_rights_change() -> None:
@@ -92,7 +92,7 @@ def announce_rights_change() -> None:
 
 def _publish_rights_change() -> None:
     try:
-        connections.sync().publish(get_rights_channel(), "")
+        connections.get_client().publish(get_rights_channel(), "")
     except (RedisError, OSError) as error:  # checks every second notice it as well
         logger.warning("rights_not_announced", error=type(error).__name__)
 

@@ -115,13 +115,13 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary(
 
 
 @functools.cache
-def sync() -> Any:
+def get_client() -> Any:
     """The client for threads. It times out after 5 s: nobody makes blocking reads with it."""
     options = {"decode_responses": True, "socket_timeout": 5.0, "socket_connect_timeout": 2.0}
     return open_client(redis, settings.REDIS_URL, **options)
 
 
-def asynchronous() -> Any:
+def get_async_client() -> Any:
     """The client of the running event loop. It has no time-out, as readers block for seconds."""
     loop = asyncio.get_running_loop()
     client = _by_loop.get(loop)
@@ -159,7 +159,7 @@ async def execute_all(*commands: Sequence[str | int]) -> list[Any]:
 
     Once all replies are read, the first error among them is raised. Raises `RedisError`, `OSError`.
     """
-    pool = asynchronous().connection_pool
+    pool = get_async_client().connection_pool
     connection = await pool.get_connection()
     try:
         packed = [part for command in commands for part in connection.pack_command(*command)]

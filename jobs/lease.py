@@ -428,7 +428,7 @@ def claim_turn(name: str, seconds: float) -> bool:
     """
     try:
         milliseconds = int(seconds * 1000)
-        return bool(connections.sync().set(f"nura:due:{name}", "1", nx=True, px=milliseconds))
+        return bool(connections.get_client().set(f"nura:due:{name}", "1", nx=True, px=milliseconds))
     except RedisError:
         return True
 

@@ -98,7 +98,7 @@ class WorkStream:
     def send(self, fields: Mapping[str, str]) -> bool:
         """Add an entry; False, with a line in the log, where Redis is away."""
         try:
-            self.add_entry(connections.sync(), fields)
+            self.add_entry(connections.get_client(), fields)
         except (RedisError, OSError) as error:
             logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
             return False
@@ -141,7 +141,7 @@ class WorkStream:
 
         Raises `RedisError`, `OSError`, as the others do.
         """
-        client = connections.asynchronous()
+        client = connections.get_async_client()
         try:
             async with asyncio.timeout(connections.HANGING_SECONDS):
                 await client.xgroup_create(self.key, self._group, id="0", mkstream=True)
@@ -173,7 +173,7 @@ class WorkStream:
 
         A reader with pending entries stays: they would be lost with it.
         """
-        client = connections.asynchronous()
+        client = connections.get_async_client()
         max_idle = FORGOTTEN_SECONDS * 1000
         async with asyncio.timeout(connections.HANGING_SECONDS):
             readers = await client.xinfo_consumers(self.key, self._group)

@@ -150,7 +150,7 @@ def note_write(owner: str) -> None:
 def _store_position(owner: str) -> int:
     position = read_primary_position()
     try:
-        services.sync().zadd(POSITIONS, {owner: position}, gt=True)
+        services.get_client().zadd(POSITIONS, {owner: position}, gt=True)
     except (RedisError, OSError) as error:
         _memory.unsaved_position = max(_memory.unsaved_position, position)
         logger.warning("position_not_kept", owner=owner, error=type(error).__name__)
@@ -167,7 +167,7 @@ def read_primary_position() -> int:
 def _read_required_position(owner: str) -> int:
     """The position that the owner's reads need. Raises `RedisError`, `OSError`."""
     unsaved, counts = _memory.unsaved_position, _memory.take_counts()
-    with services.sync().pipeline(transaction=False) as pipe:
+    with services.get_client().pipeline(transaction=False) as pipe:
         if unsaved:
             pipe.zadd(POSITIONS, {EVERYBODY: unsaved}, gt=True)
         for kind, count in counts.items():
@@ -289,4 +289,4 @@ class ReplicaPaginator(Paginator[Any]):
 
 def read_counts() -> dict[str, int]:
     """Number of reads by target: `replica`, or the reason against it. Raises `RedisError`."""
-    return {kind: int(count) for kind, count in services.sync().hgetall(READS).items()}
+    return {kind: int(count) for kind, count in services.get_client().hgetall(READS).items()}

@@ -473,7 +473,7 @@ def everything() -> dict[str, Any]:
         for m in models
         if m not in {KeyDetails, UserSession}  # when the caller was seen last
     }
-    redis = connections.sync()
+    redis = connections.get_client()
     passing = (":", "nura:limit:")  # what is cached, and how many requests were counted
     names = sorted(name for name in redis.keys("*") if not name.startswith(passing))
     kept = {name: redis.type(name) for name in names}

@@ -50,7 +50,7 @@ READING = {"POST /api/v1/documents/{id}/trial"}
 def _own_place(settings, tmp_path, speech_server):
     settings.MEDIA_ROOT = tmp_path / "files"
     settings.DATA_DIR = tmp_path
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     cache.clear()
 
 

@@ -70,7 +70,7 @@ MAKING = {
 def _own_place(settings, tmp_path, speech_server):
     settings.MEDIA_ROOT = tmp_path / "files"
     settings.DATA_DIR = tmp_path
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     cache.clear()
 
 

@@ -57,7 +57,7 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
     started = RunEvent(1, log.STARTED, to_started_data(run, document_ids))
     fields = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
     try:
-        with connections.sync().pipeline(transaction=True) as pipe:
+        with connections.get_client().pipeline(transaction=True) as pipe:
             log.put_events(pipe, run.pk, [started])
             STREAM.add_entry(pipe, {**fields, "started": started.encoded})
             # the log of a run that is dispatched again has begun, and takes no first event
@@ -109,7 +109,7 @@ def ask_worker(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_last_event(key: str) -> RunEvent:
-    redis, entry_id = connections.sync(), "0-0"
+    redis, entry_id = connections.get_client(), "0-0"
     ends_at = time.monotonic() + QUEUE_SECONDS
     while (seconds_left := ends_at - time.monotonic()) > 0:
         reply = redis.xread(

@@ -180,12 +180,12 @@ def join_reasoning(events: Sequence[RunEvent]) -> str:
 def delete_logs(run_ids: Collection[UUID]) -> int:
     """Delete the logs of runs that have ended, with their stop flags; how many keys there were."""
     keys = [name(run_id) for run_id in run_ids for name in (make_log_key, stop_flag_key)]
-    return int(connections.sync().delete(*keys)) if keys else 0
+    return int(connections.get_client().delete(*keys)) if keys else 0
 
 
 def close_logs(run_ids: Collection[UUID]) -> None:
     """Empty the logs of runs and fence them, so that a worker still at it can write no more."""
-    with connections.sync().pipeline(transaction=True) as pipe:
+    with connections.get_client().pipeline(transaction=True) as pipe:
         for run_id in run_ids:
             key = make_log_key(run_id)
             pipe.delete(key)
@@ -197,7 +197,7 @@ def close_logs(run_ids: Collection[UUID]) -> None:
 
 def load_events(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
-    rows = connections.sync().xrange(make_log_key(run_id))
+    rows = connections.get_client().xrange(make_log_key(run_id))
     return [from_entry(to_seq(entry_id), fields) for entry_id, fields in rows]
 
 
@@ -220,7 +220,7 @@ def append_events(run_id: UUID, events: Sequence[RunEvent]) -> None:
 
     A `seq` that is taken raises `ResponseError`.
     """
-    with connections.sync().pipeline(transaction=True) as pipe:
+    with connections.get_client().pipeline(transaction=True) as pipe:
         put_events(pipe, run_id, events)
         pipe.execute()
 
@@ -262,7 +262,7 @@ def repair_log(
 def request_stop(run_id: UUID) -> None:
     """Raise the stop flag and wake the worker that holds the run. Raises `Unavailable`."""
     try:
-        with connections.sync().pipeline(transaction=True) as pipe:
+        with connections.get_client().pipeline(transaction=True) as pipe:
             pipe.set(stop_flag_key(run_id), "1", ex=OPEN_SECONDS)
             pipe.publish(STOP_CHANNEL, str(run_id))
             pipe.execute()
@@ -272,7 +272,7 @@ def request_stop(run_id: UUID) -> None:
 
 def is_stop_requested(run_id: UUID) -> bool:
     """Whether somebody asked to stop."""
-    return bool(connections.sync().exists(stop_flag_key(run_id)))
+    return bool(connections.get_client().exists(stop_flag_key(run_id)))
 
 
 class StopListener(LoopTask):
@@ -285,7 +285,7 @@ class StopListener(LoopTask):
 
     async def run_round(self) -> None:
         """Listen until the connection breaks; requests made before that have set a flag."""
-        async with connections.asynchronous().pubsub() as channel:
+        async with connections.get_async_client().pubsub() as channel:
             await channel.subscribe(STOP_CHANNEL)
             for run_id in list(self.waiting):
                 if await connections.execute("EXISTS", stop_flag_key(UUID(run_id))):

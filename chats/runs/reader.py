@@ -203,7 +203,7 @@ async def is_redis_reachable() -> bool:
     """Whether Redis answers now."""
     try:
         async with asyncio.timeout(IDLE_SECONDS):
-            return bool(await connections.asynchronous().ping())
+            return bool(await connections.get_async_client().ping())
     except (RedisError, OSError, TimeoutError):
         return False
 

@@ -208,7 +208,7 @@ class RunWriter:
 
     async def read_log(self) -> list[RunEvent]:
         """The events that the log holds."""
-        rows = await connections.asynchronous().xrange(self.key)
+        rows = await connections.get_async_client().xrange(self.key)
         return [log.from_entry(log.to_seq(entry_id), fields) for entry_id, fields in rows]
 
 

@@ -305,12 +305,12 @@ def list_expired_answers() -> QuerySet[CachedAnswer]:
 
 def _count_result(result: str) -> None:
     try:
-        connections.sync().hincrby(COUNTS, result, 1)
+        connections.get_client().hincrby(COUNTS, result, 1)
     except RedisError as error:  # no answer may fail for the sake of a figure
         logger.warning("lookup_not_counted", error=str(error)[:200])
 
 
 def read_counts() -> dict[str, int]:
     """Counts of cache look-ups by their result, since Redis was last emptied."""
-    counts = connections.sync().hgetall(COUNTS)
+    counts = connections.get_client().hgetall(COUNTS)
     return {result: int(counts.get(result, 0)) for result in RESULTS}

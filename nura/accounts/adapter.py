@@ -395,7 +395,7 @@ def serialise_password_checks(request: HttpRequest, name: str) -> Iterator[None]
     if not is_exhausted(request, LOGIN_FLOOD) or find_device(request, name):
         yield
         return
-    lock = connections.sync().lock(
+    lock = connections.get_client().lock(
         f"nura:sign-in:{counters.get_ip(request)}",
         timeout=MAX_TURN_SECONDS,
         blocking_timeout=MAX_TURN_WAIT_SECONDS,

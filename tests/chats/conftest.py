@@ -15,7 +15,7 @@ from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
 @pytest.fixture(autouse=True)
 def _empty_redis(request):
     if "transactional_db" in request.fixturenames or "db" in request.fixturenames:
-        connections.sync().flushdb()
+        connections.get_client().flushdb()
 
 
 @pytest.fixture

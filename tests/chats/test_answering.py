@@ -58,7 +58,7 @@ def test_an_answer_is_stored_and_its_deltas_are_its_text(play, turn):
 
 
 def test_a_run_taken_before_its_log_has_begun_begins_it(play, turn):
-    connections.sync().delete(log.make_log_key(turn.run.pk))
+    connections.get_client().delete(log.make_log_key(turn.run.pk))
     play(Delta("안녕"), finished())
     assert run_to_its_end(turn).status == "COMPLETED"
     kinds = [event.type for event in log.load_events(turn.run.pk)]
@@ -66,7 +66,7 @@ def test_a_run_taken_before_its_log_has_begun_begins_it(play, turn):
 
 
 def test_a_log_that_is_begun_while_its_run_is_answered_stays_that_of_its_worker(play, turn):
-    connections.sync().delete(log.make_log_key(turn.run.pk))
+    connections.get_client().delete(log.make_log_key(turn.run.pk))
     play(partial(asyncio.to_thread, dispatch_run, turn.run), Delta("안녕"), finished())
     assert run_to_its_end(turn).status == "COMPLETED"
     events = log.load_events(turn.run.pk)

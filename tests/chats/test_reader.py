@@ -68,7 +68,7 @@ async def test_who_comes_while_all_is_quiet_is_served_at_once():
 
 
 async def test_who_comes_while_another_is_being_announced_is_served_at_once(monkeypatch):
-    client, confirmed = connections.asynchronous(), asyncio.Event()
+    client, confirmed = connections.get_async_client(), asyncio.Event()
     pipeline = client.pipeline
 
     def confirming_late(**options):
@@ -132,7 +132,7 @@ async def test_a_log_that_was_emptied_and_written_again_is_read_on():
     await write(run_id, deltas(1, 3))
     reading = reader.read_events(run_id)
     assert [(await anext(reading)).seq for _ in range(3)] == [1, 2, 3]
-    await asyncio.to_thread(connections.sync().flushdb)
+    await asyncio.to_thread(connections.get_client().flushdb)
     await write(run_id, deltas(1, 4) + end(5))
     assert [event.seq async for event in reading if event] == [4, 5]
 
@@ -155,7 +155,7 @@ def turn(owner):
 def lose_last_entries(run_id, count):
     """As when a standby of Redis takes over that had not got them yet."""
     key, last = log.make_log_key(run_id), log.load_events(run_id)[-1].seq
-    redis = connections.sync()
+    redis = connections.get_client()
     redis.xdel(key, *(f"{last - number}-0" for number in range(count)))
     redis.execute_command("XSETID", key, f"{last - count}-0")
 

@@ -90,7 +90,7 @@ async def test_a_log_that_redis_forgot_is_written_again_with_the_same_numbers(ru
     await writer.open()
     writer.add("delta", {"text": "가"})
     await written(run_id, 1)
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     writer.add("delta", {"text": "나"})
     await written(run_id, 2)
     writer.add("run.completed", {})
@@ -106,8 +106,8 @@ async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
     for number, kind in enumerate(("status", "sources", "usage"), 1):
         writer.add(kind, {"number": number})
     await written(run_id, 3)
-    connections.sync().xdel(log.make_log_key(run_id), "2-0", "3-0")
-    connections.sync().execute_command("XSETID", log.make_log_key(run_id), "1-0")
+    connections.get_client().xdel(log.make_log_key(run_id), "2-0", "3-0")
+    connections.get_client().execute_command("XSETID", log.make_log_key(run_id), "1-0")
     writer.add("delta", {"text": "가"})
     await writer.close()
     events = log.load_events(run_id)
@@ -188,7 +188,7 @@ async def test_a_redis_that_hangs_keeps_no_answer_from_ending(run_id, monkeypatc
     silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     hanging = redis.asyncio.Redis(port=silent.sockets[0].getsockname()[1])
     monkeypatch.setattr(connections, "HANGING_SECONDS", 0.05)
-    monkeypatch.setattr(connections, "asynchronous", lambda: hanging)
+    monkeypatch.setattr(connections, "get_async_client", lambda: hanging)
     async with asyncio.timeout(5):
         work = asyncio.create_task(answer())
         assert not await log.wait_unless_stopped(run_id, work)

@@ -205,7 +205,7 @@ def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeyp
 
 def test_workers_are_told_of_a_turn_when_it_is_closed(owner):
     turn = say(owner, "휴가는?")
-    told = [fields for _, fields in connections.sync().xrange(dispatch.STREAM.key)]
+    told = [fields for _, fields in connections.get_client().xrange(dispatch.STREAM.key)]
     assert {"kind": "summary", "id": str(turn.pk)} in told
 
 

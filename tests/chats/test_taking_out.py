@@ -83,7 +83,7 @@ def test_a_deleted_pair_is_in_no_summary_and_no_log(api, owner):
     assert log.load_events(first.run.pk)
     delete(api, first.assistant_message)
     assert not Turn.objects.exclude(running_summary="").exists()
-    assert not connections.sync().exists(log.make_log_key(first.run.pk))
+    assert not connections.get_client().exists(log.make_log_key(first.run.pk))
 
 
 def test_a_follow_up_forgets_the_documents_of_a_deleted_pair(api, owner):

@@ -88,15 +88,15 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
 
 def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, quick):
     turn = ask(owner)
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     with working():
         wait_until(lambda: has_ended(turn))
 
 
 def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
     with working():
-        wait_until(lambda: connections.sync().exists(dispatch.STREAM.key))
-        connections.sync().flushdb()
+        wait_until(lambda: connections.get_client().exists(dispatch.STREAM.key))
+        connections.get_client().flushdb()
         turn = ask(owner)
         wait_until(lambda: has_ended(turn))
 
@@ -112,15 +112,15 @@ STRANGE = {
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
 def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fields):
     with working():
-        connections.sync().xadd(dispatch.STREAM.key, fields)
+        connections.get_client().xadd(dispatch.STREAM.key, fields)
         turn = ask(owner)
         wait_until(lambda: has_ended(turn))
-        wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
+        wait_until(lambda: not connections.get_client().xlen(dispatch.STREAM.key))
 
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
 def test_a_message_that_nobody_understands_takes_no_other_with_it(owner, fields):
-    connections.sync().xadd(dispatch.STREAM.key, fields)
+    connections.get_client().xadd(dispatch.STREAM.key, fields)
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
     with working():
         wait_until(lambda: log.load_events(request))
@@ -155,7 +155,7 @@ def test_a_request_that_waited_too_long_is_not_begun(owner, monkeypatch):
     monkeypatch.setattr(worker, "QUEUE_SECONDS", -1.0)
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
     with working():
-        wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
+        wait_until(lambda: not connections.get_client().xlen(dispatch.STREAM.key))
     assert not log.load_events(request)
 
 

@@ -521,7 +521,7 @@ def test_a_notice_without_redis_is_lost_quietly(document, monkeypatch):
     from documents import notices
 
     away = redis.Redis.from_url("unix:///nowhere/redis.sock")
-    monkeypatch.setattr(notices.connections, "sync", lambda: away)
+    monkeypatch.setattr(notices.connections, "get_client", lambda: away)
     notices.notify_document_changed(document)
 
 
@@ -529,7 +529,7 @@ def test_a_worker_ends_what_was_lost_too_often_when_beat_is_gone(owner, document
     queue.claim_next_document()
     Document.objects.update(attempts=Document.MAX_ATTEMPTS)
     expire(document)
-    connections.sync().delete("nura:due:documents")
+    connections.get_client().delete("nura:due:documents")
     tasks.ingest_document("sent for nobody")
     document.refresh_from_db()
     assert (document.status, document.error_code) == ("FAILED", "worker_lost")

@@ -40,6 +40,6 @@ def _table(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def errands(_table, transactional_db):
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     yield Errand.objects
     Errand.objects.all().delete()

@@ -26,7 +26,7 @@ def test_each_part_of_an_address_of_sentinels_is_found():
 
 
 async def test_commands_are_packed_as_the_library_packs_them_for_coroutines():
-    connection = connections.asynchronous().connection_pool.make_connection()
+    connection = connections.get_async_client().connection_pool.make_connection()
     command = ("CONFIG GET", "이름", b"\0\r\n", "", 3, 1.5)
     by_library = AbstractConnection.pack_command(connection, *command)
     assert b"".join(connection.pack_command(*command)) == b"".join(by_library)
@@ -47,9 +47,9 @@ async def test_a_script_that_redis_has_forgotten_is_sent_whole():
 
 async def test_a_connection_that_redis_has_closed_is_opened_anew():
     known = await connections.execute("CLIENT", "ID")
-    connections.sync().client_kill_filter(_id=known)
+    connections.get_client().client_kill_filter(_id=known)
     async with asyncio.timeout(5):
-        idle = connections.asynchronous().connection_pool._available_connections[-1]
+        idle = connections.get_async_client().connection_pool._available_connections[-1]
         while not await idle.can_read_destructive():
             await asyncio.sleep(0.001)
     assert await connections.execute("CLIENT", "ID") > known
@@ -57,7 +57,7 @@ async def test_a_connection_that_redis_has_closed_is_opened_anew():
 
 async def test_a_connection_that_was_reset_is_opened_anew():
     known = await connections.execute("CLIENT", "ID")
-    idle = connections.asynchronous().connection_pool._available_connections[-1]
+    idle = connections.get_async_client().connection_pool._available_connections[-1]
     idle._reader.set_exception(ConnectionResetError())
     assert await connections.execute("CLIENT", "ID") > known
 

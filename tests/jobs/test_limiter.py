@@ -78,7 +78,7 @@ async def test_an_amount_of_nought_is_no_limit():
 
 async def test_a_redis_that_is_away_limits_nobody_and_is_not_waited_for(settings, monkeypatch):
     gone = redis.asyncio.Redis.from_url("unix:///nowhere/redis.sock")
-    monkeypatch.setattr(connections, "asynchronous", lambda: gone)
+    monkeypatch.setattr(connections, "get_async_client", lambda: gone)
     begun = asyncio.get_running_loop().time()
     assert [await limiter.consume([bucket(amount=1)]) for _ in range(50)] == [None] * 50
     assert asyncio.get_running_loop().time() - begun < 1

@@ -13,7 +13,7 @@ from jobs.queue import WorkMessage, WorkStream
 
 @pytest.fixture(autouse=True)
 def _empty_redis(db):
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
 
 
 def texts(messages):
@@ -29,7 +29,7 @@ def test_a_message_goes_to_one_of_several_readers():
         found = [await one.read(limit=9, patience=0.01)]  # makes the group
         found += [await one.read(limit=2, patience=0.01), await other.read(limit=9, patience=0.01)]
         await one.acknowledge(found[1])
-        return [texts(part) for part in found], await connections.asynchronous().xlen(one.key)
+        return [texts(part) for part in found], await connections.get_async_client().xlen(one.key)
 
     assert asyncio.run(read()) == ([[], ["a", "b"], ["c"]], 1)
 
@@ -47,7 +47,7 @@ def test_what_a_dead_reader_left_is_taken_over(monkeypatch):
         await living.acknowledge(late)
         await living.remove_idle_readers()
         await dead.remove_idle_readers()
-        readers = await connections.asynchronous().xinfo_consumers("errands", "workers")
+        readers = await connections.get_async_client().xinfo_consumers("errands", "workers")
         return texts(early), texts(late), readers
 
     assert asyncio.run(read()) == ([], ["left"], [])
@@ -59,9 +59,9 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
     async def read():
         await stream.create_group()
         waiting = asyncio.create_task(stream.read(limit=1, patience=5))
-        while not (await connections.asynchronous().info("clients"))["blocked_clients"]:
+        while not (await connections.get_async_client().info("clients"))["blocked_clients"]:
             await asyncio.sleep(0)
-        await connections.asynchronous().flushdb()
+        await connections.get_async_client().flushdb()
         stream.send({"text": "after"})
         found = await waiting
         return texts(found or await stream.read(limit=1, patience=5))
@@ -90,7 +90,7 @@ def test_a_redis_that_hangs_is_not_waited_for_for_ever(ask, monkeypatch):
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)  # it says nothing
         port = server.sockets[0].getsockname()[1]
         hanging = redis.asyncio.Redis(port=port)
-        monkeypatch.setattr(connections, "asynchronous", lambda: hanging)
+        monkeypatch.setattr(connections, "get_async_client", lambda: hanging)
         asking = asyncio.create_task(ask(WorkStream("errands")))
         done, _ = await asyncio.wait({asking}, timeout=5)
         server.close()
@@ -105,7 +105,7 @@ def test_a_redis_that_is_away_fails_no_sender(monkeypatch):
         def xadd(self, *_args, **_options):
             raise RedisGone
 
-    monkeypatch.setattr(connections, "sync", Away)
+    monkeypatch.setattr(connections, "get_client", Away)
     assert not WorkStream("errands").send({"text": "a"})
 
 

@@ -83,7 +83,7 @@ def test_workers_are_told_again_of_what_nobody_took(errands, told):
 
 
 def test_one_of_several_processes_does_what_is_due(db):
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     assert lease.claim_turn("errands", 60)
     assert not lease.claim_turn("errands", 60)
 
@@ -93,7 +93,7 @@ def test_what_is_due_is_done_by_each_while_redis_is_away(monkeypatch):
         def set(self, *_args, **_options):
             raise RedisGone
 
-    monkeypatch.setattr(connections, "sync", Away)
+    monkeypatch.setattr(connections, "get_client", Away)
     assert lease.claim_turn("errands", 60)
     assert lease.claim_turn("errands", 60)
 

@@ -40,7 +40,7 @@ def web(transactional_db):
 
 @pytest.fixture(autouse=True)
 def _fresh(transactional_db):
-    connections.sync().flushdb()
+    connections.get_client().flushdb()
     limiter.forget_refusals()
     yield
     limiter.forget_refusals()
@@ -300,7 +300,7 @@ async def test_beyond_those_that_wait_for_their_refusal_a_socket_is_closed_at_on
 def test_without_redis_requests_go_on(web, limit, settings, monkeypatch):
     one = program(web, make_person("offline"))
     limit(search=1)
-    monkeypatch.setattr(connections, "asynchronous", _Gone)
+    monkeypatch.setattr(connections, "get_async_client", _Gone)
     limiter.forget_refusals()
     assert [one.post("/api/v1/search", json={}).status_code for _ in range(3)] == [400] * 3
 
@@ -345,12 +345,12 @@ def test_requests_of_one_account_take_turns_in_a_part_and_leave_others_alone(web
     for thread in threads:
         thread.start()
     time.sleep(1.0)
-    assert connections.sync().xlen("nura:answers") == 2
+    assert connections.get_client().xlen("nura:answers") == 2
     assert one.get("/api/v1/chats").status_code == 200
     waiting = threading.Thread(target=lambda: other.post("/api/v1/search", json=query))
     waiting.start()
     time.sleep(1.0)
-    assert connections.sync().xlen("nura:answers") == 3
+    assert connections.get_client().xlen("nura:answers") == 3
     end_requests()
     for thread in (*threads, waiting):
         thread.join(30)
@@ -358,7 +358,7 @@ def test_requests_of_one_account_take_turns_in_a_part_and_leave_others_alone(web
 
 def end_requests():
     """End each request that waits, as a worker does that cannot."""
-    redis, ended = connections.sync(), set()
+    redis, ended = connections.get_client(), set()
     deadline = time.monotonic() + 20
     while len(ended) < 6 and time.monotonic() < deadline:
         for _entry, fields in redis.xrange("nura:answers"):

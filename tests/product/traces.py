@@ -18,7 +18,7 @@ with connection.cursor() as cursor:
             text = b"".join(bytes(part) for part in copy).decode()
         text = text.encode().decode("unicode_escape", "ignore") + text
         found += [f"table {table}"] * (wanted in text)
-redis = connections.sync()
+redis = connections.get_client()
 for key in redis.scan_iter("*"):
     kind = redis.type(key)
     value = {"stream": lambda: redis.xrange(key), "string": lambda: redis.get(key),

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 async def _lose() -> None:
-    client = connections.asynchronous()
+    client = connections.get_async_client()
     waiting = asyncio.create_task(_time("waits", client.xread({"entries": "0"}, block=0)))
     await client.ping()  # by a second connection, which the writer uses
     down = ["ip", "link", "set", "lo", "down"]

@@ -46,7 +46,7 @@ def _list_violations() -> dict[str, Any]:
         "I6 verify": inspect_installation().damage,
         "I6 deletion that should be done": _keys(late),
         "I7 foreign document in an answer": _find_foreign(answers),
-        "I8 message that waits": range(connections.sync().xlen("nura:answers")),
+        "I8 message that waits": range(connections.get_client().xlen("nura:answers")),
     }
 
 

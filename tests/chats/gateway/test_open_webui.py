@@ -136,6 +136,6 @@ def test_the_log_of_what_is_stored_nowhere_is_gone_when_it_was_read(http, model,
     streamed(http, asked("비밀 질문"))
     http.post("/chat/completions", json=asked("비밀 질문"))
     assert nothing_is_stored()
-    kept = connections.sync()
+    kept = connections.get_client()
     logs = [name for name in kept.keys("nura:run:*") if kept.type(name) == "stream"]
     assert logs == []

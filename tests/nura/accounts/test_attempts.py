@@ -252,7 +252,7 @@ def test_passwords_of_a_flood_are_checked_one_after_the_other(flood, monkeypatch
 
 def test_a_turn_that_does_not_come_is_told_to_wait(flood, monkeypatch):
     monkeypatch.setattr(adapter, "MAX_TURN_WAIT_SECONDS", 0.2)
-    with adapter.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
+    with adapter.connections.get_client().lock("nura:sign-in:127.0.0.1", timeout=5):
         assert 0 < told_to_wait(by_token("minsu", PASSWORD)) <= 5
     assert by_token("minsu", PASSWORD).status_code == 200
 
@@ -261,7 +261,7 @@ def test_a_known_browser_waits_for_no_turn_in_a_flood(minsu, request, monkeypatc
     known = browser_of("minsu")
     request.getfixturevalue("flood")
     monkeypatch.setattr(adapter, "MAX_TURN_WAIT_SECONDS", 0.2)
-    with adapter.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
+    with adapter.connections.get_client().lock("nura:sign-in:127.0.0.1", timeout=5):
         assert sign_in_with(known, "minsu", "wrong").status_code == 200
         assert sign_in_with(known, "minsu", PASSWORD).status_code == 302
 
