@@ -1,7 +1,7 @@
 // Files on their way: sent three at a time, sent again when lost, followed until they can be asked about.
 
 import { toAddress } from "./address.js";
-import { ApiError, getJson, postJson, readCsrfToken, toApiError } from "./api.js";
+import { ApiError, getJson, postJson, readCsrfToken, sendDelete, toApiError } from "./api.js";
 import { findFault, findForeignBeginning } from "./file_check.js";
 import { t } from "./strings.js";
 import { UploadTray } from "./upload_tray.js";
@@ -21,7 +21,6 @@ export class Uploads extends EventTarget {
     this.libraryId = libraryId;
     this.limits = { accept, limitMb };
     this.items = [];
-    this.byDocument = new Map();
     this.skipped = 0;
     this.queue = null; // how far the server is with all documents of the reader
     this.pace = { since: Date.now(), ended: 0 }; // of the files that were added together
@@ -81,7 +80,8 @@ export class Uploads extends EventTarget {
       item.file = null;
       // A file that had to be sent again may have arrived the first time.
       item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
-      this.take(item, answer.body);
+      if (this.items.includes(item)) this.take(item, answer.body);
+      else if (!answer.body.duplicate && !this.follows(answer.body.id)) await sendDelete(`/documents/${answer.body.id}`);
     } catch (error) {
       if (REFUSED.has(error.status)) item.file = null; // sent again it would be refused again
       if (error.name !== "AbortError") this.turn(item, "failed", { error: error.message });
@@ -91,17 +91,20 @@ export class Uploads extends EventTarget {
 
   /** News of a document, from the socket or a list. */
   update(document) {
-    const item = this.byDocument.get(document.id);
-    if (!item) return;
-    if (document.deleted) this.drop([item]);
-    else this.take(item, document);
+    const items = this.items.filter((item) => item.document?.id === document.id);
+    if (document.deleted) this.drop(items);
+    else for (const item of items) this.take(item, document);
+  }
+
+  /** Whether a file in the list is this document; one that was chosen twice is so in two rows. */
+  follows(documentId) {
+    return this.items.some((item) => item.document?.id === documentId);
   }
 
   take(item, document) {
     if (item.document && document.updated_at < item.document.updated_at) return;
     item.document = document;
     item.fraction = document.progress ?? 0;
-    this.byDocument.set(document.id, item);
     const was = item.state;
     this.turn(item, toUploadState(document), { error: document.error?.detail ?? "" });
     if (item.state === "completed" && was !== "completed") {
@@ -169,10 +172,11 @@ export class Uploads extends EventTarget {
   }
 
   remove(item) {
-    item.sending?.abort();
-    // What has ended meanwhile cannot be cancelled, and needs not.
-    if (item.document && (item.state === "processing" || item.state === "paused")) this.tell(item, "cancel");
+    stopSending(item);
     this.drop([item]);
+    // What has ended meanwhile cannot be cancelled, and needs not.
+    const isOpen = item.document && (item.state === "processing" || item.state === "paused");
+    if (isOpen && !this.follows(item.document.id)) this.tell(item, "cancel");
     this.next();
   }
 
@@ -200,7 +204,7 @@ export class Uploads extends EventTarget {
 
   cancelAll() {
     const local = this.items.filter((item) => !item.document && item.state !== "failed");
-    for (const item of local) item.sending?.abort();
+    for (const item of local) stopSending(item);
     this.drop(local);
     return this.tellAll("cancel");
   }
@@ -210,7 +214,7 @@ export class Uploads extends EventTarget {
   }
 
   async tellAll(what) {
-    if (!this.byDocument.size) return;
+    if (!this.items.some((item) => item.document)) return;
     this.tray.refused("");
     try {
       await postJson(`/documents/${what}`);
@@ -233,7 +237,6 @@ export class Uploads extends EventTarget {
 
   drop(items) {
     const gone = new Set(items);
-    for (const item of gone) if (item.document) this.byDocument.delete(item.document.id);
     this.items = this.items.filter((item) => !gone.has(item));
     this.changed();
   }
@@ -242,6 +245,11 @@ export class Uploads extends EventTarget {
     this.tray.touch();
     this.dispatchEvent(new Event("changed"));
   }
+}
+
+/** What has left as a whole the server may have stored: `send` awaits its answer and deletes it. */
+function stopSending(item) {
+  if (item.fraction < 1) item.sending?.abort();
 }
 
 function toUploadState({ status, stage }) {

@@ -84,6 +84,25 @@ def test_a_file_that_is_there_already_leads_to_its_document(tray, sender):
     tray.wait_for_url(f"**/documents/{document['id']}")
 
 
+def test_a_file_chosen_twice_is_ready_in_both_rows(tray):
+    send(tray, [note(1), {**note(1), "name": "규정 1 사본.md"}])
+    expect(tray.locator("#uploads [data-state=completed]")).to_have_count(2, timeout=READY)
+
+
+def test_a_file_cancelled_when_all_of_it_has_left_is_no_document(tray, sender):
+    session = tray.context.new_cdp_session(tray)
+    session.send("Network.enable")
+    rates = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+    session.send("Network.emulateNetworkConditions", {**rates, "latency": 1000})
+    send(tray, [note(1)])
+    chip = tray.locator("#uploads .upload")
+    expect(chip).to_contain_text("100%")
+    with tray.expect_response("**/api/v1/documents/*") as gone:
+        chip.locator("button:visible").click()
+    assert gone.value.request.method == "DELETE"
+    assert not sender.api("documents")["count"]
+
+
 def test_all_files_are_put_off_and_taken_up_again(tray, sender):
     send(tray, [note(number) for number in range(12)])
     of_all(tray, "pause").click()
