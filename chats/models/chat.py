@@ -23,7 +23,13 @@ TITLE_CHARACTERS = 50
 
 def make_title(text: str) -> str:
     """The title of a chat that begins with this message."""
-    return " ".join(text[:TITLE_CHARACTERS].splitlines())
+    return cut_title(text, TITLE_CHARACTERS)
+
+
+def cut_title(text: str, characters: int) -> str:
+    """The text in one line; one that is longer than so many characters ends with "…"."""
+    title = text if len(text) <= characters else f"{text[: characters - 1].rstrip()}…"
+    return " ".join(title.splitlines())
 
 
 def to_text_filter(field: str, text: str) -> Q:

@@ -21,7 +21,7 @@ from chats import access
 from chats.errors import NotFound, explain_notice
 from chats.gateway import vectors
 from chats.history import read_conversation
-from chats.models.chat import TITLE_CHARACTERS
+from chats.models.chat import make_title
 from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json
@@ -108,8 +108,8 @@ def answer_without_model(job: str, messages: Sequence[HistoryMessage]) -> str:
         return json.dumps(_EMPTY_REPLIES[job]) if job in _EMPTY_REPLIES else ""
     question = next((m.content for m in reversed(messages) if m.role == Speaker.USER), "")
     match = _FIRST_USER_LINE.search(question)
-    title = (match[1] if match else question).strip()[:TITLE_CHARACTERS]
-    return json.dumps({"title": " ".join(title.split())}, ensure_ascii=False)
+    title = make_title(" ".join((match[1] if match else question).split()))
+    return json.dumps({"title": title}, ensure_ascii=False)
 
 
 logger = structlog.get_logger()

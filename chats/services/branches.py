@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from chats.errors import NotFound, StillAnswering, SummaryChanged, WrongRole
 from chats.history import Branch
 from chats.models import Chat, ChatDocument, ChatShare, Message, MessageDocument, Run, Trace, Turn
+from chats.models.chat import cut_title
 from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
 from chats.services import answer_cache, turn_store
@@ -162,7 +163,7 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
     title = _("Branch · %(title)s") % {"title": original.title}
     fork = Chat(
         owner=user,
-        title=title[:TITLE_CHARACTERS],
+        title=cut_title(title, TITLE_CHARACTERS),
         category_id=original.category_id,
         history_pairs=original.history_pairs,
         memory_cleared_at=original.memory_cleared_at,

@@ -35,7 +35,7 @@ from markdown_it.token import Token
 
 from chats.errors import ExportFailed, ExportTooLarge
 from chats.models import Chat, Message, Turn
-from chats.models.chat import make_title
+from chats.models.chat import cut_title, make_title
 from chats.runs import log
 from chats.serializers import ChatSerializer, TurnSerializer
 from chats.services.erasure import hide_closed_in_turns
@@ -354,6 +354,6 @@ def _add_turn(answer: Message, turns: dict[UUID, Turn]) -> Turn:
 
 
 def _to_title(imported: ImportedChat) -> str:
-    return " ".join(imported.title.split())[:TITLE_CHARACTERS] or make_title(
+    return cut_title(to_one_line(imported.title), TITLE_CHARACTERS) or make_title(
         imported.messages[0].text
     )

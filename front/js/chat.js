@@ -183,7 +183,7 @@ function becomeChat(id, title) {
   /** @type {NodeListOf<HTMLInputElement>} */
   const nexts = document.querySelectorAll("input[name=next]");
   for (const next of nexts) next.value = location.pathname;
-  showTitle(title.slice(0, 50));
+  showTitle(title.length > 50 ? `${title.slice(0, 49).trimEnd()}…` : title);
 }
 
 function showTitle(title) {

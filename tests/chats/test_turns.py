@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_the_first_message_makes_a_chat_named_by_its_first_50_characters(owner):
     turn = open_turn(user=owner, content="가" * 70)
-    assert turn.user_message.chat.title == "가" * 50
+    assert turn.user_message.chat.title == "가" * 49 + "…"
 
 
 def test_a_line_break_in_the_first_message_does_not_break_the_title(owner):
