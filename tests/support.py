@@ -365,7 +365,8 @@ def copy_prepared_folder(data_dir: Path, part: str = "") -> None:
     with prepared.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the others wait for the first
         if not (prepared / "static" / ".stamp").exists():
-            Product(prepared).manage("shell", "-v0", "-c", PREPARE)
+            made = Product(prepared).manage("shell", "-v0", "-c", PREPARE)
+            assert made.stdout == ""  # a command's output is its own, even where it migrates
     (data_dir / part).mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", f"{prepared / part}/.", data_dir / part], check=True)
 

@@ -18,6 +18,32 @@ def services(folder):
         yield
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A data folder with its services, for those who only look at them."""
+    folder = tmp_path_factory.mktemp("served")
+    folder.chmod(0o700)
+    folder.parent.chmod(0o700)
+    with services(folder):
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A data folder whose services ran and stopped."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with services(folder):
+        pass
+    return folder
+
+
+@pytest.fixture
+def former(stopped, tmp_path):
+    """A copy of it: to make a cluster takes longer than most that is done with one."""
+    subprocess.run(["cp", "-a", f"{stopped}/.", tmp_path], check=True)
+    return tmp_path
+
+
 def test_data_survives_a_restart(tmp_path):
     with services(tmp_path):
         with postgres.connect(tmp_path) as connection:
@@ -29,34 +55,32 @@ def test_data_survives_a_restart(tmp_path):
         assert Redis.from_url(locations.build_redis_url(tmp_path)).get("kept") == b"1"
 
 
-def test_the_database_sorts_and_cases_unicode(tmp_path):
-    with services(tmp_path), postgres.connect(tmp_path) as connection:
+def test_the_database_sorts_and_cases_unicode(served):
+    with postgres.connect(served) as connection:
         row = connection.execute("SELECT upper('é'), 'ㅎ' > '가', getdatabaseencoding()").fetchone()
     assert row[0] == "É"
     assert row[2] == "UTF8"
 
 
-def test_a_killed_postgres_starts_again_over_its_stale_files(tmp_path):
-    with session.lock_folder(tmp_path, "a test"):
-        launch = postgres.prepare_launch(tmp_path)
+def test_a_killed_postgres_starts_again_over_its_stale_files(former):
+    with session.lock_folder(former, "a test"):
+        launch = postgres.prepare_launch(former)
         process = spawn.start_program(launch, subprocess.DEVNULL)
-        postgres.wait_ready(tmp_path, lambda: process.poll() is None)
-        with postgres.connect(tmp_path) as connection:
+        postgres.wait_ready(former, lambda: process.poll() is None)
+        with postgres.connect(former) as connection:
             connection.execute("CREATE TABLE kept (id int)")
         process.kill()
         process.wait()
-        assert (tmp_path / "postgres" / "postmaster.pid").exists()
-    with services(tmp_path), postgres.connect(tmp_path) as connection:
+        assert (former / "postgres" / "postmaster.pid").exists()
+    with services(former), postgres.connect(former) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
 
 
-def test_a_postmaster_pid_of_an_unrelated_process_does_not_block(tmp_path):
-    with services(tmp_path):
-        pass
-    pid_file = tmp_path / "postgres" / "postmaster.pid"
+def test_a_postmaster_pid_of_an_unrelated_process_does_not_block(former):
+    pid_file = former / "postgres" / "postmaster.pid"
     pid_file.write_text(f"{os.getpid()}\n/elsewhere\n0\n5432\n../run\n\n1 1\nready\n")
-    with services(tmp_path):
-        assert postgres.is_answering(tmp_path)
+    with services(former):
+        assert postgres.is_answering(former)
 
 
 def test_a_half_made_cluster_is_made_anew(tmp_path):
@@ -107,16 +131,15 @@ def test_a_lock_is_not_inherited_by_what_is_started(tmp_path):
         sleeper.wait()
 
 
-def test_strangers_cannot_reach_the_sockets(tmp_path):
-    with services(tmp_path):
-        for name in ("run", "postgres", "redis"):
-            assert (tmp_path / name).stat().st_mode & 0o077 == 0
-        with pytest.raises(psycopg.OperationalError):
-            psycopg.connect(host="127.0.0.1", dbname="nura", user="nura", connect_timeout=2)
+def test_strangers_cannot_reach_the_sockets(served):
+    for name in ("run", "postgres", "redis"):
+        assert (served / name).stat().st_mode & 0o077 == 0
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(host="127.0.0.1", dbname="nura", user="nura", connect_timeout=2)
 
 
-def test_our_role_in_postgres_is_no_superuser_and_runs_no_program(tmp_path):
-    with services(tmp_path), postgres.connect(tmp_path) as connection:
+def test_our_role_in_postgres_is_no_superuser_and_runs_no_program(served):
+    with postgres.connect(served) as connection:
         rights = "rolsuper, rolcreaterole, rolreplication, rolbypassrls"
         row = connection.execute(f"SELECT {rights} FROM pg_roles WHERE rolname = current_user")
         assert row.fetchone() == (False, False, False, False)
@@ -126,17 +149,16 @@ def test_our_role_in_postgres_is_no_superuser_and_runs_no_program(tmp_path):
             connection.execute("SELECT pg_read_file('/etc/passwd')")
 
 
-def test_nobody_signs_in_without_the_password_and_the_superuser_never(tmp_path):
-    with services(tmp_path):
-        place = {"host": str(locations.find_socket_dir(tmp_path)), "dbname": "nura"}
-        for user, password in (("nura", ""), ("nura", "wrong"), ("postgres", "")):
-            with pytest.raises(psycopg.OperationalError):
-                psycopg.connect(user=user, password=password, connect_timeout=2, **place)
-        socket = str(locations.find_socket_dir(tmp_path) / "redis.sock")
-        with pytest.raises(RedisError):
-            Redis(unix_socket_path=socket).ping()
-        with pytest.raises(RedisError):
-            Redis(unix_socket_path=socket, username="nura", password="wrong").ping()
+def test_nobody_signs_in_without_the_password_and_the_superuser_never(served):
+    place = {"host": str(locations.find_socket_dir(served)), "dbname": "nura"}
+    for user, password in (("nura", ""), ("nura", "wrong"), ("postgres", "")):
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(user=user, password=password, connect_timeout=2, **place)
+    socket = str(locations.find_socket_dir(served) / "redis.sock")
+    with pytest.raises(RedisError):
+        Redis(unix_socket_path=socket).ping()
+    with pytest.raises(RedisError):
+        Redis(unix_socket_path=socket, username="nura", password="wrong").ping()
 
 
 def test_our_user_in_redis_does_not_rule_the_server(tmp_path):
@@ -181,36 +203,29 @@ def test_data_of_a_version_whose_role_was_superuser_is_kept_and_becomes_ours(tmp
             assert supers == [("postgres",)]
 
 
-def test_another_secret_key_changes_the_passwords(tmp_path, settings):
-    with services(tmp_path):
-        pass
+def test_another_secret_key_changes_the_passwords(former, settings):
     settings.SERVICE_PASSWORD = locations.derive_password("another")
-    with services(tmp_path):
-        assert postgres.is_answering(tmp_path)
-        assert redis.is_answering(tmp_path)
+    with services(former):
+        assert postgres.is_answering(former)
+        assert redis.is_answering(former)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
-def test_root_runs_the_services_as_a_user_without_privileges(tmp_path):
-    tmp_path.chmod(0o700)
-    tmp_path.parent.chmod(0o700)
-    with services(tmp_path):
-        owner = (tmp_path / "postgres").stat().st_uid
-        assert owner != 0
-        assert tmp_path.parent.stat().st_mode & 0o077 == 0
-        assert spawn.find_service_account(tmp_path).uid == owner
+def test_root_runs_the_services_as_a_user_without_privileges(served):
+    owner = (served / "postgres").stat().st_uid
+    assert owner != 0
+    assert served.parent.stat().st_mode & 0o077 == 0
+    assert spawn.find_service_account(served).uid == owner
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
-def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(tmp_path):
-    with services(tmp_path):
-        pass
-    for path in (*tmp_path.rglob("*"),):
-        if path.parts[len(tmp_path.parts)] in {"postgres", "redis", "run"}:
+def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(former):
+    for path in (*former.rglob("*"),):
+        if path.parts[len(former.parts)] in {"postgres", "redis", "run"}:
             os.chown(path, 54321, 54321)
-    with services(tmp_path):
-        assert postgres.is_answering(tmp_path)
-        assert spawn.find_service_account(tmp_path).uid == 54321
+    with services(former):
+        assert postgres.is_answering(former)
+        assert spawn.find_service_account(former).uid == 54321
 
 
 def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):

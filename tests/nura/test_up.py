@@ -134,6 +134,7 @@ def test_a_start_right_after_a_kill_waits_for_the_dying_services(product):
 
 def test_a_command_alone_brings_its_services_and_prints_nothing_else(tmp_path):
     stopped = Product(tmp_path / "var")
+    copy_prepared_folder(stopped.data_dir)  # made by a command alone in an empty folder
     made = stopped.manage("create_user", "early", "--password", "correct-horse-9")
     assert re.fullmatch(r"\S{20,}\n", made.stdout)
     assert stopped.processes() == []
