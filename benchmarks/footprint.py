@@ -8,7 +8,7 @@ import psutil
 from benchmarks import report
 from nura.samples import FOLDER
 from tests.e2e.people import Person
-from tests.support import Product, name_part, wait_until
+from tests.support import Product, get_part_name, wait_until
 
 STARTS = report.choose_size(3, quick=1)
 AIM = {"boot_s": 15.0, "empty_mb": 900, "used_mb": 1500}
@@ -75,7 +75,7 @@ def _memory(product: Product) -> dict[str, float]:
             if "shell" in process.cmdline():  # it makes accounts for tests
                 continue
             size = process.memory_full_info().pss / 2**20
-            name = name_part(process)
+            name = get_part_name(process)
         except psutil.Error:
             continue
         sizes[name] = sizes.get(name, 0.0) + size

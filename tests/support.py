@@ -1,4 +1,4 @@
-"""Helpers that more than one kind of test needs."""
+"""Helpers for all kinds of tests: waiting, free ports, and the whole product."""
 
 import contextlib
 import fcntl
@@ -27,9 +27,9 @@ from nura.embedded.locations import build_redis_url, derive_password, find_socke
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
-"""Larger test data beside the checkout; tests that need it skip where it is absent."""
+"""Larger test data beside the checkout; tests that need it are skipped if it is missing."""
 NO_DATA = "../shared/data is not there"
-"""Why they skip; the last lines of a test run count them."""
+"""The reason for skipping; the summary of a test run counts these tests."""
 
 _tick = threading.Event()
 
@@ -37,7 +37,7 @@ _tick = threading.Event()
 def wait_until(
     predicate: Callable[[], object], timeout: float = 20.0, step: float = 0.05
 ) -> object:
-    """What the predicate gives once that is true. Raises `AssertionError` when the time is over."""
+    """Wait until the predicate is true; returns its value. Raises `AssertionError` in the end."""
     deadline = time.monotonic() + timeout
     while not (value := predicate()):
         assert time.monotonic() < deadline, f"not true within {timeout:g} s: {predicate}"
@@ -46,7 +46,7 @@ def wait_until(
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A port of 127.0.0.1 on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -79,16 +79,16 @@ for line in sys.stdin:
 """
 """Both are run by `manage.py shell`. The second forks a process for each command that it reads.
 
-What is loaded is frozen: a process that ends would look through all of it for garbage, and the
-kernel would copy it for that, most of a processor second. The password that most people of tests
-have is hashed once a test run: that takes longer than all else that makes an account.
+`gc.freeze` saves most of a second per command: at exit a forked process would collect garbage in
+everything that is loaded, and the kernel would copy those pages. `PASSWORD`, which most test
+accounts have, is hashed once per test run, because that takes longer than the rest of an account.
 """
 PASSWORD = "correct-horse-9"
 
 
 @functools.cache
 def encode_password() -> str:
-    """`PASSWORD` as the product stores it."""
+    """The hash of `PASSWORD` as the product stores it."""
     hasher = Argon2PasswordHasher()
     return hasher.encode(PASSWORD, hasher.salt())
 
@@ -100,16 +100,16 @@ NO_LIMITS = {
         *("SOCKETS", "AT_ONCE", "ANSWERS"),
     )
 }
-"""One account of a test or benchmark stands for many people."""
+"""Settings without rate limits: one account of a test or benchmark stands for many people."""
 
 
 class Product:
-    """The whole product on a free port with its own data folder, as `manage.py up` runs it.
+    """The whole product on a free port with its own data folder, run by `manage.py up`.
 
-    Unless it is to be no `prepared` one, it begins with collected static files and, where it has no
-    other, a migrated database, both made once a test run: they take 13 seconds of the processor.
-    Nobody's requests are limited unless it is to be `limited`. It runs the `code` that lies in a
-    folder, from its next start on; a management command runs it at once.
+    `prepared`: it starts with collected static files and, unless it is given a database, a migrated
+    one; both are made once per test run, as they take 13 seconds of processor time. `limited`: rate
+    limits apply. `code` is the folder of the code to run; a change takes effect at the next start,
+    for management commands at once.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Product:
     def __enter__(self) -> Self:
         try:
             self.start()
-        except BaseException:  # a time-out or Ctrl-C too: nobody else would end what was started
+        except BaseException:  # also after a time-out or Ctrl-C: nobody else would stop it
             self.__exit__()
             raise
         return self
@@ -153,7 +153,7 @@ class Product:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def start(self, *, wait: bool = True) -> None:
-        """Start, and wait until it is ready. It ends with the test process, however that ends."""
+        """Start it, and wait until it is ready. It stops when the test process ends, however."""
         if self._prepared and not (self.data_dir / "static").exists():
             has_database = (
                 "DATABASE_URL" in self._environment or (self.data_dir / "postgres").exists()
@@ -175,13 +175,13 @@ class Product:
             self.wait_ready()
 
     def wait_ready(self, timeout: float = 120.0) -> None:
-        """Wait for `/readyz`; the log is in the failure."""
+        """Wait for `/readyz`; a failure shows the log."""
         with self._log_on_failure():
-            wait_until(self._settled, timeout, step=0.1)
+            wait_until(self._has_started_or_ended, timeout, step=0.1)
             assert self.status("/readyz") == 200
 
     def stop(self, timeout: float = 40.0) -> int:
-        """Stop it as Ctrl-C does; the exit status."""
+        """Stop it as Ctrl-C does and return the exit status."""
         self._end_commands()
         if self.process is None:
             return 0
@@ -197,45 +197,45 @@ class Product:
             psutil.wait_procs(left, 10)
 
     def kill(self) -> None:
-        """End only `up` itself, as a crash does."""
+        """Kill only `up` itself, as a crash would."""
         assert self.process is not None
         self._end_commands()
         self.process.kill()
         self.process.wait()
 
     def processes(self) -> list[psutil.Process]:
-        """All living processes of this product, those that lost their parents too."""
-        place = str(self.data_dir)
+        """All running processes of this product, including orphans."""
+        data_dir = str(self.data_dir)
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and self._is_ours(process, place):
+                if process.status() != psutil.STATUS_ZOMBIE and self._is_ours(process, data_dir):
                     found.append(process)
         return found
 
-    def process_of(self, name: str) -> psutil.Process:
-        """The process that `up` started under this name."""
+    def find_process(self, name: str) -> psutil.Process:
+        """The process that `up` started by this name, one of `PARTS` or "forkserver"."""
         assert self.process is not None
         for process in psutil.Process(self.process.pid).children():
             with contextlib.suppress(psutil.Error):
-                if name_part(process) == name:
+                if get_part_name(process) == name:
                     return process
         raise AssertionError(f"{name} does not run\n{self.log}")
 
     def create_user(self, name: str, password: str = PASSWORD, *, staff: bool = False) -> str:
-        """A user of this name, by the command; the new API key."""
+        """Create a user with `manage`, before the product runs; returns the API key."""
         return self.manage(
             "create_user", name, "--password", password, *(["--staff"] if staff else [])
         ).stdout.split()[-1]
 
     def add_user(self, name: str, password: str = PASSWORD, *, staff: bool = False) -> str:
-        """What `create_user` does, while the product runs."""
+        """Create a user with `call`, while the product runs; returns the API key."""
         return self.call(
             "create_user", name, "--password", password, *(["--staff"] if staff else [])
         ).stdout.split()[-1]
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a management command on this data folder."""
+        """Run a management command on this data folder, in a new interpreter."""
         return subprocess.run(
             self._manage(*arguments),
             env=self.environment(),
@@ -246,9 +246,9 @@ class Product:
         )
 
     def call(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """What `manage` does, much faster: it is forked from a process that has loaded the code.
+        """Like `manage`, but much faster: forked from a process that has loaded the code.
 
-        Where the product does not run, its services run on until `stop`.
+        If the product is not running, its services keep running until `stop`.
         """
         if self._commands is None or self._commands.poll() is not None:
             self._commands = subprocess.Popen(
@@ -265,18 +265,20 @@ class Product:
             output, errors = Path(folder) / "output", Path(folder) / "errors"
             output.touch()
             errors.touch()
-            asked = json.dumps([str(output), str(errors), *arguments])
-            print(asked, file=self._commands.stdin, flush=True)
-            told = next(filter(lambda line: line.startswith("status "), self._commands.stdout))
+            request = json.dumps([str(output), str(errors), *arguments])
+            print(request, file=self._commands.stdin, flush=True)
+            status_line = next(
+                filter(lambda line: line.startswith("status "), self._commands.stdout)
+            )
             done = subprocess.CompletedProcess(
-                arguments, int(told.split()[1]), output.read_text(), errors.read_text()
+                arguments, int(status_line.split()[1]), output.read_text(), errors.read_text()
             )
         if check:
             done.check_returncode()
         return done
 
-    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Begin a management command, as the leader of a process group that can be killed."""
+    def start_command(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a management command, as the leader of a process group that can be killed."""
         return subprocess.Popen(
             self._manage(*arguments),
             env=self.environment(),
@@ -287,13 +289,13 @@ class Product:
 
     @property
     def database(self) -> dict[str, str]:
-        """How `psycopg.connect` reaches its database."""
+        """Arguments of `psycopg.connect` for its database."""
         where = {"host": str(find_socket_dir(self.data_dir)), "dbname": "nura", "user": "nura"}
         return where | {"password": self._service_password}
 
     @property
     def redis_url(self) -> str:
-        """Its own Redis."""
+        """The URL of its Redis."""
         return build_redis_url(self.data_dir, self._service_password)
 
     @property
@@ -302,7 +304,7 @@ class Product:
         return derive_password(given or (self.data_dir / "secret-key").read_text(encoding="ascii"))
 
     def status(self, path: str) -> int:
-        """The status of one GET; 0 when nobody answers."""
+        """The HTTP status of a GET; 0 if nothing answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", path)
@@ -313,7 +315,7 @@ class Product:
             connection.close()
 
     def environment(self) -> dict[str, str]:
-        """Nothing of the test run's own settings."""
+        """Environment variables of its processes, without settings of the test run."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -324,7 +326,7 @@ class Product:
 
     @property
     def log(self) -> str:
-        """All that it said so far."""
+        """Its output so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def _end_commands(self) -> None:
@@ -332,17 +334,19 @@ class Product:
             self._commands.communicate()
             self._commands = None
 
-    def _settled(self) -> bool:
+    def _has_started_or_ended(self) -> bool:
         assert self.process is not None
         return self.process.poll() is not None or self.status("/readyz") == 200
 
     def _manage(self, *arguments: str) -> list[str]:
         return [*self._python, str(self.code / "manage.py"), *arguments]
 
-    def _is_ours(self, process: psutil.Process, place: str) -> bool:
-        if process.cwd().startswith(place):
+    def _is_ours(self, process: psutil.Process, data_dir: str) -> bool:
+        if process.cwd().startswith(data_dir):
             return True
-        return process.cwd() == str(self.code) and process.environ().get("NURA_DATA_DIR") == place
+        return (
+            process.cwd() == str(self.code) and process.environ().get("NURA_DATA_DIR") == data_dir
+        )
 
     @contextlib.contextmanager
     def _log_on_failure(self):
@@ -353,9 +357,9 @@ class Product:
 
 
 def copy_prepared_folder(data_dir: Path, part: str = "") -> None:
-    """Fill a data folder, or one folder in it.
+    """Copy the prepared data folder, or the folder `part` of it, to `data_dir`.
 
-    Does nothing outside a test run, which has a place for what it shares.
+    Does nothing outside a test run, which alone has a folder for shared data.
     """
     place = os.environ.get("NURA_TEST_DATA_DIR")
     if place is None:
@@ -372,11 +376,11 @@ def copy_prepared_folder(data_dir: Path, part: str = "") -> None:
 
 
 PARTS = ("postgres", "redis", "models", "web", "answers", "documents", "beat")
-"""What `up` starts, but for the fork server."""
+"""The processes that `up` starts, except for the fork server."""
 
 
-def name_part(process: psutil.Process) -> str:
-    """Which part of the product this process is, or was forked by; "up" is all the rest."""
+def get_part_name(process: psutil.Process) -> str:
+    """The part of the product that this process, or the one that forked it, is; "up" for others."""
     forked = process.name().removeprefix("nura-")
     if forked != process.name():
         return forked

@@ -27,7 +27,7 @@ from tests import strangers
 from tests.chats.gateway.test_mcp import connected
 from tests.chats.test_socket import hear, say, socket
 from tests.servers import asgi
-from tests.servers.worker import working
+from tests.servers.worker import run_worker
 from tests.strangers import FIELDS, SECRET, call, client_of, everything, said, with_id
 from tests.test_strangers import LISTS, NAMES, PLACES, WITH_ID, WITH_ID_IN_BODY, pages
 
@@ -260,7 +260,7 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
             assert (role, found) == (role, unknown)
             assert SECRET not in str(found)
         assert await in_thread(everything) == before
-        with working(patience=0.0):
+        with run_worker(patience=0.0):
             for role in OUTSIDE[1:]:
                 assert (role, await search_all(web, keys[role])) == (role, [])
         told = await use_tools(web, keys["reader"], world.things, names=READING_TOOLS)

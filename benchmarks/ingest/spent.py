@@ -2,7 +2,7 @@
 
 import psutil
 
-from tests.support import PARTS, Product, name_part
+from tests.support import PARTS, Product, get_part_name
 
 
 def list_processes(product: Product) -> set[psutil.Process]:
@@ -18,7 +18,7 @@ def read_cpu(product: Product) -> dict[str, float]:
         try:
             times = process.cpu_times()
             kin = [process, *process.parents()]
-            name = next((part for one in kin if (part := name_part(one)) in PARTS), "rest")
+            name = next((part for one in kin if (part := get_part_name(one)) in PARTS), "rest")
         except psutil.Error:
             continue
         spent[name] += times.user + times.system + times.children_user + times.children_system

@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.streams import heard
 from benchmarks.streams.heard import Told
 from tests.e2e.people import Person
-from tests.support import Product, name_part, wait_until
+from tests.support import Product, get_part_name, wait_until
 
 STREAMS = report.choose_size((50, 200, 500), quick=(10,))
 TOKENS_PER_SECOND = 30
@@ -189,7 +189,7 @@ def processes_of(product: Product) -> dict[str, list[psutil.Process]]:
     """The product's processes by what they do."""
     found: dict[str, list[psutil.Process]] = {}
     for process in product.processes():
-        name = name_part(process)
+        name = get_part_name(process)
         found.setdefault(name.rstrip("0123456789"), []).append(process)
     return found
 

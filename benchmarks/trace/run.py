@@ -18,7 +18,7 @@ from benchmarks import report
 from nura.samples import FOLDER
 from tests.e2e.people import Person
 from tests.product.sockets import TERMINAL, Socket
-from tests.support import ROOT, Product, name_part, wait_until
+from tests.support import ROOT, Product, get_part_name, wait_until
 
 TIMES = report.choose_size(3, quick=1)
 REST_SECONDS = report.choose_size(10.0, quick=1.0)
@@ -52,7 +52,7 @@ class Tracer:
         (self._folder / "phase").unlink()
         wait_until(lambda: self._told(phase) >= self._expected, 10)
         found = defaultdict(set)
-        names = {process.pid: name_part(process) for process in self._product.processes()}
+        names = {process.pid: get_part_name(process) for process in self._product.processes()}
         for path in self._folder.glob(f"{phase}.*.json"):
             pid = int(path.name.split(".")[1])
             for *function, entered_at in json.loads(path.read_text(encoding="utf-8")):

@@ -13,7 +13,7 @@ from chats.services.chats import create_chat
 from chats.services.speech import SpeechFailed, split_text, to_speech_text
 from documents.errors import explain_code
 from tests.chats.conftest import client
-from tests.servers.speech import Reply, samples_of, streamed, wav
+from tests.servers.speech import Reply, count_samples, streamed, wav
 
 SENTENCE = "가나다라 마바사."
 
@@ -66,7 +66,7 @@ def test_a_text_without_any_end_is_cut_all_the_same():
 def test_an_answer_is_spoken_with_the_configured_voice(api, owner, speech_server):
     response = say(api, message(owner))
     assert (response.status_code, response["Content-Type"]) == (200, "audio/wav")
-    assert samples_of(response.content) == 10 * len("휴가는 15일입니다.")
+    assert count_samples(response.content) == 10 * len("휴가는 15일입니다.")
     path, headers, body = speech_server.heard[0]
     assert (path, headers["Authorization"]) == ("/v1/audio/speech", "Bearer key-of-the-voice")
     assert body == {
@@ -99,13 +99,13 @@ def test_a_long_answer_is_one_sound_of_several_pieces(api, owner, speech_server)
     response = say(api, message(owner, " ".join([SENTENCE] * 800)))
     assert len(speech_server.inputs) > 1
     assert max(map(len, speech_server.inputs)) <= speech.MAX_PIECE_CHARACTERS
-    assert samples_of(response.content) == 10 * sum(map(len, speech_server.inputs))
+    assert count_samples(response.content) == 10 * sum(map(len, speech_server.inputs))
 
 
 def test_pieces_whose_headers_know_no_end_are_joined_by_what_is_in_them(api, owner, speech_server):
     speech_server.replies.extend(Reply(body=streamed(wav(size))) for size in (70, 30))
     response = say(api, message(owner, " ".join([SENTENCE] * 500)))
-    assert samples_of(response.content) == 100
+    assert count_samples(response.content) == 100
 
 
 @pytest.mark.parametrize("second", [wav(5, rate=16_000), b"ID3", b"RIFF"])

@@ -16,7 +16,7 @@ from jobs import connections, queue
 from jobs.lease import claim_job
 from jobs.queue import WorkStream
 from tests.chats.engines import Delta, ScriptedEngine, finished
-from tests.servers.worker import working
+from tests.servers.worker import run_worker
 from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,7 +64,7 @@ def has_ended(turn):
 
 def test_many_runs_are_answered_at_once(owner, gate):
     turns = [ask(owner) for _ in range(20)]
-    with working():
+    with run_worker():
         for _ in turns:
             assert gate.begun.acquire(timeout=10)
         gate.may_end.set()
@@ -77,7 +77,7 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
     monkeypatch.setattr(worker, "MAX_AT_ONCE", 1)
     for number in range(3):
         ask(owner, f"그의 {number}")
-    with working():
+    with run_worker():
         assert gate.begun.acquire(timeout=10)
         turn = ask(stranger, "다른 사람의 것")
         assert not gate.begun.acquire(timeout=0.3)
@@ -89,12 +89,12 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
 def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, quick):
     turn = ask(owner)
     connections.get_client().flushdb()
-    with working():
+    with run_worker():
         wait_until(lambda: has_ended(turn))
 
 
 def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
-    with working():
+    with run_worker():
         wait_until(lambda: connections.get_client().exists(dispatch.STREAM.key))
         connections.get_client().flushdb()
         turn = ask(owner)
@@ -111,7 +111,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
 def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fields):
-    with working():
+    with run_worker():
         connections.get_client().xadd(dispatch.STREAM.key, fields)
         turn = ask(owner)
         wait_until(lambda: has_ended(turn))
@@ -122,13 +122,13 @@ def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fi
 def test_a_message_that_nobody_understands_takes_no_other_with_it(owner, fields):
     connections.get_client().xadd(dispatch.STREAM.key, fields)
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
-    with working():
+    with run_worker():
         wait_until(lambda: log.load_events(request))
 
 
 def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
     monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
-    with working():
+    with run_worker():
         with monkeypatch.context() as patch:
             patch.setattr(dispatch.STREAM, "add_entry", lambda *_: None)
             turn = ask(owner)
@@ -147,21 +147,21 @@ def test_a_message_that_a_dead_process_had_read_is_taken_over(owner, quick, monk
 
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
     assert asyncio.run(read())
-    with working():
+    with run_worker():
         wait_until(lambda: log.load_events(request))
 
 
 def test_a_request_that_waited_too_long_is_not_begun(owner, monkeypatch):
     monkeypatch.setattr(worker, "QUEUE_SECONDS", -1.0)
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
-    with working():
+    with run_worker():
         wait_until(lambda: not connections.get_client().xlen(dispatch.STREAM.key))
     assert not log.load_events(request)
 
 
 def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate):
     turn = ask(owner)
-    with working() as one:
+    with run_worker() as one:
         assert gate.begun.acquire(timeout=10)
         left = threading.Event()
         one.on_leave = left.set
@@ -176,7 +176,7 @@ def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate)
 
 def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
     turn = ask(owner)
-    with working(patience=0.1):
+    with run_worker(patience=0.1):
         assert gate.begun.acquire(timeout=10)
         threading.Timer(0.5, gate.may_end.set).start()  # a thread that is under way is waited for
     assert status_of(turn) == "STREAMING"
@@ -184,7 +184,7 @@ def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
 
 
 def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, quick, caplog):
-    with caplog.at_level("INFO"), working():
+    with caplog.at_level("INFO"), run_worker():
         first = ask(owner)
         wait_until(lambda: has_ended(first))  # from then on only messages tell of runs
         with bound_contextvars(request_id="edge-0123456789"):
@@ -201,7 +201,7 @@ def test_an_owner_has_so_many_answers_at_work_and_the_next_begins_as_one_ends(
     monkeypatch.setattr(worker, "UNCLAIMED", timedelta(hours=1))  # nobody reminds the worker
     settings.LIMITS = settings.LIMITS | {"answers": 2}
     turns = [ask(owner, f"{number}") for number in range(5)]
-    with working():
+    with run_worker():
         for _ in range(2):
             assert gate.begun.acquire(timeout=10)
         other = ask(stranger, "다른 사람의 것")

@@ -97,7 +97,7 @@ def test_what_makes_no_connection_is_refused_in_the_form(page, fields):
 
 
 def test_a_test_shows_its_lines_and_keeps_the_list(page, connection, llm_server):
-    llm_server.told["/v1/models"] = Failure(
+    llm_server.replies_by_path["/v1/models"] = Failure(
         200, {"data": [{"id": "stand-in", "max_model_len": 9000}, {"id": "bge-m3"}]}
     )
     llm_server.default = Stream(["문서에서 ", "찾은 답입니다."])

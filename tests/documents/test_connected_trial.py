@@ -14,7 +14,7 @@ from rag.adapters.openai import reset_dialects
 from rag.config import Endpoint
 from rag.context.budget import reset_context_lengths
 from tests.servers.llm import Calls, Failure, Hang, Raw, Stream, completion, event
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 KEY = "key-that-must-stay-here"
 KOREAN = ["문서 검색은 ", "필요한 내용을 ", "빨리 찾게 합니다. ", "근거도 남습니다."]
@@ -54,7 +54,7 @@ def speak(request):
 
 def test_a_good_server_is_good_in_every_line(llm_server):
     llm_server.default = speak
-    llm_server.told["/v1/models"] = Failure(
+    llm_server.replies_by_path["/v1/models"] = Failure(
         200, {"data": [{"id": "stand-in", "max_model_len": 32768}]}
     )
     lines, trial = lines_of(llm_server)
@@ -126,7 +126,9 @@ def test_nobody_at_an_address_is_told():
     ],
 )
 def test_a_list_that_is_none_is_told(llm_server, body):
-    llm_server.told["/v1/models"] = Raw(body, headers={"Content-Type": "application/json"})
+    llm_server.replies_by_path["/v1/models"] = Raw(
+        body, headers={"Content-Type": "application/json"}
+    )
     trial = asyncio.run(try_endpoint(Endpoint(llm_server.url, "", api_key=KEY)))
     (line,) = trial.lines
     assert line.verdict is TrialVerdict.BAD
@@ -164,7 +166,7 @@ class Elsewhere(BaseHTTPRequestHandler):
 @pytest.fixture
 def elsewhere():
     server = HTTPServer(("127.0.0.1", 0), Elsewhere)
-    thread = threading.Thread(target=server.serve_forever, args=(LOOK,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
     thread.start()
     Elsewhere.seen.clear()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -189,34 +191,34 @@ def test_a_list_without_an_end_is_cut(elsewhere):
 
 
 def test_an_embedder_that_knows_no_korean_is_told(llm_server):
-    llm_server.told["/v1/models"] = Failure(200, {"data": [{"id": "embedder"}]})
+    llm_server.replies_by_path["/v1/models"] = Failure(200, {"data": [{"id": "embedder"}]})
     near, far = [1.0, 0.0, 0.1], [0.0, 1.0, 0.1]
 
     def vectors(*rows):
         data = [{"index": place, "embedding": row} for place, row in enumerate(rows)]
         return Failure(200, {"object": "list", "data": data, "model": "embedder"})
 
-    llm_server.embed_script(vectors(near, near, far))
+    llm_server.script_embeddings(vectors(near, near, far))
     assert lines_of(llm_server, "embedder", ModelRole.EMBEDDING)[1].is_good
-    llm_server.embed_script(vectors(near, far, far))
+    llm_server.script_embeddings(vectors(near, far, far))
     _lines, trial = lines_of(llm_server, "embedder", ModelRole.EMBEDDING)
     assert not trial.is_good
 
 
 def test_a_reranker_and_a_verifier_are_tried_by_their_own_protocols(llm_server):
-    llm_server.told["/v1/models"] = Failure(200, {"data": [{"id": "reader"}]})
+    llm_server.replies_by_path["/v1/models"] = Failure(200, {"data": [{"id": "reader"}]})
     ranked = {
         "results": [{"index": 0, "relevance_score": 0.1}, {"index": 1, "relevance_score": 0.9}]
     }
-    llm_server.told["/v1/rerank"] = Failure(200, ranked)
+    llm_server.replies_by_path["/v1/rerank"] = Failure(200, ranked)
     assert lines_of(llm_server, "reader", ModelRole.RERANKER)[1].is_good
     shares = [
         [{"label": "entailment", "score": one}, {"label": "contradiction", "score": 1 - one}]
         for one in (0.9, 0.1)
     ]
-    llm_server.told["/v1/predict"] = Failure(200, shares)
+    llm_server.replies_by_path["/v1/predict"] = Failure(200, shares)
     assert lines_of(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
-    llm_server.told["/v1/predict"] = Failure(200, [["no"], ["labels"]])
+    llm_server.replies_by_path["/v1/predict"] = Failure(200, [["no"], ["labels"]])
     assert not lines_of(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
 
 

@@ -1,4 +1,4 @@
-"""Users of a running product, over its REST API: what a test needs before it opens a window."""
+"""Users of a running product, through its REST API: set-up for tests that then open a browser."""
 
 import json
 import mimetypes
@@ -23,7 +23,7 @@ session["account_authentication_methods"] = [{{"method": "password", "at": time.
 session.save()
 print(session.session_key)
 """
-"""Run by `manage.py shell`: what signing in at the page leaves, without its password to hash."""
+"""Run by `manage.py shell`: creates the session of a sign-in, without checking a password hash."""
 
 
 class Person:
@@ -32,23 +32,25 @@ class Person:
     def __init__(self, product: Product, name: str) -> None:
         self.product = product
         self.name = name
-        told = product.call("shell", "-v0", "-c", JOIN.format(name=name, password=PASSWORD)).stdout
-        self.key, self._session = told.split()[-2:]
+        output = product.call(
+            "shell", "-v0", "-c", JOIN.format(name=name, password=PASSWORD)
+        ).stdout
+        self.key, self._session = output.split()[-2:]
 
     def cookies(self) -> list[dict[str, Any]]:
-        """The session, as a browser takes it."""
+        """The session's cookies, as Playwright's `add_cookies` takes them."""
         kept = {"sessionid": self._session, "csrftoken": uuid.uuid4().hex}
         return [
             {"name": name, "value": value, "url": self.product.url} for name, value in kept.items()
         ]
 
     def api(self, path: str, body: Any = None, method: str = "") -> Any:
-        """The JSON that a call of the REST API answers."""
+        """Call the REST API; returns the JSON of the response, None if it has no body."""
         data = None if body is None else json.dumps(body).encode()
         return self._call(path, data, {"Content-Type": "application/json"}, method)
 
     def upload(self, path: Path, name: str = "", *, over: str = "") -> dict[str, Any]:
-        """Upload a file, or a new version of the document `over`; the document."""
+        """Upload a file, or a new version of the document `over`; returns the document."""
         boundary = uuid.uuid4().hex
         name = name or path.name
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -68,7 +70,7 @@ class Person:
         assert not self.api("documents?status=FAILED")["count"]
 
     def messages(self, chat_id: str) -> list[dict[str, Any]]:
-        """The messages of a chat as stored."""
+        """The messages of a chat, oldest first."""
         rows: list[dict[str, Any]] = self.api(f"chats/{chat_id}/messages?page_size=100")["results"]
         return rows
 

@@ -16,7 +16,7 @@ OF_THE_SHELL = ("region:", "landmark-one-main:")
 def second():
     """Another server, which knows two models."""
     with LLMServer() as server:
-        server.told["/v1/models"] = Failure(
+        server.replies_by_path["/v1/models"] = Failure(
             200, {"data": [{"id": "second", "max_model_len": 20000}, {"id": "third"}]}
         )
         server.default = Stream(["둘째 모델이 ", "한국어로 ", "쓴 답입니다."], delay=0.02)

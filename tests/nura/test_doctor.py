@@ -22,7 +22,7 @@ from nura.models import SignOnServer
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import Endpoint
 from tests.servers.hostile import HostileServer
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 KEY = "sk-a-very-secret-key"
 
@@ -46,7 +46,7 @@ def endpoint():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(LOOK,), daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     yield Endpoint(base_url=url, model="m", api_key=KEY), answers
     server.shutdown()

@@ -102,7 +102,7 @@ def test_c98_migrations_that_were_killed_go_on_where_they_were(tmp_path):
 
     reached = []
     for _ in range(2):
-        with product.begin("migrate") as process:
+        with product.start_command("migrate") as process:
             wait_until(lambda: count_applied() > max([10, *reached]), 120, step=0.02)
             reached.append(count_applied())
             os.killpg(process.pid, signal.SIGKILL)

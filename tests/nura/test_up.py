@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import ROOT, Product, copy_prepared_folder, name_part, wait_until
+from tests.support import ROOT, Product, copy_prepared_folder, get_part_name, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
     ["forkserver", "web", "answers", "documents", "models", "beat", "redis", "postgres"],
 )
 def test_a_killed_child_is_reported_and_restarted(product, name):
-    victim = product.process_of(name)
+    victim = product.find_process(name)
     victim.kill()
     wait_until(lambda: f"{name} was ended by SIGKILL" in product.log)
     wait_until(lambda: _successor(product, name, victim.pid), 30)
@@ -74,18 +74,18 @@ def test_processes_share_what_they_load(product):
     memory = []
     for process in product.processes():
         with contextlib.suppress(psutil.NoSuchProcess):  # killed before, and about to go
-            if name_part(process) in {"forkserver", "web", "answers", "documents", "beat"}:
+            if get_part_name(process) in {"forkserver", "web", "answers", "documents", "beat"}:
                 memory.append(process.memory_full_info())
     assert sum(one.pss for one in memory) < 0.5 * sum(one.rss for one in memory)
 
 
 def test_processes_outlive_their_fork_server(product):
     names = ("web", "answers", "documents", "beat")
-    before = {name: product.process_of(name).pid for name in names}
+    before = {name: product.find_process(name).pid for name in names}
     kills = product.log.count("forkserver was ended by SIGKILL")
-    product.process_of("forkserver").kill()
+    product.find_process("forkserver").kill()
     wait_until(lambda: product.log.count("forkserver was ended by SIGKILL") > kills)
-    assert {name: product.process_of(name).pid for name in names} == before
+    assert {name: product.find_process(name).pid for name in names} == before
     assert product.status("/readyz") == 200
 
 
@@ -176,13 +176,13 @@ def test_at_last_a_stop_ends_every_process(product):
 def _pool(product):
     """The pool of the documents worker; empty while it is being replaced after earlier kills."""
     with contextlib.suppress(psutil.Error, AssertionError):
-        return product.process_of("documents").children()
+        return product.find_process("documents").children()
     return []
 
 
 def _successor(product, name, old):
     with contextlib.suppress(AssertionError):
-        return product.process_of(name).pid != old
+        return product.find_process(name).pid != old
     return False
 
 

@@ -183,7 +183,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
     product.call("backup", str(folder))
     first = sorted((folder / "backups").iterdir())
     client.upload("큰.txt", ("가나다라마바사 " * 200_000).encode())
-    with product.begin("backup", str(folder)) as process:
+    with product.start_command("backup", str(folder)) as process:
         wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     assert "Nothing is wrong" in product.call("verify", str(folder)).stdout
@@ -197,7 +197,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
 def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, passphrase, tmp_path):
     restored = empty_product(tmp_path / "var")
     arguments = ("restore", str(kept), "--passphrase-file", passphrase)
-    with restored.begin(*arguments) as process:
+    with restored.start_command(*arguments) as process:
         wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     restored.call(*arguments)

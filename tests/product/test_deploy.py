@@ -265,7 +265,7 @@ def test_a_web_process_that_dies_costs_no_request_and_no_word(site, visitor, mod
     turn = visitor.ask("길게 이야기해 줘")
     listener = visitor.follow(turn)
     wait_until(lambda: len(listener.text) > 100)
-    victim = product.process_of("web")
+    victim = product.find_process("web")
     codes = []
     over = threading.Event()
 
@@ -294,7 +294,7 @@ def test_c86_behind_a_proxy_lists_are_answered_within_two_seconds_of_postgres_be
 ):
     product, _, _ = site
     assert {list_chats(visitor) for _ in range(20)} == {200}
-    victim = product.process_of("postgres")
+    victim = product.find_process("postgres")
     victim.kill()
     reach_again(product, "postgres", victim.pid)
     place = product.database
@@ -312,7 +312,7 @@ def test_behind_a_proxy_streams_go_on_within_three_seconds_of_redis_being_back(
     turn = visitor.ask("길게 이야기해 줘")
     listeners = [visitor.follow(turn) for _ in range(4)]  # the two web processes take turns
     wait_until(lambda: all(len(one.text) > 100 for one in listeners))
-    victim = product.process_of("redis")
+    victim = product.find_process("redis")
     victim.kill()
     reach_again(product, "redis", victim.pid)
     back = time.monotonic()

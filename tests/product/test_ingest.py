@@ -72,7 +72,7 @@ def test_many_files_let_others_through_and_survive_every_kill(product, client, s
     for victim in ("documents", "redis", "postgres"):
         before = left(client)
         assert before > 3  # it is killed at work
-        product.process_of(victim).kill()
+        product.find_process(victim).kill()
         wait_until(lambda: product.status("/readyz") == 200, 60)
         wait_until(lambda before=before: (left(client) or 0) <= max(0, before - 3), 120)
     wait_until(lambda: left(client) == 0, 400, step=0.5)
@@ -100,7 +100,7 @@ def test_scans_hold_no_text_up_and_survive_a_kill(product, client, second, tmp_p
         wait_until(lambda: all(is_read(second, path) for path in texts), 60)
         assert not any(is_read(client, path) for path in scans)
 
-    product.process_of("documents").kill()
+    product.find_process("documents").kill()
     late = upload_text(second, 4)
     wait_until(lambda: is_read(second, late), 120)
     wait_until(lambda: all(is_read(client, path) for path in scans), 240, step=0.5)
@@ -127,7 +127,7 @@ def recognition_stands_still(product):
     def hold():
         while not over.is_set():
             with contextlib.suppress(psutil.NoSuchProcess):
-                for process in product.process_of("documents").children(recursive=True):
+                for process in product.find_process("documents").children(recursive=True):
                     if process.name() == "tesseract" and process not in held:
                         process.suspend()
                         held.append(process)
@@ -163,7 +163,7 @@ def test_a_document_is_found_while_it_is_read_again(product, client):
     document = client.upload("owls.txt", text.encode())
     path = f"/documents/{document['id']}"
     wait_until(lambda: client.call("GET", path)[1]["indexed"], LOADING)
-    documents = product.process_of("documents")
+    documents = product.find_process("documents")
     documents.suspend()  # it could be read before the pause is asked for
     try:
         assert client.call("POST", f"{path}/reprocess")[0] == 202

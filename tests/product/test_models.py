@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from nura.embedded import models
-from tests.support import name_part, wait_until
+from tests.support import get_part_name, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
 
@@ -38,7 +38,7 @@ def test_a_models_process_killed_in_the_middle_of_an_ingest_loses_nothing(produc
     path = f"/documents/{document['id']}"
     socket = str(product.data_dir / "run" / "models.sock")
     wait_until(lambda: (models.read_health(socket) or {}).get("waiting"), 120)
-    product.process_of("models").kill()
+    product.find_process("models").kill()
     wait_until(lambda: "models was ended by SIGKILL" in product.log)
     wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
     chunks, embedded = vectors_of(product, document)
@@ -60,5 +60,5 @@ def test_after_uploads_and_questions_it_alone_holds_torch(product, client):
         except (OSError, psutil.Error):
             continue
         if any(library in maps for library in LIBRARIES):
-            holders.add(name_part(process))
+            holders.add(get_part_name(process))
     assert holders == {"models"}

@@ -198,7 +198,7 @@ def ask_node(node, key, site, others):
 
     A pause of a few seconds, which costs no lease; one question may be told to who rests.
     """
-    resting = others.process_of("answers")
+    resting = others.find_process("answers")
     resting.suspend()
     try:
         client = Client(node.url, key)

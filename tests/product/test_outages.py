@@ -23,7 +23,7 @@ def reach_again(product, name, old):
 
     def is_new():
         try:
-            return product.process_of(name).pid != old
+            return product.find_process(name).pid != old
         except AssertionError:
             return False
 
@@ -45,7 +45,7 @@ def fill_pool(client):
 
 def test_c86_lists_are_answered_within_two_seconds_of_postgres_being_back(product, client):
     fill_pool(client)
-    victim = product.process_of("postgres")
+    victim = product.find_process("postgres")
     victim.kill()
     reach_again(product, "postgres", victim.pid)
     wait_until(lambda: postgres.is_answering(product.data_dir), 30, step=0.02)
@@ -63,7 +63,7 @@ def test_streams_go_on_within_three_seconds_of_redis_being_back(product, client,
     model.default = Stream(WORDS, delay=0.05)
     listener = client.follow(client.ask("길게 이야기해 줘"))
     wait_until(lambda: len(listener.text) > 100)
-    victim = product.process_of("redis")
+    victim = product.find_process("redis")
     victim.kill()
     reach_again(product, "redis", victim.pid)
     back = time.monotonic()
@@ -127,14 +127,14 @@ def open_download(port, token, address):
 
 def test_a_beat_that_died_is_back_and_reaping_does_not_wait_for_it(product, client, model):
     """Lost runs are ended by any answers process: see `chats.runs.worker`."""
-    beat = product.process_of("beat")
+    beat = product.find_process("beat")
     beat.suspend()
     try:
         model.default = Stream(WORDS, delay=0.05, hold=threading.Event())
         turn = client.ask("길게 이야기해 줘")
         listener = client.follow(turn)
         wait_until(lambda: len(listener.text) > 100)
-        product.process_of("answers").kill()
+        product.find_process("answers").kill()
         wait_until(lambda: listener.ended, 40)
         assert client.message(turn)["status"] == "INTERRUPTED"
     finally:

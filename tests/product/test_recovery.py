@@ -32,7 +32,7 @@ def assert_whole(client, turn, listener):
 
 def test_a_killed_answers_worker_leaves_the_text_it_wrote(product, client, model):
     turn, listener = slow_answer(client, model, threading.Event())
-    product.process_of("answers").kill()
+    product.find_process("answers").kill()
     killed = time.monotonic()
     wait_until(lambda: listener.ended, 40)
     assert time.monotonic() - killed <= 30
@@ -51,25 +51,25 @@ def test_a_killed_answers_worker_that_had_said_nothing_lets_the_run_begin_again(
     listener = client.follow(turn)
     wait_until(lambda: model.chats)
     model.default = Stream(WORDS)
-    product.process_of("answers").kill()
+    product.find_process("answers").kill()
     assert_whole(client, turn, listener)
 
 
 def test_a_killed_web_process_costs_no_character(product, client, model):
     turn, listener = slow_answer(client, model)
-    product.process_of("web").kill()
+    product.find_process("web").kill()
     assert_whole(client, turn, listener)
 
 
 def test_a_killed_redis_costs_no_character(product, client, model):
     turn, listener = slow_answer(client, model)
-    product.process_of("redis").kill()
+    product.find_process("redis").kill()
     assert_whole(client, turn, listener)
 
 
 def test_a_killed_postgres_costs_no_character(product, client, model):
     turn, listener = slow_answer(client, model)
-    product.process_of("postgres").kill()
+    product.find_process("postgres").kill()
     wait_until(lambda: product.status("/readyz") == 200, 60)
     assert_whole(client, turn, listener)
 
@@ -105,7 +105,7 @@ def test_documents_survive_what_is_killed_while_they_are_read(product, client, v
         return [client.call("GET", f"/documents/{pk}")[1] for pk in ids]
 
     wait_until(lambda: any(row["stage"] not in {"queued", "done"} for row in documents()), 30)
-    product.process_of(victim).kill()
+    product.find_process(victim).kill()
     wait_until(lambda: product.status("/readyz") == 200, 60)
     # A refusal while the database comes back has a status, too: a number.
     wait_until(lambda: all(row["status"] in {"COMPLETED", "FAILED"} for row in documents()), 120)
@@ -116,7 +116,7 @@ def test_documents_survive_what_is_killed_while_they_are_read(product, client, v
 
 
 def test_who_waits_for_an_answer_is_not_kept_while_redis_is_away(product, client, model):
-    redis = product.process_of("redis")
+    redis = product.find_process("redis")
     redis.suspend()
     try:
         status, turn = client.call("POST", "/messages", {"content": "안녕"}, timeout=50)

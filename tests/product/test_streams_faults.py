@@ -61,7 +61,7 @@ def test_f77_a_redis_that_forgets_everything_costs_no_character(product, client,
 
 def test_f77_a_redis_that_hangs_for_seconds_costs_no_character(product, client, phone):
     turn, listener = streaming(client, phone)
-    server = product.process_of("redis")
+    server = product.find_process("redis")
     server.suspend()
     try:
         hung = time.monotonic()
@@ -73,7 +73,7 @@ def test_f77_a_redis_that_hangs_for_seconds_costs_no_character(product, client, 
 
 def test_f77_redis_restarted_twice_costs_no_character_and_no_worker(product, client, phone):
     turn, listener = streaming(client, phone)
-    workers = [product.process_of(name) for name in ("answers", "documents")]
+    workers = [product.find_process(name) for name in ("answers", "documents")]
     for _ in range(2):
         server = wait_until(lambda: find_redis(product), 30)
         server.terminate()
@@ -89,7 +89,7 @@ def test_f77_redis_restarted_twice_costs_no_character_and_no_worker(product, cli
 def find_redis(product):
     """Redis, or None while it is away: words that were under way come without it, too."""
     try:
-        return product.process_of("redis")
+        return product.find_process("redis")
     except AssertionError:
         return None
 
@@ -98,7 +98,7 @@ def test_f79_a_restarted_web_process_is_found_again_and_the_answer_goes_on(
     product, token, client, phone
 ):
     turn, listener = streaming(client, phone)
-    web = product.process_of("web")
+    web = product.find_process("web")
     web.terminate()
     assert phone.closed.wait(10)
     before = phone.run(turn["run_id"])
@@ -196,7 +196,7 @@ def test_e71_an_answers_worker_that_is_told_to_go_ends_its_answer_first(
     product, client, model, phone
 ):
     turn, listener = streaming(client, phone)
-    worker = product.process_of("answers")
+    worker = product.find_process("answers")
     worker.terminate()
     assert_whole(client, turn, listener, phone.wait_for_end(turn["run_id"]))
     assert len(model.chats) == 1

@@ -127,7 +127,7 @@ def test_f75_readers_that_stop_reading_cost_little_and_keep_nobody_from_asking(
     product, token, model, client
 ):
     model.default = Stream(["가나다라마바사아자차" * 100] * 100)
-    web = psutil.Process(product.process_of("web").pid)
+    web = psutil.Process(product.find_process("web").pid)
     with Socket(product.url, token) as fast, contextlib.ExitStack() as stack:
         run_id = begun(fast)
         fast.wait_for_end(run_id)

@@ -45,9 +45,9 @@ def bystander(product, token, model):
 @pytest.fixture
 def web(product):
     """The web process, which must not die of anything here."""
-    process = product.process_of("web")
+    process = product.find_process("web")
     yield process
-    assert product.process_of("web").pid == process.pid
+    assert product.find_process("web").pid == process.pid
 
 
 @pytest.mark.usefixtures("client", "bystander", "web")

@@ -139,7 +139,7 @@ def vectors(width, number=0.5, count=None):
 )
 def test_d56_an_embedder_that_fails_leaves_search_by_words_and_a_notice(asker, far, rules, reply):
     far.default = CITED
-    far.embed_script(*[reply] * 5)
+    far.script_embeddings(*[reply] * 5)
     message = answered(asker, QUESTION, document_ids=[rules])
     assert (message["status"], message["mode"]) == ("COMPLETED", "documents")
     assert [source["document_id"] for source in message["sources"]] == [rules]
@@ -148,7 +148,7 @@ def test_d56_an_embedder_that_fails_leaves_search_by_words_and_a_notice(asker, f
 
 
 def test_d56_a_document_whose_embedder_answers_nonsense_fails_with_a_reason(asker, far, rules):
-    far.embed_script(*[vectors(3)] * 20)
+    far.script_embeddings(*[vectors(3)] * 20)
     document = asker.upload("다른 규정.txt", "식비는 하루 30,000원입니다.".encode())
     wait_until(lambda: documents_status(asker, document) != "PROCESSING", 60)
     row = asker.call("GET", f"/documents/{document['id']}")[1]
@@ -181,7 +181,7 @@ def test_e71_an_answer_that_needs_longer_than_a_leaving_worker_has_is_interrupte
     turn = asker.ask(GREETING)
     listener = asker.follow(turn)
     wait_until(lambda: len(listener.text) > 10)
-    strict.process_of("answers").terminate()
+    strict.find_process("answers").terminate()
     wait_until(lambda: listener.ended, 30)
     message = asker.message(turn)
     assert message["status"] == "INTERRUPTED"

@@ -372,7 +372,7 @@ def test_a_document_is_embedded_all_the_same_and_tells_that_the_server_is_back(l
 
 
 def test_failures_of_an_embedder_are_counted(llm_server):
-    llm_server.embed_script(*[Failure(500)] * 20)
+    llm_server.script_embeddings(*[Failure(500)] * 20)
     for _ in range(FAILURES_MAX + 1):
         with pytest.raises(errors.EmbedderFailed):
             embedder(llm_server.url).embed_query("질문")

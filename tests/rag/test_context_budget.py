@@ -33,18 +33,18 @@ def asked(server):
     "field", ["max_model_len", "context_length", "max_context_length", "context_window"]
 )
 async def test_what_the_server_says_holds_prompt_and_answer(llm_server, field):
-    llm_server.told["/v1/models"] = models(**{field: 8192})
+    llm_server.replies_by_path["/v1/models"] = models(**{field: 8192})
     tokens = await resolved(llm_server, max_tokens=1000)
     assert 6000 < tokens < 8192 - 1000
 
 
 async def test_long_models_are_not_filled(llm_server):
-    llm_server.told["/v1/models"] = models(max_model_len=131_072)
+    llm_server.replies_by_path["/v1/models"] = models(max_model_len=131_072)
     assert await resolved(llm_server) == MAX_ROOM_TOKENS
 
 
 async def test_thoughts_need_room_as_well(llm_server):
-    llm_server.told["/v1/models"] = models(max_model_len=12_000)
+    llm_server.replies_by_path["/v1/models"] = models(max_model_len=12_000)
     assert await resolved(llm_server) - await resolved(llm_server, thinking=True) == THINKING_TOKENS
 
 
@@ -87,36 +87,38 @@ def test_models_that_people_serve_themselves_are_not_known_by_name(name):
 async def test_servers_on_the_own_machine_say_elsewhere_what_they_were_started_with(
     llm_server, owner, path, body
 ):
-    llm_server.told["/v1/models"] = models(owned_by=owner)
-    llm_server.told[path] = Failure(200, body)
+    llm_server.replies_by_path["/v1/models"] = models(owned_by=owner)
+    llm_server.replies_by_path[path] = Failure(200, body)
     assert 6000 < await resolved(llm_server) < 8192 - 1000
 
 
 async def test_a_model_that_is_not_loaded_yet_is_asked_for_again(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_AGAIN_SECONDS", 0.0)
-    llm_server.told["/v1/models"] = models(owned_by="library")
-    llm_server.told["/api/ps"] = Failure(200, {"models": []})
+    llm_server.replies_by_path["/v1/models"] = models(owned_by="library")
+    llm_server.replies_by_path["/api/ps"] = Failure(200, {"models": []})
     before = await resolved(llm_server)
-    llm_server.told["/api/ps"] = Failure(200, {"models": [{"name": MODEL, "context_length": 8192}]})
+    llm_server.replies_by_path["/api/ps"] = Failure(
+        200, {"models": [{"name": MODEL, "context_length": 8192}]}
+    )
     assert before == USUAL_TOKENS < await resolved(llm_server)
 
 
 async def test_a_server_is_asked_once(llm_server):
-    llm_server.told["/v1/models"] = models(max_model_len=8192)
+    llm_server.replies_by_path["/v1/models"] = models(max_model_len=8192)
     assert len({await resolved(llm_server) for _ in range(3)}) == 1
     assert asked(llm_server) == ["/v1/models"]
 
 
 async def test_a_server_that_refuses_to_say_is_not_asked_again(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_AGAIN_SECONDS", 0.0)
-    llm_server.told["/v1/models"] = Failure(404, {"error": "no"})
+    llm_server.replies_by_path["/v1/models"] = Failure(404, {"error": "no"})
     assert [await resolved(llm_server) for _ in range(2)] == [USUAL_TOKENS] * 2
     assert asked(llm_server) == ["/v1/models"]
 
 
 async def test_a_server_that_hangs_holds_up_one_question_for_a_moment(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_SECONDS", 0.3)
-    llm_server.told["/v1/models"] = Hang()
+    llm_server.replies_by_path["/v1/models"] = Hang()
     begun = time.monotonic()
     found = await asyncio.gather(*(resolved(llm_server) for _ in range(3)))
     assert found == [USUAL_TOKENS] * 3
@@ -140,7 +142,7 @@ async def test_nobody_there_is_the_usual_room():
     ],
 )
 async def test_a_body_of_any_other_shape_says_nothing(llm_server, body):
-    llm_server.told["/v1/models"] = Failure(200, body)
+    llm_server.replies_by_path["/v1/models"] = Failure(200, body)
     assert await resolved(llm_server) == USUAL_TOKENS
 
 

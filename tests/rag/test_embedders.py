@@ -130,7 +130,7 @@ def test_a_question_to_qwen_comes_with_its_task(llm_server):
 
 def test_another_width_than_declared_fails(llm_server, shared_data):
     wrong = json.loads((shared_data / "bad-inputs/llm/embeddings-wrong-dimension.json").read_text())
-    llm_server.embed_script(Failure(wrong["status"], wrong["body"]))
+    llm_server.script_embeddings(Failure(wrong["status"], wrong["body"]))
     with pytest.raises(EmbedderFailed):
         remote(llm_server, "text-embedding-3-small").embed_query("x")
 
@@ -151,14 +151,14 @@ def test_another_width_than_declared_fails(llm_server, shared_data):
     ids=range(9),
 )
 def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
-    llm_server.embed_script(Failure(200, body))
+    llm_server.script_embeddings(Failure(200, body))
     with pytest.raises(EmbedderFailed):
         remote(llm_server).embed_query("x")
 
 
 def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monkeypatch):
     monkeypatch.setattr("rag.adapters.encoders.QUERY_SECONDS", 0.2)
-    llm_server.embed_script(Hang(), Hang(), Hang())
+    llm_server.script_embeddings(Hang(), Hang(), Hang())
     embedder = EndpointEmbedder(Endpoint(base_url=llm_server.url, model="hanging"))
     started = time.monotonic()
     with pytest.raises(EmbedderFailed):
@@ -171,7 +171,7 @@ def test_d59_an_embedder_does_not_follow_a_redirect(llm_server):
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.settimeout(0)
         address = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/embeddings"
-        llm_server.embed_script(*[Failure(307, headers={"Location": address})] * 3)
+        llm_server.script_embeddings(*[Failure(307, headers={"Location": address})] * 3)
         with pytest.raises(EmbedderFailed):
             remote(llm_server).embed_query("x")
         with pytest.raises(BlockingIOError):
@@ -179,7 +179,7 @@ def test_d59_an_embedder_does_not_follow_a_redirect(llm_server):
 
 
 def test_a_server_that_is_down_fails_as_an_embedder(llm_server):
-    llm_server.embed_script(*[Failure(500, {"error": {"message": "boom"}})] * 3)
+    llm_server.script_embeddings(*[Failure(500, {"error": {"message": "boom"}})] * 3)
     with pytest.raises(EmbedderFailed):
         remote(llm_server).embed_query("x")
 

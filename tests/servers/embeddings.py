@@ -1,4 +1,4 @@
-"""A stand-in for an OpenAI-compatible `/embeddings` endpoint with as many models as one names."""
+"""A stand-in for an OpenAI-compatible `/embeddings` endpoint that serves any model name."""
 
 import hashlib
 import json
@@ -8,14 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 
 class EmbeddingServer:
-    """Serves `words-N` (the same words, the same direction) and `noise-N`, N figures wide.
+    """Serves models of N dimensions: `words-N` (same words, same vector) and `noise-N`.
 
-    `embedded` counts the texts of each model. `widths` overrules N. With `hold_after(n)` requests
-    after the next n wait until `release`; with `refuse_after(n)` they are refused.
+    `embedded` counts the texts of each model. `widths` overrides N. After `hold_after(n)`, requests
+    beyond the next n wait until `release`; after `refuse_after(n)` they are refused.
     """
 
     def __init__(self):
@@ -29,7 +29,9 @@ class EmbeddingServer:
         self._refused = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
+        ).start()
 
     @property
     def url(self):
@@ -42,16 +44,16 @@ class EmbeddingServer:
         return sum(texts.values()), sum(count - 1 for count in texts.values())
 
     def hold_after(self, requests):
-        """Let so many requests pass, then none."""
+        """Serve this many requests, then hold the others."""
         self._left = requests
         self._free.clear()
 
     def refuse_after(self, requests):
-        """Serve so many requests, then none."""
+        """Serve this many requests, then refuse the others."""
         self._refused = requests
 
     def release(self):
-        """Serve all again."""
+        """Serve all requests again."""
         self._left = self._refused = None
         self._free.set()
 
@@ -62,7 +64,7 @@ class EmbeddingServer:
         self._server.server_close()
 
     def reply(self, asked, key):
-        """The body for a request, None when it was held until its client had gone."""
+        """The body for a request; None if it was held and should get no response."""
         model, texts = asked["model"], asked["input"]
         if self._refused is not None:
             self._refused -= 1
@@ -78,7 +80,7 @@ class EmbeddingServer:
         self.keys[model] = key
         kind, _, width = model.rpartition("-")
         width = self.widths.get(model, int(width))
-        make = {"words": of_words, "noise": of_noise}[kind]
+        make = {"words": embed_words, "noise": embed_noise}[kind]
         data = [
             {"object": "embedding", "index": index, "embedding": make(text, width)}
             for index, text in enumerate(texts)
@@ -110,16 +112,16 @@ class EmbeddingServer:
         return Handler
 
 
-def of_words(text, width):
-    """A text's words, hashed into `width` places."""
+def embed_words(text, width):
+    """A vector of `width` numbers that counts the words of a text by their hash."""
     vector = [0.01] * width
     for word in text.lower().split():
         vector[_hash(word) % width] += 1.0
     return vector
 
 
-def of_noise(text, width):
-    """Nothing that the words of the text have to do with."""
+def embed_noise(text, width):
+    """A vector of `width` pseudo-random numbers, the same for the same text."""
     return [_hash(f"{place}:{text}") / 2**31 - 1 for place in range(width)]
 
 
@@ -137,10 +139,10 @@ def embedding_server():
 
 @pytest.fixture(scope="session")
 def small_models():
-    """Settings of a product whose vectors are those of words: it starts no models process.
+    """Settings of a product that gets its vectors from this server and starts no models process.
 
-    That would take longer than all its other processes together. As the model that comes with the
-    product, this one knows English only.
+    That process takes longer to start than all others together. Like the bundled model, this one
+    knows English only.
     """
     server = EmbeddingServer()
     yield {

@@ -1,4 +1,4 @@
-"""A server that does what none should: it never ends, drips, packs bombs, leads elsewhere."""
+"""A misbehaving server: endless or dripping responses, compression bombs, redirects."""
 
 import contextlib
 import functools
@@ -6,14 +6,14 @@ import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 MEGABYTE = 2**20
 
 
 @functools.cache
 def pack_bomb(megabytes: int) -> bytes:
-    """So much nothing, packed."""
+    """This many megabytes of blanks, gzipped."""
     packer = zlib.compressobj(9, wbits=31)
     blank = b" " * MEGABYTE
     return b"".join([*(packer.compress(blank) for _ in range(megabytes)), packer.flush()])
@@ -22,9 +22,9 @@ def pack_bomb(megabytes: int) -> bytes:
 class HostileServer:
     """`/endless`, `/drip`, `/slow-head`, `/bomb`, `/redirect`.
 
-    `answers` are those of other paths: the name of one of these, or status, headers and body, or
-    what makes them.
-    `asked` is what came, as method, path, headers and body; `sent` how many bytes went out.
+    `answers` maps other paths to the name of one of these, to status, headers and body, or to a
+    function that returns either. `asked` lists the requests received, as method, path, headers and
+    body; `sent` counts the bytes sent.
     """
 
     def __init__(self):
@@ -66,7 +66,9 @@ class HostileServer:
         self._server.daemon_threads = True
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
+        ).start()
 
     def __enter__(self):
         return self

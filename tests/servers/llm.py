@@ -6,8 +6,8 @@
         assert llm_server.chats[0].json["model"] == "stand-in"
 
 Chat requests take behaviours from the script, then `llm_server.default` (a behaviour, or a function
-of the request's JSON that returns one). Embedding requests take from `embed_script`, then
-deterministic vectors of `dimensions`. Other paths are answered as `told` says.
+of the request's JSON that returns one). Embedding requests take from `script_embeddings`, then
+deterministic vectors of `dimensions`. Other paths are answered from `replies_by_path`.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True)
 class Stream:
-    """A good reply in pieces.
+    """A successful reply in pieces.
 
-    `delay` seconds before each but the first, `first_delay` before that. The last piece waits until
-    `hold` is set. `prompt_tokens` is what it says that it read.
+    The first piece comes after `first_delay` seconds, each other one after `delay`. The last piece
+    waits until `hold` is set. `prompt_tokens` is the reported number.
     """
 
     pieces: Sequence[str] = ("안녕하세요.",)
@@ -46,9 +46,9 @@ class Stream:
 
 @dataclass(frozen=True)
 class Calls:
-    """A whole reply that wants tools called: pairs of name and arguments.
+    """A whole reply with tool calls, pairs of name and arguments.
 
-    Arguments that are no text are sent as JSON text, as servers do.
+    Arguments that are not strings are sent as JSON text, as servers do.
     """
 
     calls: Sequence[tuple[str, Any]]
@@ -57,7 +57,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Failure:
-    """An HTTP error (or any whole response): `body` is JSON, or text as it is."""
+    """An HTTP error, or any other whole response; `body` is sent as JSON, a string as it is."""
 
     status: int
     body: Any = None
@@ -66,21 +66,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class Hang:
-    """Says nothing until the client goes; with `after`, says those pieces first."""
+    """Sends the pieces in `after`, then nothing until the client disconnects."""
 
     after: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class BreakOff:
-    """Says some pieces and cuts the connection."""
+    """Sends some pieces and cuts the connection."""
 
     pieces: Sequence[str] = ("안녕",)
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A body byte by byte as given, cut into parts of `part` bytes (0: whole) or at `cuts`."""
+    """A body sent as given, in parts of `part` bytes (0: whole) or cut at the offsets `cuts`."""
 
     body: bytes
     part: int = 0
@@ -97,7 +97,7 @@ MODELS: dict[str, Behaviour] = {
 
 @dataclass
 class Call:
-    """A request that came, and how it ended."""
+    """A request received, and how it ended."""
 
     request: HttpRequest
     at: float
@@ -112,7 +112,7 @@ class Call:
 
     @property
     def path(self) -> str:
-        """The path with which it came."""
+        """The path of the request."""
         return self.request.path
 
     @property
@@ -121,7 +121,7 @@ class Call:
         return "\n".join(str(message["content"]) for message in self.json["messages"])
 
     def wait_closed_by_client(self, timeout: float = 5.0) -> bool:
-        """True when the client hung up before the reply was whole; waits for the end."""
+        """Wait for the end; True if the client hung up before the reply was complete."""
         self.ended.wait(timeout)
         return self.closed_by_client
 
@@ -133,7 +133,7 @@ class LLMServer:
         self.default: Behaviour | Callable[[Any], Behaviour] = Stream()
         self.dimensions = 8
         self.calls: list[Call] = []
-        self.told: dict[str, Behaviour] = dict(MODELS)
+        self.replies_by_path: dict[str, Behaviour] = dict(MODELS)
         self._script: deque[Behaviour] = deque()
         self._embed_script: deque[Behaviour] = deque()
         self._loop = asyncio.new_event_loop()
@@ -157,21 +157,21 @@ class LLMServer:
         return [call for call in self.calls if call.path.endswith("/embeddings")]
 
     def script(self, *behaviours: Behaviour) -> None:
-        """What the next chat requests meet, one each."""
+        """Set the replies to the next chat requests, one each."""
         self._script.extend(behaviours)
 
-    def embed_script(self, *behaviours: Behaviour) -> None:
-        """What the next embedding requests meet, one each."""
+    def script_embeddings(self, *behaviours: Behaviour) -> None:
+        """Set the replies to the next embedding requests, one each."""
         self._embed_script.extend(behaviours)
 
     def reset(self) -> None:
-        """Forget scripts and calls; the default is a good reply again."""
+        """Forget scripts and calls; the default is a successful reply again."""
         self._script.clear()
         self._embed_script.clear()
         self.calls.clear()
         self.default = Stream()
         self.dimensions = 8
-        self.told = dict(MODELS)
+        self.replies_by_path = dict(MODELS)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -209,10 +209,7 @@ class LLMServer:
     async def _reply(
         self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Reply while watching whether the client goes away.
-
-        True when the connection may serve another request.
-        """
+        """Reply unless the client disconnects; True if the connection may serve another request."""
         work = asyncio.ensure_future(self._act(call, Responder(writer)))
         gone = asyncio.ensure_future(_gone(reader))
         try:
@@ -226,8 +223,8 @@ class LLMServer:
             call.ended.set()
 
     async def _act(self, call: Call, out: Responder) -> bool:
-        if call.path in self.told:
-            return await perform(self.told[call.path], None, out)
+        if call.path in self.replies_by_path:
+            return await perform(self.replies_by_path[call.path], None, out)
         if call.path.endswith("/embeddings"):
             behaviour = self._embed_script.popleft() if self._embed_script else None
             if behaviour is None:
@@ -245,7 +242,7 @@ class LLMServer:
 
 
 async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
-    """Carry a behaviour out; True when the response was whole."""
+    """Carry out a behaviour; True if the response was complete."""
     match behaviour:
         case Failure(status, body, headers):
             await out.whole(status, {**JSON, **headers}, _body(body))
@@ -301,7 +298,7 @@ async def _stream(behaviour: Stream, out: Responder) -> None:
 
 
 async def _set(event: threading.Event) -> None:
-    """Ends when a test sets an event of threads, which wakes no loop."""
+    """Wait for an event of another thread, which cannot wake the loop."""
     while not event.is_set():
         await asyncio.sleep(0.01)
 
@@ -338,7 +335,7 @@ def _call(number: int, name: str, arguments: Any) -> dict[str, Any]:
 
 
 def embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
-    """Vectors that depend on nothing but the texts."""
+    """Vectors that depend only on the texts."""
     rows = [texts] if isinstance(texts, str) else texts
     data = [
         {"object": "embedding", "index": index, "embedding": list(_vector(text, dimensions))}
@@ -371,8 +368,5 @@ def _json(value: Any) -> bytes:
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
-    """Ends when the client hangs up.
-
-    A well-behaved client sends nothing while it waits for a reply.
-    """
+    """Wait until the client hangs up: while waiting for a reply, it sends nothing else."""
     await reader.read(1)

@@ -19,7 +19,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from werkzeug.serving import make_server
 
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 CLIENT_ID, CLIENT_SECRET = "nura", "a secret of the client"
 
@@ -193,7 +193,7 @@ def running(**given):
     server = OidcServer(**given)
     served = make_server("127.0.0.1", 0, server.make_app(), threaded=True)
     server.url = f"http://127.0.0.1:{served.server_port}"
-    thread = threading.Thread(target=served.serve_forever, args=(LOOK,))
+    thread = threading.Thread(target=served.serve_forever, args=(POLL_SECONDS,))
     thread.start()
     try:
         yield server

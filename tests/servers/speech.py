@@ -10,14 +10,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 RATE = 8000
 SAMPLES_A_CHARACTER = 10
 
 
 def wav(samples, *, rate=RATE):
-    """Silence in 16 bits."""
+    """A WAV file of silence, 16 bits mono."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setparams((1, 2, rate, 0, "NONE", ""))
@@ -26,19 +26,19 @@ def wav(samples, *, rate=RATE):
 
 
 def streamed(sound):
-    """A WAV file as servers send it that do not know its end when they begin."""
+    """A WAV file without its length, as servers send it that stream."""
     return sound[:4] + b"\xff" * 4 + sound[8:40] + b"\xff" * 4 + sound[44:]
 
 
-def samples_of(sound):
-    """How many samples the header tells."""
+def count_samples(sound):
+    """The number of samples according to the header."""
     with wave.open(io.BytesIO(sound), "rb") as file:
         return file.getnframes()
 
 
 @dataclass
 class Reply:
-    """What a request meets; `hold` keeps the second half of the body until it is set."""
+    """A response; the second half of its body is sent once `hold` is set."""
 
     status: int = 200
     body: bytes = b""
@@ -47,9 +47,9 @@ class Reply:
 
 
 class SpeechServer:
-    """Speaks ten samples a character, unless `replies` has something else for the next requests.
+    """Replies with ten samples per character, unless `replies` has other responses queued.
 
-    `heard` has each request's path, headers and JSON.
+    `heard` lists the requests as path, headers and JSON.
     """
 
     def __init__(self):
@@ -57,7 +57,9 @@ class SpeechServer:
         self.replies = deque()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
+        ).start()
 
     @property
     def url(self):
@@ -66,7 +68,7 @@ class SpeechServer:
 
     @property
     def inputs(self):
-        """The texts that were to be spoken."""
+        """The texts of the requests."""
         return [body["input"] for _, _, body in self.heard]
 
     def close(self):
@@ -75,7 +77,7 @@ class SpeechServer:
         self._server.server_close()
 
     def reply(self, asked):
-        """What this request meets."""
+        """The response to a request."""
         if self.replies:
             return self.replies.popleft()
         if asked["response_format"] == "mp3":
@@ -112,7 +114,7 @@ class SpeechServer:
 
 @pytest.fixture
 def speech_server(settings):
-    """The endpoint, set up."""
+    """The endpoint, entered in the settings."""
     server = SpeechServer()
     settings.TTS_BASE_URL, settings.TTS_MODEL = server.url, "tts-1"
     settings.TTS_VOICE, settings.TTS_API_KEY = "alloy", "key-of-the-voice"

@@ -1,20 +1,17 @@
-"""Just enough HTTP/1.1 over asyncio for stand-in servers.
-
-Every byte and every pause is in our hands.
-"""
+"""Just enough HTTP/1.1 over asyncio for stand-in servers, which control every byte and pause."""
 
 import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
-LOOK = 0.02
-"""Seconds between two looks of a server in a thread whether it shall end (the default is 0.5)."""
+POLL_SECONDS = 0.02
+"""How often `serve_forever` in a thread checks whether to stop (by default every 0.5 s)."""
 
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     path: str
@@ -23,12 +20,12 @@ class HttpRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None where it is none."""
+        """The body as JSON, None if it is empty."""
         return json.loads(self.body) if self.body else None
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client is gone."""
+    """The next request of a connection, None if the client has gone."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -51,7 +48,7 @@ class Responder:
     chunked: bool = field(default=False)
 
     def head(self, status: int, headers: dict[str, str], *, length: int | None) -> None:
-        """Status line and headers; chunked where the length is not known."""
+        """Write status line and headers; the body is chunked if `length` is None."""
         self.chunked = length is None
         lines = [f"HTTP/1.1 {status} Stand-in"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -61,19 +58,19 @@ class Responder:
         self.writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
 
     async def send(self, data: bytes) -> None:
-        """Part of the body, on the wire at once."""
+        """Send a part of the body at once."""
         if data:
             framed = b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data
             self.writer.write(framed)
             await self.writer.drain()
 
     async def end(self) -> None:
-        """The end of the body."""
+        """End the body."""
         if self.chunked:
             self.writer.write(b"0\r\n\r\n")
         await self.writer.drain()
 
     async def whole(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """A whole response."""
+        """Send a whole response."""
         self.head(status, headers, length=len(body))
         await self.send(body)

@@ -12,10 +12,10 @@ from chats.runs.worker import AnswersWorker
 
 
 @contextlib.contextmanager
-def working(patience=5.0):
+def run_worker(patience=5.0):
     """An answers worker with a loop of its own, in a thread of this process."""
     made, begun = [], threading.Event()
-    switching = sys.getswitchinterval()  # the worker's is for a process of its own
+    switching = sys.getswitchinterval()  # the worker changes it for its whole process
 
     async def work():
         made.append((AnswersWorker(), asyncio.get_running_loop()))
@@ -42,5 +42,5 @@ def working(patience=5.0):
 @pytest.fixture
 def answers_worker(transactional_db):
     """A real answers worker, in a thread of this process; cut off when the test ends."""
-    with working(patience=0.0) as worker:
+    with run_worker(patience=0.0) as worker:
         yield worker

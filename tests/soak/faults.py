@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 
 from tests.servers.llm import BreakOff, Failure, LLMServer, Raw, Stream
-from tests.support import Product, name_part
+from tests.support import Product, get_part_name
 
 WORDS = [f"{number}번째 문장입니다. " for number in range(40)]
 KILLED = ("web", "answers", "documents", "documents child", "beat")
@@ -61,23 +61,23 @@ class Faults:
 
     def _do(self, act: str) -> None:
         if act == "redis hangs":
-            server = self.product.process_of("redis")
+            server = self.product.find_process("redis")
             server.suspend()
             try:
                 time.sleep(5)
             finally:
                 server.resume()
         elif act in {"redis dies", "postgres dies"}:
-            self.product.process_of(act.split(maxsplit=1)[0]).kill()
+            self.product.find_process(act.split(maxsplit=1)[0]).kill()
         elif act == "terminate":
-            self.product.process_of(self._chance.choice(KILLED[:3])).terminate()
+            self.product.find_process(self._chance.choice(KILLED[:3])).terminate()
         elif act == "documents child":
-            parent = self.product.process_of("documents")
+            parent = self.product.find_process("documents")
             children = parent.children()
             if children:
                 self._chance.choice(children).kill()
         else:
-            self.product.process_of(act).kill()
+            self.product.find_process(act).kill()
 
 
 def measure_memory(product: Product) -> dict[str, int]:
@@ -85,7 +85,7 @@ def measure_memory(product: Product) -> dict[str, int]:
     found: dict[str, int] = {}
     for process in product.processes():
         try:
-            name = name_part(process)
+            name = get_part_name(process)
             found[name] = found.get(name, 0) + process.memory_info().rss
         except psutil.Error:
             continue

@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.servers.wire import LOOK
+from tests.servers.wire import POLL_SECONDS
 
 
 class Site:
@@ -33,7 +33,9 @@ class Site:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
+        ).start()
 
     def put(self, path, body, status=200, kind="text/html; charset=utf-8", **headers):
         data = body.encode() if isinstance(body, str) else body
