@@ -1,3 +1,3 @@
-// Stands in for a package that a bundle leaves out; see build.js.
+// Replaces a package that a bundle leaves out; see build.js.
 
 export default null;

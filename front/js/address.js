@@ -1,7 +1,7 @@
-// Where this server's pages lie: at the root of a host, or below a path that a proxy gives them.
+// Where this server's pages are: at the root of a host, or below the path prefix of a proxy.
 
-/** `""`, or the prefix without a slash at its end. */
+/** `""`, or the prefix without a trailing slash. */
 const PREFIX = globalThis.document?.documentElement.dataset.root?.replace(/\/$/, "") ?? "";
 
-/** The path of a page, a file or the API, as a browser asks for it. */
+/** The URL path of a page, a file or the API, with the prefix. */
 export const toAddress = (path) => PREFIX + path;

@@ -3,7 +3,7 @@
 import { keepChoice } from "./chat_actions.js";
 import { byId } from "./dom.js";
 
-/** `kept`: the chat's assistant {id, name, symbol}, null without. One that is picked in a chat is asked once; a new chat keeps it. */
+/** `kept`: the chat's assistant {id, name, symbol} or null. One picked in a chat is asked once; a new chat keeps it. */
 export class Addressee {
   constructor({ kept, chatId }) {
     this.kept = kept ?? null;
@@ -23,7 +23,7 @@ export class Addressee {
     this.show();
   }
 
-  /** The id that goes with the next question; who was picked for it alone is put away, and kept by a new chat. */
+  /** The assistant's id for the next question. One picked for that alone is dropped then; a new chat keeps it. */
   take() {
     const isNew = !this.chatId();
     const id = this.picked?.id ?? (isNew ? (this.kept?.id ?? null) : null);
@@ -33,7 +33,7 @@ export class Addressee {
     return id;
   }
 
-  /** Who was picked goes first; then the chat goes on without its assistant. */
+  /** Remove the picked assistant if there is one, else the chat's. */
   async remove() {
     if (this.picked) this.picked = null;
     else {

@@ -1,4 +1,4 @@
-// An answer of the thread: its text with what stands around it.
+// An answer in the thread: its text, notices, sources and actions.
 
 import { toAddress } from "./address.js";
 import { createScopeChip, describeFilters } from "./answer_scope.js";
@@ -18,7 +18,7 @@ import { hasString, t, tn } from "./strings.js";
 
 const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
 
-/** An answer: whole from the start, or growing while events arrive. */
+/** An answer: complete from the start, or growing while events arrive. */
 export class AnswerView {
   /**
    * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
@@ -56,7 +56,7 @@ export class AnswerView {
     this.showStep(t("step.thinking"));
   }
 
-  /** Start over: the log will be played again from its beginning. */
+  /** Start over: the log will be replayed from its beginning. */
   restart() {
     this.message.sources = null;
     this.clear();
@@ -77,13 +77,13 @@ export class AnswerView {
     else if (hasString(key)) this.showStep(t(key, data.detail));
   }
 
-  /** The search is bound to some documents, or left them. */
+  /** The search is limited to some documents, or no longer is. */
   searching({ reason, documents, widened }) {
     const key = `step.scope.${widened ? "widened" : reason}`;
     if (hasString(key)) this.showStep(tn(key, documents ?? 0));
   }
 
-  /** Something that the reader must know of this answer, while it is written and after. */
+  /** A notice that the reader must see, while the answer is being written and afterwards. */
   tell(notices) {
     this.notice.replaceChildren(...createNotices(notices));
   }
@@ -94,7 +94,7 @@ export class AnswerView {
     this.showStep(tn("step.found", documents));
   }
 
-  /** More of what the model thinks; its line takes the place of the step. */
+  /** More of the model's reasoning; its line replaces the step. */
   think(text) {
     const live = !this.stream.text;
     this.reasoning.append(text, live);
@@ -109,7 +109,7 @@ export class AnswerView {
     this.stream.append(text);
   }
 
-  /** Other words for the answer so far, drawn at once: nothing in sight goes away in between. */
+  /** Replace the text so far, drawn at once, so that nothing in view disappears in between. */
   replace(text) {
     this.clear();
     this.stream.append(text);
@@ -123,7 +123,7 @@ export class AnswerView {
     this.stream.reset();
   }
 
-  /** Next questions have come, a moment after the answer. */
+  /** Suggested questions have come, a moment after the answer. */
   suggest(questions) {
     this.suggested = questions;
     if (this.message.status !== "COMPLETED") return;
@@ -132,7 +132,7 @@ export class AnswerView {
     this.foot.append(createFollowUps(this.message, this.hooks));
   }
 
-  /** The message as it stays: text, label, sources, actions. The view itself. */
+  /** Draw the final message: text, label, sources, actions. Returns the view. */
   complete(message) {
     this.message = { ...message, follow_ups: this.suggested ?? message.follow_ups };
     this.root.removeAttribute("aria-busy");
@@ -159,7 +159,7 @@ export class AnswerView {
     return this;
   }
 
-  /** The text as it stays. One that cannot be drawn is shown as it was written; a note that says so is returned. */
+  /** Draw the final text. If that fails, the plain text is shown, and a note saying so is returned. */
   drawText(message) {
     try {
       this.stream.finish(tagMarkers(message));
@@ -225,7 +225,7 @@ export class AnswerView {
 
 const SHOWN_AT_THE_END = new Set(["answer_cut"]);
 
-/** Whether a notice is to be read before the answer, or where the answer ends. */
+/** Whether a notice belongs before the answer, not after it. */
 export function isShownFirst({ code }) {
   return !SHOWN_AT_THE_END.has(code);
 }
@@ -236,7 +236,7 @@ export function describeFallback(code) {
   return t(hasString(key) ? key : "step.fallback");
 }
 
-/** Each sentence once, whatever its codes. */
+/** Notices as elements; those with the same sentence once. */
 export function createNotices(notices) {
   const sentences = new Set(notices.map(({ detail }) => detail).filter(Boolean));
   return [...sentences].map((text) =>
@@ -251,30 +251,30 @@ const BADGES = {
   partial: "badge badge-warn",
   insufficient: "badge badge-warn",
 };
-const UNCHECKED_MODES = new Set(["document", "clarify"]); // no sentence of ours is in them
+const UNCHECKED_MODES = new Set(["document", "clarify"]); // they contain only text of documents
 
-/** What the answer rests on, where it looked, and the way to all the rest. */
+/** The line below an answer: what it is based on, where Nura searched, and the other actions. */
 export function createHonestLine(message, hooks) {
   const { mode, status, label, model } = message;
-  const isOurs = label === "general" && !model; // our own words, of a greeting: nobody's knowledge
+  const isOurs = label === "general" && !model; // a canned reply, such as to a greeting
   const badge = mode && status === "COMPLETED" && !isOurs ? createBadge(message, hooks) : null;
   const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
   why.addEventListener("click", () => hooks.explain(message, why));
   return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);
 }
 
-/** Who wrote it, where several models may. */
+/** The model that wrote the answer, if there are several. */
 function createModelName({ model }, hooks) {
   const name = hooks.nameModel?.(model);
   return name ? el("span", { class: "msg-model", text: name, title: t("model") }) : null;
 }
 
-/** When it was written and what it took, for those who look for it. */
+/** When the answer was written; time and tokens used are in the tooltip. */
 function createTime({ usage, created_at: time }) {
   return time ? el("time", { class: "msg-time", datetime: time, title: describeUsage(usage, time), text: formatTime(time) }) : null;
 }
 
-/** What an answer rests on, in a word; how it came about, where it was not checked. With doubts: how many sentences hold, and which. */
+/** The label of an answer, or how it was made if it was not checked. With doubts: how many sentences were confirmed, and which. */
 function createBadge(message, hooks) {
   const { mode, label: grounds } = message;
   const told = grounds && !UNCHECKED_MODES.has(mode);
@@ -298,14 +298,14 @@ function createBadge(message, hooks) {
   return button;
 }
 
-/** Says that the document named holds nothing and others were searched. */
+/** Says that nothing was found in the named document and others were searched. */
 export function createFilterNote({ scope, sources }) {
   const names = describeFilters(scope?.dropped_filters);
   if (!names || !sources) return null;
   return el("p", { class: "msg-dropped" }, createIcon("info", "icon-s"), el("span", { text: t("filter.dropped", { names }) }));
 }
 
-/** Says that the answer is one of before, and offers a new one. Null where it was made for this question. */
+/** Says that the answer comes from the cache, and offers a new one. Null if it was written for this question. */
 export function createKeptNote(message, hooks) {
   const { made_at: time } = message;
   if (!time) return null;
@@ -338,7 +338,7 @@ export function createThumbs(message) {
     message.feedback = { value, reason };
     show();
     const sending = sent.then(() => postJson(`/messages/${message.id}/feedback`, { value, reason }));
-    sent = sending.catch(() => {}); // one after the other: what was said last is what stays
+    sent = sending.catch(() => {}); // one at a time, so that the last rating wins
     try {
       await sending;
       return true;
@@ -382,7 +382,7 @@ function askReason(anchor, known, send) {
 
 const MAX_CANDIDATES = 10;
 
-/** The documents that a question back offers, as buttons. Null where it offers none. */
+/** The documents that a clarifying question offers, as buttons. Null if it offers none. */
 export function createCandidateButtons(message, hooks) {
   const candidates = message.candidates ?? [];
   const question = hooks.before(message).at(-1);
@@ -414,7 +414,7 @@ function createMoreButton(count, run) {
   return button;
 }
 
-/** Which part of a whole document this is, and the way to its neighbours. Null for any other answer. */
+/** Which part of a whole document this is, with buttons for the previous and next. Null for other answers. */
 export function createPartBar(message, hooks) {
   const { mode, view } = message;
   if (mode !== "document" || !view) return null;
@@ -442,7 +442,7 @@ export function createPartBar(message, hooks) {
   );
 }
 
-/** Beside the thread where the answer has its passages, else on the document's own page. */
+/** Opens a document beside the thread if the answer has passages of it, else on its own page. */
 function createOpener(message, hooks) {
   const [source] = message.sources ?? [];
   const parts = [createIcon("panel-right", "icon-s"), t("part.open")];
@@ -455,10 +455,10 @@ function createOpener(message, hooks) {
 const MAX_FOLLOW_UPS = 3;
 const MAX_HEADING_CHARACTERS = 30;
 const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
-const TIMES = /\d+\s?(?:년|월|일|분기)/g; // of a title page: nobody asks about “2027년 1월”
+const TIMES = /\d+\s?(?:년|월|일|분기)/g; // dates of a title page: nobody asks about “2027년 1월”
 const SAYS_SOMETHING = /\p{L}.*[\p{L}\p{N}]/u;
 
-/** Next questions: those that the light model sees coming, else what stands near the passages of the answer. Null without any. */
+/** Suggested questions: the light model's, else headings near the passages of the answer. Null without any. */
 export function createFollowUps(message, hooks) {
   const asked = message.follow_ups?.length ? message.follow_ups : listNearHeadings(message, hooks);
   if (!asked.length) return null;

@@ -1,4 +1,4 @@
-// Where an answer looked, as a quiet chip under it; a tap tells more and offers to look elsewhere.
+// Where Nura searched for an answer, as a chip below it; a tap shows more and offers to search elsewhere.
 
 import { createIcon, el, placeBeside } from "./dom.js";
 import { hasString, t, tn } from "./strings.js";
@@ -7,7 +7,7 @@ const MAX_NAMES = 6;
 const TOPICS = ["wider", "same", "new"];
 const SIGNS = { wider: "zoom-in", same: "target", new: "sparkles" };
 
-/** The sentence that says where an answer looked; a button where more is to say or to change; null where nothing is. */
+/** The sentence that says where Nura searched, as a button if there is more to show or change; null if there is nothing. */
 export function createScopeChip(message, hooks) {
   const words = describeScope(message, hooks);
   if (!words) return null;
@@ -25,7 +25,7 @@ export function createScopeChip(message, hooks) {
   return chip;
 }
 
-/** Whether the conversation, and not the reader's choice, said which documents to read. */
+/** Whether the documents were taken from the conversation, not chosen by the reader. */
 function isBoundScope(scope) {
   return scope.widened || scope.reason === "followup" || scope.reason === "slot";
 }
@@ -33,7 +33,7 @@ function isBoundScope(scope) {
 const UNSEARCHED = new Set(["clarify", "document"]);
 const IN_VAIN = new Set(["general", "insufficient"]);
 
-/** Where an answer looked, as a sentence; empty where it did not look, or where that says nothing. */
+/** Where Nura searched, as a sentence; empty if it did not search, or if that is nothing special. */
 export function describeScope(message, hooks) {
   const { scope, mode, label, sources } = message;
   if (label === "conversation" && !(scope && isBoundScope(scope))) return t("label.conversation.more");
@@ -50,14 +50,14 @@ export function describeScope(message, hooks) {
   return hasString(key) ? tn(key, scope.document_ids.length) : "";
 }
 
-/** One library by its name and how many more; how many they are, where none of them is open to the reader any more. */
+/** The name of one library and the number of others; only their number if the reader may no longer read any. */
 function describeLibraries(ids, hooks) {
   const names = ids.map((id) => hooks.titleOf(id)).filter(Boolean);
   if (!names.length) return tn("scope.libraries_unnamed", ids.length);
   return t("scope.libraries", { names: joinNames(names.slice(0, 1), ids.length) });
 }
 
-/** Names that the question gave, as they are read: field -> "one | another". */
+/** Filters named in the question, in words: field -> "one | another". */
 export function describeFilters(filters) {
   return Object.values(filters ?? {})
     .flatMap((names) => names.split(" | "))
@@ -65,7 +65,7 @@ export function describeFilters(filters) {
     .join(", ");
 }
 
-/** "in document 1", as the answer before numbered them; what it is called or how many, where it did not show them. */
+/** "in document 1", as numbered in the answer before; if that did not show them, their name or number. */
 function describeSlots(message, hooks) {
   const ids = message.scope.document_ids;
   const shown = hooks.before(message).findLast((one) => one.sources?.length)?.sources ?? [];
@@ -82,7 +82,7 @@ function listDocumentNames(scope, hooks) {
   return scope.document_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
 }
 
-/** How many names there are: libraries stand for their documents. */
+/** The number of libraries searched, else that of documents. */
 function countNamed(scope) {
   return scope.library_ids?.length || scope.document_ids.length;
 }
@@ -92,7 +92,7 @@ function joinNames(names, count) {
   return rest > 0 ? tn("names.more", rest, { name: names.join(", ") }) : names.join(", ");
 }
 
-/** The words searched for, where they are not the reader's own; a whole document and a question back need no search. */
+/** The query if it differs from the question; whole documents and clarifying questions have none. */
 function readRewrittenQuery(message, hooks) {
   if (message.mode === "document" || message.mode === "clarify") return "";
   const query = message.scope.standalone_query?.trim() ?? "";
@@ -100,13 +100,13 @@ function readRewrittenQuery(message, hooks) {
   return query && query !== asked ? query : "";
 }
 
-/** Only a question with answers before it can be bound to them otherwise. */
+/** Only a question with earlier answers can be related to them differently. */
 function hasMoreChoices(message, hooks) {
   const earlier = hooks.before(message).some((one) => one.sources?.length);
   return earlier || isBoundScope(message.scope) || Boolean(readRewrittenQuery(message, hooks));
 }
 
-/** What the search was bound to, as one of the choices; none where the question named documents by their place. */
+/** What the search was limited to, as one of the choices; none if the question referred to sources by number. */
 function readTopic({ reason, widened, follows }) {
   if (reason === "slot") return "";
   if (reason === "followup" && !widened) return "same";

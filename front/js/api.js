@@ -1,4 +1,4 @@
-// The REST API of this server, with the session's cookie.
+// Calls of this server's REST API, with the session cookie.
 
 import { toAddress } from "./address.js";
 import { noteSignedOut } from "./notify.js";
@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 
 const BASE = toAddress("/api/v1");
 
-/** An answer that was not a success: `status`, `code` and a sentence for the reader. */
+/** A response that is not a success: `status`, `code` and a sentence for the reader. */
 export class ApiError extends Error {
   constructor(status, code, detail) {
     super(detail);
@@ -15,21 +15,21 @@ export class ApiError extends Error {
   }
 }
 
-/** From the cookie, which a sign-in in another tab renews; the form's own copy where scripts may not read cookies. */
+/** From the cookie, which a sign-in in another tab renews; from the form if scripts may not read the cookie. */
 export function readCsrfToken() {
   const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
   const field = /** @type {HTMLInputElement | null} */ (document.querySelector("[name=csrfmiddlewaretoken]"));
   return cookie ?? field?.value ?? "";
 }
 
-/** What a failed response says, as an ApiError. Whoever turns out to be signed out is offered to sign in. */
+/** A failed response as an ApiError. If the user is signed out, a note offers to sign in. */
 export function toApiError(status, body) {
   if (isSignedOut(status)) noteSignedOut();
   const detail = describeInvalid(body) || (typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed"));
   return new ApiError(status, body?.code ?? "", isSignedOut(status) ? t("signed_out") : detail);
 }
 
-/** What is wrong with the fields, which says more than their names in `detail`. */
+/** The errors of the fields; `detail` only names them. */
 function describeInvalid(body) {
   const found = body?.code === "invalid" ? Object.values(body.errors ?? {}).flat() : [];
   return found.filter((one) => typeof one === "string").join(" ");
@@ -39,7 +39,7 @@ export function isSignedOut(status) {
   return status === 401;
 }
 
-/** The response to a request; throws what the server says where it is no success. */
+/** Send a request; throws an ApiError if the response is not a success. */
 async function sendRequest(method, path, body, options = {}) {
   const headers = {
     Accept: "application/json, */*;q=0.5",
@@ -79,15 +79,15 @@ export const patchJson = (path, body) => requestJson("PATCH", path, body);
 export const postForm = (path, form) => requestJson("POST", path, undefined, { body: form });
 export const sendDelete = (path, options) => requestJson("DELETE", path, undefined, options);
 
-/** What the server answers as it is, with its headers. */
+/** The response itself, with its headers. */
 export const getResponse = (path) => sendRequest("GET", path);
 
-/** The same as a text. */
+/** The body of a GET as text. */
 export async function getText(path) {
   return (await getResponse(path)).text();
 }
 
-/** The same for a picture, a sound. */
+/** The body of a POST as a Blob, such as a sound. */
 export async function postForBlob(path, body = {}, options = {}) {
   return (await sendRequest("POST", path, body, options)).blob();
 }
@@ -100,7 +100,7 @@ export function toQueryString(values) {
 const MAX_KEPT_ANSWERS = 200;
 const keptAnswers = new Map();
 
-/** The answer to `path`, asked once; failures are asked again. */
+/** The response of `path`, fetched once; after a failure it is fetched again. */
 function getOnce(path) {
   if (!keptAnswers.has(path)) {
     if (keptAnswers.size > MAX_KEPT_ANSWERS) keptAnswers.clear();
@@ -111,12 +111,12 @@ function getOnce(path) {
   return keptAnswers.get(path);
 }
 
-/** The document was read anew. */
+/** Forget cached responses: a document was processed again. */
 export const forgetChunks = () => keptAnswers.clear();
 
 export const fetchDocument = (id) => getOnce(`/documents/${id}`);
 
-/** The passage as it was shown, whole: it outlives its document. */
+/** The whole passage as shown with the answer; it outlives its document. */
 export async function fetchSnapshot({ message_id: id, chunk_id, content_preview }) {
   const shown = id ? await getOnce(`/messages/${id}/sources`).catch(() => null) : null;
   return shown?.find((one) => one.chunk_id === chunk_id)?.text ?? content_preview;

@@ -1,4 +1,4 @@
-// The chat page: its parts, and what they have to tell each other.
+// The chat page: creates its parts and connects them.
 
 import "./theme.js";
 import { toAddress } from "./address.js";
@@ -74,7 +74,7 @@ const context = new ContextView(panel, {
 });
 byId("context-open").addEventListener("click", (event) => context.open(chatId, event.currentTarget));
 
-/** Lead to an answer of this chat, be it in sight, on another branch or not loaded. */
+/** Go to an answer of this chat, even if it is on another branch or not loaded. */
 function showMessage(id) {
   if (matchMedia("(max-width: 760px)").matches) panel.leave();
   if (!thread.goTo({ message: id })) location.assign(toAddress(`/c/${chatId}?message=${id}`));
@@ -95,7 +95,7 @@ function askOnly(source) {
 
 composer.addEventListener("send", ({ detail: content }) => ask(content));
 
-/** Send a question; `documents` are those it names. */
+/** Send a question; `documents` are the ones it names. */
 async function ask(content, documents = listChosenDocuments()) {
   if (!chatId && byId("temporary")?.checked && !(await beginTemporaryChat(content))) return;
   byId("welcome")?.remove();
@@ -118,7 +118,7 @@ async function ask(content, documents = listChosenDocuments()) {
 
 const listIds = (chosen) => (chosen.length ? chosen.map((one) => one.id) : null);
 
-/** Make the chat before its first question, as one that leaves nothing; false: it could not be made. */
+/** Create a temporary chat before its first question; false if that failed. */
 async function beginTemporaryChat(content) {
   composer.setBusy(true);
   try {
@@ -157,7 +157,7 @@ runs.addEventListener("refused", async ({ detail: { pending, error } }) => {
   if (error.code === "not_found" && (await hasGone())) composer.say(t("chat_gone"));
 });
 
-/** Whether this chat was deleted meanwhile: what was not found may be something else that the question named. */
+/** Whether this chat was deleted meanwhile; a 404 may also mean something else named in the question. */
 async function hasGone() {
   return Boolean(chatId) && getJson(`/chats/${chatId}`).then(() => false, (failure) => failure.status === 404);
 }
@@ -199,9 +199,9 @@ async function settleScope(id) {
   scope.sent(known.length === ids.length ? known : null);
 }
 
-// News
+// Events from the server
 
-/** What the reader may not read any more goes out of sight, and out of what this page has kept. */
+/** Hide what the reader may no longer read, and drop it from this page's caches. */
 function hideClosed() {
   forgetChunks();
   thread.hideClosed().catch(showError);
@@ -241,7 +241,7 @@ uploads.addEventListener("changed", () => composer.release());
 
 uploads.addEventListener("completed", refreshWelcome);
 
-/** With the first document come first questions. */
+/** Once there is a document, the welcome screen suggests questions. */
 async function refreshWelcome() {
   if (!document.querySelector("#welcome [data-choose-files]")) return;
   const response = await fetch(toAddress("/")).catch(() => null);
@@ -252,11 +252,11 @@ async function refreshWelcome() {
 
 let hasBeenOpen = false;
 socket.addEventListener("open", () => {
-  if (hasBeenOpen || document.querySelector(".dot-busy")) refreshChats(); // what is shown as running may have ended by now
+  if (hasBeenOpen || document.querySelector(".dot-busy")) refreshChats(); // answers shown as running may have ended
   hasBeenOpen = true;
   uploads.catchUp();
   thread.catchUp();
-  hideClosed(); // what was said while the line was down is lost
+  hideClosed(); // notices sent while the connection was down are lost
   menu.forgetLists();
 });
 socket.addEventListener("signedout", noteSignedOut);
@@ -264,7 +264,7 @@ socket.addEventListener("signedout", noteSignedOut);
 document.addEventListener("chat-renamed", ({ detail }) => detail.id === chatId && showTitle(detail.title));
 document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId && location.assign(toAddress("/")));
 
-// The reader's hands
+// Input
 
 watchFileInput({
   input: byId("file-input"),
@@ -291,7 +291,7 @@ const menu = new ComposerMenu({
       exportAs: (format) => exportChat(chatId, format),
     }),
 });
-/** Write a prompt; the first of its places is to be filled in, Tab leads to the next. */
+/** Insert a prompt and select its first placeholder; Tab moves to the next. */
 function putPrompt(text) {
   composer.put(text);
   selectPlace(composer.input, 0);

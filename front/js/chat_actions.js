@@ -1,11 +1,11 @@
-// What can be done with one chat apart from its place in the sidebar: saved as a file, how much of it is remembered.
+// Actions on one chat besides those in the sidebar: export, and how much of its history is read.
 
 import { getJson, getResponse, patchJson } from "./api.js";
 import { byId, el } from "./dom.js";
 import { showError, showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 
-const MAX_EXPORT_MS = 150_000; // ms that the server may take for a long chat on paper
+const MAX_EXPORT_MS = 150_000; // for the PDF of a long chat
 
 /** Save the chat as `format`: md, json or pdf. */
 export async function exportChat(id, format) {
@@ -20,7 +20,7 @@ export async function exportChat(id, format) {
   }
 }
 
-/** What the server calls the file. */
+/** The file name that the server gives. */
 function readFileName(response) {
   const told = response.headers.get("content-disposition") ?? "";
   const coded = /filename\*=utf-8''([^;]+)/i.exec(told)?.[1];
@@ -30,10 +30,10 @@ function readFileName(response) {
 function saveBlob(blob, name) {
   const address = URL.createObjectURL(blob);
   el("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address)); // the download has begun by then
+  setTimeout(() => URL.revokeObjectURL(address)); // by then the download has begun
 }
 
-/** Keep a choice with the chat; false, and said, where that failed. A chat without an id is told with its first question. */
+/** Store a choice with the chat; false, with a note, if that failed. A chat without an id gets it with its first question. */
 export async function keepChoice(id, fields) {
   try {
     if (id) await patchJson(`/chats/${id}`, fields);

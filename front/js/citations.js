@@ -1,25 +1,25 @@
-// What the markers of an answer stand for: their names (1, or 1a and 1b for two passages of one document), the card that one
-// shows when it is pointed at, the way from one to the next, and the answer as text with footnotes.
+// Citation markers of an answer: their names (1, or 1a and 1b for two passages of one document), the card shown on hover,
+// moving from one to the next, and the answer as text with footnotes.
 
 import { createIcon, el, scrollWithin, watchHoverCard } from "./dom.js";
 import { formatPages } from "./format.js";
 import { t } from "./strings.js";
 
-const OPEN = "\uE000"; // stands for a marker's number while Markdown is drawn: nobody types it
+const OPEN = "\uE000"; // replaces a marker's number while Markdown is rendered; nobody types it
 const MARKER = /\[(\d{1,3})\]/g;
 const PREVIEW_CHARACTERS = 180;
 
-/** The markers of a message in order: {offset, slot, chunk_id, spans}; of one without them nothing is known but its slots. */
+/** The markers of a message in order: {offset, slot, chunk_id, spans}. Of older messages only the slots are known. */
 function listCitations(message) {
   return message.citations ?? [];
 }
 
-/** Whether an answer cites a passage. In an unfinished one nothing is marked as cited yet: the numbers in its text show which documents it cites. */
+/** Whether an answer cites a passage. Until it is finished nothing is marked as cited, and the numbers in its text tell. */
 export function isCited(source, { status, content }) {
   return source.cited !== false || (status !== "COMPLETED" && content.includes(`[${source.slot}]`));
 }
 
-/** The passages that an answer cites, in the order in which it does; the others. */
+/** The passages that an answer cites, in the order of its citations, and the others. */
 export function splitSources(message) {
   const all = (message.sources ?? []).map((one, index) => ({ ...one, cited: isCited(one, message), index, message_id: message.id }));
   const order = new Map();
@@ -29,7 +29,7 @@ export function splitSources(message) {
   return { cited, reviewed: all.filter((one) => !one.cited) };
 }
 
-/** What each passage that is cited is called: its document's number, with a letter where several of that are cited. */
+/** The name of each cited passage: its document's number, with a letter if several passages of that are cited. */
 export function nameSources(message) {
   const names = new Map();
   const { cited } = splitSources(message);
@@ -46,7 +46,7 @@ function toLetters(at) {
   return at < 26 ? letter : toLetters(Math.floor(at / 26) - 1) + letter;
 }
 
-/** The text of a message in which each marker says which of its citations it is: for `createMarkers`. */
+/** The text of a message with its markers numbered, for `createMarkers`. */
 export function tagMarkers({ content, citations }) {
   if (!citations?.length) return content;
   const characters = Array.from(content); // offsets count code points, strings count UTF-16
@@ -68,7 +68,7 @@ const TAGGED = /\[(?:(\d{1,3})|\uE000([\d,]+))\]/g;
 const LAST_WORD = /\S{1,24}\s?$/;
 const STOPS = /^[.,;:!?。…]+/;
 
-/** Puts buttons in place of the markers of a text, each tied to the word before it; null where it has none. */
+/** Replace the markers in a text by buttons, each kept on one line with the word before; null if there are none. */
 export function createMarkers(text, message) {
   const parts = [];
   let from = 0;
@@ -119,7 +119,7 @@ export function describeWhere(source) {
   return [source.document_name, formatPages(source) || source.section].filter(Boolean).join(", ");
 }
 
-/** What a marker cites: {source, spans}, the passage and the sentences of it; null where nothing is known of it. */
+/** What a marker cites: {source, spans}, the passage and its cited sentences; null if that is unknown. */
 export function readMarker(marker, message) {
   const citation = message.citations?.[Number(marker.dataset.citation ?? -1)];
   if (citation) {
@@ -133,7 +133,7 @@ export function readMarker(marker, message) {
 
 // The card
 
-/** Show what a marker stands for while it is pointed at or has the focus; `writeWords(node, words)` writes what is quoted. */
+/** Show what a marker cites while it is hovered or focused; `writeWords(node, words)` renders the quotation. */
 export function watchMarkers(root, messageOf, writeWords) {
   const show = (card, marker) => {
     const message = messageOf(marker);
@@ -159,12 +159,12 @@ function fillHoverCard(card, { source, spans }, writeWords) {
   writeWords(quote, quoteSource(source, spans));
 }
 
-/** What a span says, as one line: its blanks, and the bars of a row of a table. */
+/** The text of a span in one line, blanks collapsed and the bars of table rows replaced. */
 function toLine({ text }) {
   return text.replace(/^[\s|]+|[\s|]+$/g, "").replace(/\s*\|[\s|]*/g, " · ").replace(/\s+/g, " ");
 }
 
-/** The sentences cited; of a passage without them its beginning, in whole words. */
+/** The cited sentences, else the beginning of the passage, in whole words. */
 function quoteSource(source, spans) {
   const said = spans.map(toLine).filter(Boolean).join(" … ");
   return said || cutAtWord(source.content_preview.replace(/\s+/g, " ").replace(/^[#|>\s-]+/, "").trim(), source.content_preview.length >= PREVIEW_CHARACTERS);
@@ -172,13 +172,13 @@ function quoteSource(source, spans) {
 
 const BEGINNING_CHARACTERS = 20;
 
-/** The first words of what is cited of a passage, or of the passage itself. */
+/** The first words of the cited sentences, or of the passage. */
 export function quoteBeginning(source) {
   const said = quoteSource(source, source.spans ?? []);
   return cutAtWord(said.slice(0, BEGINNING_CHARACTERS), said.length > BEGINNING_CHARACTERS);
 }
 
-/** `isCut`: the text goes on behind its end, perhaps in the middle of a word. */
+/** `isCut`: the text was cut off, perhaps in the middle of a word. */
 export function cutAtWord(text, isCut) {
   if (!isCut) return text;
   const end = text.lastIndexOf(" ");
@@ -187,7 +187,7 @@ export function cutAtWord(text, isCut) {
 
 // From one to the next
 
-/** Bring the citation that follows the focus, or what is in sight, into sight and give it the focus; null at the end. */
+/** Scroll to and focus the citation after the focused one, or after what is in view; null at the end. */
 export function stepCitation(root, scroller, step) {
   const markers = [...root.querySelectorAll(".cite")];
   if (!markers.length) return null;
@@ -210,7 +210,7 @@ export function stepCitation(root, scroller, step) {
 
 // As text
 
-/** The answer as Markdown with a footnote for each passage that it cites: where it stands, and the sentence. */
+/** The answer as Markdown with a footnote for each cited passage: its place and the sentence. */
 export function writeWithFootnotes(message) {
   const { cited } = splitSources(message);
   if (!cited.length) return message.content;

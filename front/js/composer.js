@@ -1,4 +1,4 @@
-// Where questions are written: it grows, keeps a draft per chat, and waits for documents and for the running answer.
+// The composer: grows with its text, keeps a draft per chat, and waits for documents and for the running answer.
 
 import { byId, setIcon } from "./dom.js";
 import { sendOnEnter } from "./ime.js";
@@ -59,7 +59,7 @@ export class Composer extends EventTarget {
     this.show();
   }
 
-  /** A long text is easier to find again as a file than as a question. */
+  /** A long pasted text becomes a file. */
   pasted(event) {
     const text = event.clipboardData?.getData("text/plain") ?? "";
     if (text.length < LONG_PASTE_CHARACTERS || event.clipboardData.files.length) return;
@@ -67,14 +67,14 @@ export class Composer extends EventTarget {
     this.dispatchEvent(new CustomEvent("paste", { detail: { file: toTextFile(text), text } }));
   }
 
-  /** Write where the caret stands. */
+  /** Insert at the caret. */
   insert(text) {
     this.input.setRangeText(text, this.input.selectionStart, this.input.selectionEnd, "end");
     this.typed();
     this.input.focus();
   }
 
-  /** Keep over a reload what the server does not have: what is being sent, what waits, what is written. */
+  /** Keep for a reload what the server does not have yet: a question being sent or waiting, and the draft. */
   keep() {
     clearTimeout(this.saving);
     const text = joinLines(this.sent, this.queued, this.input.value);
@@ -94,7 +94,7 @@ export class Composer extends EventTarget {
     this.input.setSelectionRange(text.length, text.length);
   }
 
-  /** Send what is written, now or as soon as nothing stands in the way. */
+  /** Send the text, now or as soon as nothing blocks it. */
   submit() {
     const text = this.input.value.trim();
     if (!text || text.length > this.limit) return;
@@ -117,7 +117,7 @@ export class Composer extends EventTarget {
     this.dispatchEvent(new CustomEvent("send", { detail: text }));
   }
 
-  /** Look again whether a waiting question can go. */
+  /** Check again whether a waiting question can be sent. */
   release() {
     if (this.queued !== null && !this.blockers()) {
       const text = this.queued;
@@ -140,7 +140,7 @@ export class Composer extends EventTarget {
     this.keep();
   }
 
-  /** The server did not take it: give it back with the reason. */
+  /** The server refused the question: put it back, with the reason. */
   refused(text, reason) {
     this.sent = null;
     this.put(joinLines(text, this.input.value));
@@ -183,7 +183,7 @@ const joinLines = (...texts) => texts.filter(Boolean).join("\n");
 
 const NOT_IN_NAMES = /[\p{Cc}\\/:*?"<>|#[\]]+/gu;
 
-/** Named by its first line. */
+/** A text file named after its first line. */
 function toTextFile(text) {
   const line = text.trim().split("\n", 1)[0].replace(NOT_IN_NAMES, " ").replace(/\s+/g, " ").trim();
   const name = t("pasted.name", { line: [...line].slice(0, MAX_FIRST_LINE_CHARACTERS).join("").trim() });

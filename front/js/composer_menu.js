@@ -1,5 +1,5 @@
-// The small menus of the composer: `#` names a document or a library, `@` an assistant or a model, `/` at the beginning a command
-// or a prompt. The keyboard stays in the field.
+// The menus of the composer: `#` for a document or library, `@` for an assistant or model, `/` at the beginning for a command or
+// prompt. The field keeps the focus.
 
 import { getJson } from "./api.js";
 import { announce, byId, createIcon, el } from "./dom.js";
@@ -10,13 +10,13 @@ import { t, tn } from "./strings.js";
 const MAX_OPTIONS = 8;
 const MAX_LIBRARIES = 3; // of them
 const SEARCH_WAIT_MS = 120;
-const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be told of once more
+const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be reported again
 const NAMED = /(^|\s)#([^\s#]{0,60})$/;
 const ADDRESSED = /(^|\s)@([^\s@]{0,40})$/;
 const COMMANDED = /^\/(\S{0,20})$/;
 const PLACE = /\{\{[^{}\n]{1,60}\}\}/g;
 const MAX_COMMANDS = 30;
-const LIST_SIZE = 100; // assistants, prompts: so many are offered
+const LIST_SIZE = 100; // assistants and prompts offered
 
 /**
  * Opens while the words before the caret ask for it. `commands()` gives those that can be used now:
@@ -50,7 +50,7 @@ export class ComposerMenu {
     return this.root.matches(":popover-open");
   }
 
-  /** What the words before the caret ask for: {kind, word, from}; null for nothing. */
+  /** What the text before the caret asks for: {kind, word, from}; null for nothing. */
   readTrigger() {
     const { selectionStart: caret, selectionEnd, value } = this.input;
     if (caret !== selectionEnd) return null;

@@ -6,7 +6,7 @@ import DOMPurify from "dompurify";
 import mermaid from "mermaid";
 
 const MAX_EDGES = 400;
-const LEAST_SCALE = 0.6; // a wider diagram is scrolled
+const LEAST_SCALE = 0.6; // a diagram that would be smaller scrolls
 const FONT = 'Pretendard, "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans KR", "Noto Sans CJK KR", system-ui, sans-serif';
 
 // What Mermaid itself allows, without all that leads or asks for something: labels are words.

@@ -1,4 +1,4 @@
-// Diagrams of answers: each is drawn by Mermaid in a frame of its own, which has no origin and reaches nothing (diagram.js).
+// Diagrams in answers: each is drawn by Mermaid in a frame of its own without origin or network access (diagram.js).
 
 import { el } from "./dom.js";
 import { t } from "./strings.js";
@@ -8,7 +8,7 @@ const MAX_HEIGHT = 2000;
 const READY_WITHIN_MS = 20_000;
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** Show what `pre` holds as a diagram in `box`, its code behind a button in `head`; what cannot be drawn stays code. */
+/** Draw the code in `pre` as a diagram in `box`, with a button for the code in `head`; if that fails, the code stays. */
 export function showDiagram({ box, head, pre }) {
   const text = pre.textContent;
   if (text.length > MAX_CHARACTERS) return;

@@ -18,7 +18,7 @@ import { t } from "./strings.js";
 import { watchTrial } from "./trial.js";
 import { sendFile } from "./uploads.js";
 
-/** Buttons `[data-show-page]` name a chunk by its number, `[data-show-picture]` hold a picture; both open in the panel. */
+/** Open chunks and pictures in the panel: buttons `[data-show-page]` have a chunk's number, `[data-show-picture]` a picture. */
 export function watchChunks({ page, panel, root }) {
   root.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-show-page], [data-show-picture]");
@@ -38,7 +38,7 @@ function showPicture(panel, button) {
   panel.openPart(button.getAttribute("aria-label"), el("div", { class: "picture-shown" }, image, words ? el("p", { text: words }) : null), button);
 }
 
-/** Events: `sent` once the server has the file. */
+/** Uploads a new version. Events: `sent` once the server has the file. */
 export class VersionUpload extends EventTarget {
   constructor({ id, limitMb }) {
     super();
@@ -79,7 +79,7 @@ export class VersionUpload extends EventTarget {
   }
 }
 
-/** `?page=7` opens the document there; the page in sight stays in the address, and Back closes the panel. */
+/** `?page=7` opens the document there; the address follows the page in view, and Back closes the panel. */
 async function keepPage(panel) {
   const address = (number) => `${location.pathname}${number ? `?page=${number}` : ""}${location.hash}`;
   let isFollowing = false;
@@ -103,7 +103,7 @@ async function keepPage(panel) {
   if (readPlace().page) await follow();
 }
 
-/** The document itself, as far as something of it can be read; the place `asked` for by a search is led to. */
+/** The document itself, once it can be read; it opens at the place `asked` for by a search. */
 class DocumentReading {
   constructor(id) {
     this.id = id;
@@ -111,7 +111,7 @@ class DocumentReading {
     this.reader = null;
   }
 
-  /** Show what is there now, an earlier version as long as it serves. */
+  /** Show the current state; an earlier version as long as that is in use. */
   async open() {
     const isThere = article.dataset.indexed === "true";
     this.root.hidden = !isThere;
@@ -134,7 +134,7 @@ class DocumentReading {
     scrollWithin(this.root, 1);
   }
 
-  /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
+  /** Mark a passage and scroll to it; in the text view also mark the words that found it. */
   async lead(chunk, words) {
     this.keepInSight();
     await this.reader?.mark([chunk], [], chunk);
@@ -142,9 +142,9 @@ class DocumentReading {
   }
 }
 
-const PART = "part-"; // of the ids of panels: a browser would take the focus to one that the address names
+const PART = "part-"; // prefix of panel ids: else a browser would move the focus to a panel named in the address
 
-/** Tabs whose panels are named in the address, so that a link or the way back opens the same one. */
+/** Tabs that are named in the address, so that links and Back open the right one. */
 export class Tabs {
   constructor(root) {
     this.tabs = [...root.querySelectorAll("[role=tab]")];
@@ -193,7 +193,7 @@ const { id } = page.document;
 const socket = new Socket();
 const panel = new Panel({});
 
-/** What the server makes of the document is drawn anew; what the reader is writing stays. */
+/** Redraw the parts that the server renders; what the reader is typing stays. */
 async function renewParts() {
   const response = await fetch(location.pathname).catch(() => null);
   if (!response?.ok) return;
@@ -223,7 +223,7 @@ async function receiveDocument(data) {
   if (ended) await renewParts();
 }
 
-/** Look how the document is now. Who may not read it any more finds what stands for one that is not there. */
+/** Fetch the document's state. Readers who lost access see the page for a missing document. */
 function askAnew() {
   return getJson(`/documents/${id}`).then(receiveDocument, (error) => error.status === 404 && location.reload());
 }
@@ -232,7 +232,7 @@ socket.addEventListener("frame", ({ detail: frame }) => {
   if (frame.type === "document") receiveDocument(frame.data);
   if (frame.type === "rights.changed") askAnew();
 });
-socket.addEventListener("open", askAnew); // what was said while the line was down is lost
+socket.addEventListener("open", askAnew); // notices sent while the connection was down are lost
 setInterval(() => {
   if (!socket.isOpen && article.dataset.status === "PROCESSING") askAnew();
 }, LOOK_EVERY_MS);

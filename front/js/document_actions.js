@@ -1,4 +1,4 @@
-// What can be done with a document, and how far it is, where it stands on the page.
+// Actions on a document, and its progress, in a row of the page.
 
 import { toAddress } from "./address.js";
 import { patchJson, postJson, sendDelete } from "./api.js";
@@ -8,7 +8,7 @@ import { askForLibrary } from "./libraries.js";
 import { askConfirmation, showError } from "./notify.js";
 import { t } from "./strings.js";
 
-/** What each action asks of the server. */
+/** The API call of each action. */
 export const documentCalls = {
   reprocess: (id) => postJson(`/documents/${id}/reprocess`),
   pause: (id) => postJson(`/documents/${id}/pause`),
@@ -18,7 +18,7 @@ export const documentCalls = {
   delete: (id, { erase = false } = {}) => sendDelete(`/documents/${id}${erase ? "?erase=true" : ""}`),
 };
 
-/** Which actions make sense for what a row says of its document. */
+/** The actions that are possible in the document's state, according to its row. */
 export function listPossibleActions({ status, stage, indexed, mayChange }) {
   const may = mayChange !== "false";
   const working = status === "PROCESSING";
@@ -73,14 +73,14 @@ export function watchDocumentMenu(libraries, onDone) {
   });
 }
 
-/** What there is to say about an action before it is done; null: it shall not be. */
+/** Ask for what an action needs to know; null if the reader cancels. */
 export async function askHow(action, question, libraries, current) {
   if (action === "delete") return askForDeletion(question);
   return action === "move" ? askForLibrary(libraries, current) : {};
 }
 
 /**
- * Ask before documents are deleted, and whether old answers shall lose what they quote from them.
+ * Ask before deleting documents, and whether old answers should lose what they quote from them.
  *
  * @param {{title: string, list?: string[]}} question
  * @returns {Promise<{erase: boolean} | null>}
@@ -92,7 +92,7 @@ async function askForDeletion(question) {
 
 const STATUS_BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCESSING: "badge-warn" };
 
-/** Show in `row` how far the document is; its end needs the server's own words. */
+/** Show the document's progress in `row`; its end is rendered by the server. */
 export function showProgress(row, data) {
   row.dataset.stage = data.stage;
   row.dataset.indexed = String(Boolean(data.indexed));

@@ -1,4 +1,4 @@
-// The list of documents: uploads, live progress, and what can be done with one or many.
+// The list of documents: uploads, live progress, and actions on one or many.
 
 import "./theme.js";
 import { toAddress } from "./address.js";
@@ -14,17 +14,17 @@ import { t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
 
 const MAX_CALLS = 4;
-const MAX_NAMED_FILES = 8; // lines of the question before they are deleted
-const MAX_ASKED_DOCUMENTS = 50; // documents that an address may name
+const MAX_NAMED_FILES = 8; // listed in the question before deleting
+const MAX_ASKED_DOCUMENTS = 50; // documents named in an address
 
-/** Events: `done` once an action has ended. */
+/** Actions on the selected documents. Events: `done` once an action has ended. */
 export class BulkActions extends EventTarget {
   constructor({ table, bar, libraries = [] }) {
     super();
     this.table = table;
     this.bar = bar;
     this.libraries = libraries;
-    this.chosen = new Map(); // id -> what the row said of it
+    this.chosen = new Map(); // id -> the data of its row
     this.words = bar.querySelector("[data-words]");
     table.addEventListener("change", (event) => this.toggled(event.target));
     document.body.addEventListener("htmx:afterSwap", () => this.restore());
@@ -53,7 +53,7 @@ export class BulkActions extends EventTarget {
     else this.chosen.delete(row.dataset.documentId);
   }
 
-  /** The table was drawn anew: of the chosen documents those that are in it stay so, and no others. */
+  /** The table was redrawn: documents no longer in it are deselected. */
   restore() {
     const before = this.chosen;
     this.chosen = new Map();
@@ -66,7 +66,7 @@ export class BulkActions extends EventTarget {
     this.restore();
   }
 
-  /** The ids for which `action` makes sense. */
+  /** The ids of selected documents for which `action` is possible. */
   fit(action) {
     return [...this.chosen].filter(([, row]) => listPossibleActions(row.dataset)[action]).map(([id]) => id);
   }
@@ -106,7 +106,7 @@ export class BulkActions extends EventTarget {
     this.dispatchEvent(new Event("done"));
   }
 
-  /** The question before they are deleted. */
+  /** The question before deleting them. */
   nameFiles(ids) {
     const names = ids.map((id) => this.chosen.get(id).dataset.name);
     const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
@@ -126,9 +126,9 @@ const socket = new Socket();
 const table = byId("document-table");
 let refreshTimer = null;
 let refreshed = 0;
-const knownStates = new Map(); // what is known of the state of each document, in sight or not
+const knownStates = new Map(); // id -> last known state, in view or not
 
-/** Draw the table anew: soon, but not again and again while many documents change. */
+/** Redraw the table soon, but not for each of many changes. */
 function refreshTable() {
   const wait = Math.max(REFRESH_AFTER_MS, refreshed + REFRESH_APART_MS - Date.now());
   refreshTimer ??= setTimeout(() => {
@@ -138,7 +138,7 @@ function refreshTable() {
   }, wait);
 }
 
-/** The reader himself did something: he shall see it at once. */
+/** Redraw the table at once, after an action of the reader. */
 function refreshNow() {
   clearTimeout(refreshTimer);
   refreshTimer = null;
@@ -146,7 +146,7 @@ function refreshNow() {
   refreshTable();
 }
 
-/** Progress is drawn where the row stands; the table only changes with what documents there are and how they ended. */
+/** Progress is shown in the row; the table is redrawn only when documents come, go or end. */
 function receiveDocument(data) {
   const row = findRow(data.id);
   const before = knownStates.get(data.id) ?? row?.dataset.status;
@@ -166,7 +166,7 @@ const uploads = new Uploads({
   libraryId: page.library?.id ?? "",
 });
 
-/** When all files are ready, the table says the rest. */
+/** Clear the tray once all files are ready: they are in the table. */
 function clearLater() {
   if (!uploads.items.length || !uploads.items.every((item) => item.state === "completed" && !item.duplicate)) return;
   setTimeout(() => uploads.working.length || uploads.clearCompleted(), CLEAR_AFTER_MS);
@@ -182,7 +182,7 @@ watchFileInput({
   onFiles: (...found) => uploads.add(...found),
 });
 
-/** Documents, or the library in sight, may be closed to the reader now, or have been while the line was down. */
+/** Check whether the reader may still read the documents and the library shown. */
 async function checkRights() {
   const isClosed = page.library && (await getJson(`/libraries/${page.library.id}`).then(() => false, (error) => error.status === 404));
   if (isClosed) location.assign(toAddress("/documents"));
@@ -204,7 +204,7 @@ setInterval(() => {
   if (!socket.isOpen && table.querySelector('[data-status="PROCESSING"]')) refreshTable();
 }, LOOK_EVERY_MS);
 
-/** The list as a table or as cards, kept with the account. */
+/** Switch between table and cards; the choice is stored with the account. */
 function watchLayouts(root) {
   const buttons = [...root.querySelectorAll("[data-layout]")];
   root.addEventListener("click", (event) => {

@@ -1,8 +1,8 @@
-// Small help for making and placing elements.
+// Helpers for creating and placing elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. `props`: attributes; `class`, `text`, `data` (dataset) and `on` (listeners) are understood. */
+/** Create an element. `props` are attributes, or `class`, `text`, `data` (dataset) and `on` (listeners). */
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -31,13 +31,13 @@ export function setIcon(button, name) {
   button.querySelector("use").setAttribute("href", `${document.documentElement.dataset.icons}#${name}`);
 }
 
-/** A button that shows only a picture; `label` is read out and shown as a tip. */
+/** Create a button with only an icon; `label` is its accessible name and tooltip. */
 export function createIconButton(name, label, props = {}) {
   return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, ...props }, createIcon(name));
 }
 
 /**
- * The element of this id; the template says of what kind it is.
+ * The element with this id; its type depends on the template.
  *
  * @returns {any}
  */
@@ -57,7 +57,7 @@ export function announce(text) {
   });
 }
 
-/** Make `wanted` the children of `root`, touching none that stand right: what is being read must not be moved. */
+/** Make `wanted` the children of `root` without moving those already in place: somebody may be reading them. */
 export function placeChildren(root, wanted) {
   const kept = new Set(wanted);
   for (const node of [...root.children]) if (!kept.has(node)) node.remove();
@@ -67,7 +67,7 @@ export function placeChildren(root, wanted) {
   });
 }
 
-/** Put a popover beside the element that opened it, inside the window. */
+/** Place a popover beside the element that opened it, within the window. */
 export function placeBeside(popover, anchor, { above = false, centred = false } = {}) {
   const box = anchor.getBoundingClientRect();
   const size = popover.getBoundingClientRect();
@@ -90,7 +90,7 @@ export function chooseFileIcon(contentType, name = "") {
 
 const HOVER_LINGER_MS = 120;
 
-/** `fill(card, target)` writes the card for what matches `selector`; false where there is nothing to say. */
+/** Show a card for elements that match `selector`; `fill(card, target)` writes it, or returns false for none. */
 export function watchHoverCard(root, selector, { id, fill }) {
   const card = el("div", { class: "hover-card", popover: "manual", id, role: "tooltip" });
   document.body.append(card);
@@ -112,7 +112,7 @@ export function watchHoverCard(root, selector, { id, fill }) {
       if (target) run(target, event);
     });
   on("mouseover", show);
-  on("focusin", (target) => target.matches(":focus-visible") && show(target)); // not where a touch came back to
+  on("focusin", (target) => target.matches(":focus-visible") && show(target)); // not when focus returns after a touch
   on("mouseout", hide);
   on("focusout", hide);
   on("keydown", (_target, event) => {
@@ -127,8 +127,8 @@ export function watchHoverCard(root, selector, { id, fill }) {
 const SCROLLING_OVERFLOWS = new Set(["auto", "scroll"]);
 
 /**
- * Bring `node` to `share` (0..1) of the height of the pane that it scrolls in: 0 is its top, 0.5 its middle.
- * The browser's own scrollIntoView moves all around it too, even the page, which nobody could move back.
+ * Scroll `node` to `share` (0..1) of the height of its pane: 0 is the top, 0.5 the middle.
+ * scrollIntoView would also scroll everything around it, even the page, which nobody could scroll back.
  */
 export function scrollWithin(node, share = 0) {
   let pane = node.parentElement;

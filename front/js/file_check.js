@@ -1,7 +1,7 @@
-// What is wrong with a file, as far as it shows before the file is sent. The server looks at all of it.
+// Checks of a file before it is sent. The server checks everything again.
 
 const BEGINNING_BYTES = 1024;
-const PACKAGE = /^(PK|ÐÏ)/; // a ZIP, or the container (D0 CF) of one that is locked
+const PACKAGE = /^(PK|ÐÏ)/; // a ZIP, or the OLE container (D0 CF) of an encrypted one
 const BEGINNINGS = { pdf: /%PDF-/, docx: PACKAGE, hwpx: PACKAGE };
 
 function getExtension(name) {
@@ -10,7 +10,7 @@ function getExtension(name) {
 }
 
 /**
- * What name and size tell: the code of the fault, "" for none. A name without an extension says nothing.
+ * The code of what is wrong with name or size, "" if nothing. A name without an extension is accepted.
  *
  * @param {{name: string, size: number}} file
  * @param {{accept: string, limitMb: number}} limits `accept` as a file input has it
@@ -23,7 +23,7 @@ export function findFault({ name, size }, { accept, limitMb }) {
 }
 
 /**
- * What the first bytes tell against the name. Bytes that cannot be read tell nothing: sending fails by itself.
+ * `type_mismatch` if the first bytes contradict the name, else "". If they cannot be read, sending fails anyway.
  *
  * @param {File | Blob & {name: string}} file
  */

@@ -4,7 +4,7 @@ import { byId, el } from "./dom.js";
 import { t } from "./strings.js";
 
 /**
- * `onFiles(files, skipped)` hears of files, and how many of their folders cannot be read.
+ * `onFiles(files, skipped)` gets the files, and the number of unreadable ones in folders.
  *
  * @param {{onFiles: (files: File[], skipped?: number) => void, input: any, button: any, folderInput?: any, folderButton?: any}} parts
  */
@@ -60,10 +60,10 @@ export function watchFileInput({ onFiles, input, button, folderInput, folderButt
 
 const HIDDEN = /^\./;
 
-/** What was dropped: {files, skipped}. Files dropped by themselves are all taken; of folders, those of a kind in `accept`. */
+/** What was dropped: {files, skipped}. Single files are all included, those in folders only if they match `accept`. */
 export async function readDroppedFiles(transfer, accept) {
   const items = [...transfer.items].filter((item) => item.kind === "file");
-  // The entries are gone as soon as the event has ended: they are taken before anything is awaited.
+  // The entries vanish when the event ends: read them before awaiting anything.
   const folders = items.map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
   const isFile = (item) => !item.webkitGetAsEntry?.()?.isDirectory;
   const single = items.filter(isFile).map((item) => item.getAsFile());
@@ -72,7 +72,7 @@ export async function readDroppedFiles(transfer, accept) {
   return { files: [...single.filter(Boolean), ...files], skipped };
 }
 
-/** The files of a folder that can be read, and how many others there are; hidden ones do not count. */
+/** The readable files of a folder, and the number of others; hidden ones do not count. */
 export function selectReadableFiles(files, accept) {
   const endings = accept.split(",").map((ending) => ending.trim());
   const shown = files.filter((file) => !HIDDEN.test(file.name));
@@ -86,7 +86,7 @@ async function listFilesBelow(folder) {
   return found.flat().filter(Boolean);
 }
 
-/** A reader gives a hundred at a time, and nothing at the end. */
+/** All entries of a folder; `readEntries` returns a hundred at a time, and none at the end. */
 async function readEntries(reader) {
   const found = [];
   for (;;) {
@@ -96,12 +96,12 @@ async function readEntries(reader) {
   }
 }
 
-/** A file that is gone or locked by now is left out, as if it had not been there. */
+/** The file of an entry; null if it is gone or locked by now. */
 function readFile(entry) {
   return new Promise((resolve) => entry.file(resolve, () => resolve(null)));
 }
 
-/** Buttons for choosing a file in the page's own words: a browser writes on its own in its user's language. */
+/** Buttons for choosing a file in the page's language; the browser's own use that of the browser. */
 export function dressFileInputs() {
   /** @type {NodeListOf<HTMLInputElement>} */
   const inputs = document.querySelectorAll("input[type=file]:not([hidden])");

@@ -2,7 +2,7 @@
 
 import { hasString, locale, t, tn } from "./strings.js";
 
-/** Where a source stands: "p. 3", "p. 3–4", or nothing for formats without pages. */
+/** The pages of a source: "p. 3", "p. 3–4", or nothing for formats without pages. */
 export function formatPages(source) {
   if (!source.page) return "";
   const last = Math.max(source.page, ...(source.boxes ?? []).map((box) => box.page));
@@ -26,7 +26,7 @@ export function formatPercent(fraction) {
   return `${Math.round(Math.min(Math.max(fraction, 0), 1) * 100)}%`;
 }
 
-/** A score of any scale: of small ones three digits behind the point, of large ones none. */
+/** A score of any scale: small ones with three decimals, large ones with none. */
 export function formatScore(value) {
   const digits = value < 10 ? 3 : value < 100 ? 1 : 0;
   return value.toLocaleString(locale, { maximumFractionDigits: digits });
@@ -61,7 +61,7 @@ export function formatDate(iso) {
   return day.format(new Date(iso));
 }
 
-/** "3 minutes ago", "yesterday"; of long ago the day. */
+/** "3 minutes ago", "yesterday"; the date if longer ago. */
 export function formatTimeAgo(iso) {
   const minutes = (Date.now() - new Date(iso).getTime()) / 60_000;
   if (minutes < 1) return t("ago.moment");
@@ -71,7 +71,7 @@ export function formatTimeAgo(iso) {
   return hours < 24 * 30 ? ago.format(-Math.floor(hours / 24), "day") : formatDate(iso);
 }
 
-/** "about 4 min left"; "" where nobody knows. */
+/** "about 4 min left"; "" if unknown. */
 export function formatTimeLeft(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 45) return t("left.moment");
@@ -79,7 +79,7 @@ export function formatTimeLeft(seconds) {
   return minutes < 90 ? tn("left.minutes", minutes) : tn("left.hours", Math.round(minutes / 60));
 }
 
-/** Stage of a document that is being read, its page or percent, and the time left. */
+/** Stage of a document being processed, its page or percentage, and the time left. */
 export function describeStage(document) {
   const words = [nameStage(document), formatTimeLeft(document.seconds_left)];
   return words.filter(Boolean).join(" · ");

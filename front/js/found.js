@@ -1,9 +1,9 @@
-// Marks words where they stand, without touching what holds them: the browser paints the ranges.
+// Highlights found words without changing the elements: the browser paints the ranges.
 
 import { scrollWithin } from "./dom.js";
 
 const NAME = "found";
-const MAX_MARKS = 500; // more of them nobody follows, and each is painted
+const MAX_MARKS = 500; // nobody looks at more, and each has to be painted
 
 /** Ranges of the words in the text of `root`, whatever their case. */
 function findRanges(root, words) {
@@ -12,7 +12,7 @@ function findRanges(root, words) {
   const found = [];
   for (let node = walker.nextNode(); node && found.length < MAX_MARKS; node = walker.nextNode()) {
     const text = node.data.toLowerCase();
-    if (text.length !== node.data.length) continue; // a letter that grows in lower case would shift all places
+    if (text.length !== node.data.length) continue; // a letter that is longer in lower case would shift the offsets
     for (const word of wanted) {
       for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
         const range = new Range();
@@ -25,7 +25,7 @@ function findRanges(root, words) {
   return found;
 }
 
-/** Mark the words in `root` and bring the first of them into sight, or `root` where none is in it. */
+/** Highlight the words in `root` and scroll to the first, or to `root` if there is none. */
 export function showFound(root, words) {
   const ranges = findRanges(root, words);
   if (globalThis.CSS?.highlights) CSS.highlights.set(NAME, new Highlight(...ranges));

@@ -1,4 +1,4 @@
-// The sentences of an answer against its evidence: which were confirmed, and why others were not.
+// The checked sentences of an answer: which its sources confirm, and why others are doubtful.
 
 import { createIcon, el, watchHoverCard } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
@@ -9,8 +9,8 @@ const MARKER = /\[\d{1,3}\]/g;
 const BARS = /\s*\|\s*/g;
 
 /**
- * The sentences that were checked, in order: {text, letters, verdict, slots, reasons}. `text` is what the reader sees of
- * one without its markers.
+ * The checked sentences, in order: {text, letters, verdict, slots, reasons}. `text` is the sentence as shown, without its
+ * markers.
  */
 export function listCheckedSentences({ content, grounding }) {
   if (!grounding?.length) return [];
@@ -23,7 +23,7 @@ export function listCheckedSentences({ content, grounding }) {
   });
 }
 
-/** How many sentences claim something, and how many of them the evidence holds. */
+/** The number of sentences that claim something, and of those that the evidence confirms. */
 export function countVerdicts({ grounding }) {
   const count = (verdict) => (grounding ?? []).filter((one) => one.verdict === verdict).length;
   const [supported, unsupported] = [count("supported"), count("unsupported")];
@@ -48,7 +48,7 @@ export function markDoubts(root, message) {
     if (!at || sentences[number].verdict !== "unsupported") return [];
     return [{ number, why: describeReasons(sentences[number]), parts: findStretches(places, ...at) }];
   });
-  for (const doubt of found.reverse()) insertDoubt(doubt); // from the end: what comes before keeps its places
+  for (const doubt of found.reverse()) insertDoubt(doubt); // from the end, so that earlier offsets stay valid
 }
 
 function insertDoubt({ number, why, parts }) {
@@ -73,7 +73,7 @@ function insertDoubt({ number, why, parts }) {
   tie.prepend(...(tail.length ? tail : [splitLastLetter(marks[0])]));
 }
 
-/** What the sign must not be parted from by the end of a line. */
+/** Split off the last letter, which must stay on one line with the sign. */
 function splitLastLetter(marked) {
   const words = marked.firstChild;
   return words.splitText(Math.max(words.length - 2, 0));
@@ -98,7 +98,7 @@ function* walkTail(marked) {
   }
 }
 
-/** Say why while a mark is pointed at, has the focus or was tapped. */
+/** Show the reason while a mark is hovered, focused or tapped. */
 export function watchDoubts(root, messageOf) {
   const fill = (card, target) => {
     const sentence = messageOf(target)?.grounding?.[Number(target.dataset.check)];

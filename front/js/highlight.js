@@ -1,4 +1,4 @@
-// Colours on code. A bundle of its own, loaded when the first code is seen; see highlightCode in markdown.js.
+// Syntax highlighting. A separate bundle, loaded with the first code block; see colourCode in markdown.js.
 
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -58,7 +58,7 @@ const MAX_CHARACTERS = 40_000;
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 for (const [languageName, names] of Object.entries(MORE_NAMES)) hljs.registerAliases(names, { languageName });
 
-/** Colour `code` in place; silent when the language is not known. */
+/** Highlight `code` in place; does nothing for an unknown language. */
 export function highlightElement(code, language) {
   if (!hljs.getLanguage(language) || code.textContent.length > MAX_CHARACTERS) return;
   // highlight.js escapes the text and adds only <span class="hljs-…">.

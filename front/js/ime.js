@@ -1,10 +1,10 @@
 // Enter sends, once, and never in the middle of a syllable.
 //
-// A Korean syllable is still open ("composing") when Enter is pressed. Browsers then differ: Chrome tells of a composing
-// Enter, closes the syllable, and mostly tells of a second, plain Enter; Safari closes the syllable first and then tells
-// of an Enter with key code 229; some tell of the composing Enter only. Sending waits until the syllable is closed, and
-// whichever event comes then sends; the others find nothing left to send. In Japanese or Chinese, Enter chooses a
-// candidate, so there only a plain Enter sends.
+// A Korean syllable is still open ("composing") when Enter is pressed. Browsers then differ: Chrome reports a composing
+// Enter, closes the syllable, and usually reports a second, plain Enter; Safari closes the syllable first and then reports
+// an Enter with key code 229; some report the composing Enter only. We wait until the syllable is closed; the next event
+// then sends, and later ones find nothing left to send. In Japanese or Chinese, Enter chooses a candidate, so there only a
+// plain Enter sends.
 
 import { readPageData } from "./dom.js";
 
@@ -14,7 +14,7 @@ const HANGUL_END = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]$/;
 
 export const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
 
-/** Call `send` when the reader means to send, by the key of his choice. `send` may be called again for one Enter. */
+/** Call `send` when the reader presses the chosen send key; possibly twice for one Enter. */
 export function sendOnEnter(input, send) {
   if (readPageData("preferences").send_key === "mod-enter") sendOnModEnter(input, send);
   else sendOnPlainEnter(input, send);

@@ -1,15 +1,15 @@
-// Formulas as they are printed. A bundle of its own, loaded when the first formula is seen; see drawFormulas in markdown.js.
+// Renders formulas. A separate bundle, loaded with the first formula; see drawFormulas in markdown.js.
 
 import katex from "katex";
 
 const OPTIONS = {
-  trust: false, // no links, no pictures, no classes of the formula's own
+  trust: false, // a formula may not contain links, images or classes
   strict: false,
   maxSize: 20,
   maxExpand: 500,
 };
 
-/** Draw the formula whose source is the text of `node`; what cannot be read stays as it was written. */
+/** Render the formula in the text of `node`; if it is invalid, the source stays. */
 export function drawFormula(node) {
   const holder = document.createElement("span");
   try {

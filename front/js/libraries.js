@@ -1,4 +1,4 @@
-// Libraries on the pages of documents: a new one, its members and its end, and where documents are moved to.
+// Libraries on the document pages: create, edit and delete them, manage members, and move documents.
 
 import { toAddress } from "./address.js";
 import { getJson, patchJson, postJson, sendDelete } from "./api.js";
@@ -9,7 +9,7 @@ import { t } from "./strings.js";
 const ROLES = ["reader", "contributor", "manager"];
 const MEMBERS_A_PAGE = 100;
 
-/** The bar above the list: choose a library, make one, change the one that is shown. */
+/** The bar above the list: choose a library, create one, change the one shown. */
 export function watchLibraryBar(page) {
   byId("library").addEventListener("change", ({ target }) => openLibrary(target.value));
   const dialog = new LibraryDialog();
@@ -131,11 +131,11 @@ class LibraryDialog {
 }
 
 /**
- * Ask where documents shall go. `libraries` are those of the page.
+ * Ask where to move documents. `libraries` are those of the page.
  *
  * @param {{id: string, name: string, role: string}[]} libraries
- * @param {string} current the id of the library that they are in, empty for a private one
- * @returns {Promise<{library_id: string | null} | null>} null: nowhere
+ * @param {string} current the id of the library that they are in, empty for private documents
+ * @returns {Promise<{library_id: string | null} | null>} null if cancelled
  */
 export function askForLibrary(libraries, current = "") {
   const dialog = /** @type {HTMLDialogElement} */ (byId("library-target"));

@@ -1,4 +1,4 @@
-// Markdown of answers and documents as safe elements. Whatever is shown went through DOMPurify after Markdown.
+// Renders Markdown of answers and documents as safe elements: all of its HTML is sanitised by DOMPurify.
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
@@ -26,14 +26,14 @@ const DIAGRAM = "mermaid";
 const md = createParser({ breaks: true });
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
 md.validateLink = (url) => LINKS.test(url.trim());
-/** Of documents: their lines are wrapped, and their links lead to files beside them, which are named only. */
+/** For documents: line breaks are just wrapping, and relative links, which lead to other files, are shown as text. */
 const documentMd = createParser({ breaks: false });
 documentMd.validateLink = () => true;
 
 function createParser(options) {
   const made = new MarkdownIt({ html: false, linkify: false, typographer: false, ...options });
   made.use(letStarsCloseBeforeHangul);
-  // Pictures are never loaded, and their address does not reach the page: only what they are called is shown.
+  // Images are never loaded, and their address does not reach the page: only the alternative text is shown.
   made.renderer.rules.image = (tokens, index, given, env, renderer) =>
     made.utils.escapeHtml(renderer.renderInlineAsText(tokens[index].children ?? [], given, env));
   // Alignment comes as a class, since the page allows no style attributes.
@@ -80,7 +80,7 @@ export function sanitizeHtml(html, rules = RULES) {
   return holder.content;
 }
 
-/** Too long or too wide a text is shown as it is: rendering it would stop the page for seconds. */
+/** Whether a text is too long or too wide to render, which would block the page for seconds; it is shown as it is. */
 export function isTooHeavy(text) {
   if (text.length > MAX_TEXT_CHARACTERS) return true;
   let cells = 0;
@@ -108,7 +108,7 @@ export function renderTokens(tokens, env) {
   return sanitizeHtml(md.renderer.render(tokens, md.options, env));
 }
 
-/** The whole of a text; `under` is the level of the heading that it is shown below. */
+/** Render a whole text; `under` is the level of the heading above it on the page. */
 export function renderMarkdown(text, under = 0) {
   if (isTooHeavy(text)) return renderPlain(text);
   const env = {};
@@ -119,7 +119,7 @@ export function renderMarkdown(text, under = 0) {
   return renderTokens(tokens, env);
 }
 
-/** Work on a fragment that is not in the page yet. `final`: its blocks will not change any more. */
+/** Decorate a fragment that is not in the page yet. `final`: its blocks will not change any more. */
 export function decorateFragment(fragment, message, { final }) {
   wrapTables(fragment);
   for (const pre of fragment.querySelectorAll("pre")) decorateCode(pre, final);
@@ -128,7 +128,7 @@ export function decorateFragment(fragment, message, { final }) {
   if (message.sources?.length) insertCitations(fragment, message);
 }
 
-/** The number of a footnote, as the way to it. */
+/** Turn the number of a footnote into a link to it. */
 function decorateReference(note) {
   const name = note.textContent;
   const button = el("button", { type: "button", class: "footnote-link", text: name });
@@ -136,7 +136,7 @@ function decorateReference(note) {
   note.replaceChildren(button);
 }
 
-/** Bring the footnote of a number into sight. */
+/** Scroll to a footnote when its number is clicked. */
 function watchFootnotes(root) {
   root.addEventListener("click", (event) => {
     const link = event.target.closest(".footnote-link");
@@ -155,20 +155,20 @@ watchFootnotes(document);
 
 let katex = null;
 
-/** Words with their formulas as nodes that `drawFormulas` draws; a formula by itself stands in the middle. */
+/** Text as nodes, with its formulas for `drawFormulas`; a formula that is all of the text is centred. */
 export function splitFormulas(words) {
   const parts = [...cutFormulas(words)];
   const className = parts.length === 1 ? "math math-block" : "math";
   return parts.map((one) => (one.isFormula ? el("span", { class: className, text: one.text }) : one.text));
 }
 
-/** Write words into `node`, their formulas drawn. */
+/** Write text into `node` and render its formulas. */
 export function writeWords(node, words) {
   node.replaceChildren(...splitFormulas(words));
   drawFormulas(node);
 }
 
-/** Formulas are drawn at once where that is loaded; until then they stand as they were written. */
+/** Render formulas, at once if KaTeX is loaded; until then their source is shown. */
 export function drawFormulas(fragment) {
   const found = [...fragment.querySelectorAll(".math")];
   if (!found.length) return;
@@ -176,7 +176,7 @@ export function drawFormulas(fragment) {
   else loadKatex().then(({ drawFormula }) => found.forEach(drawFormula), () => {});
 }
 
-/** A failed load is tried again with the next formula. */
+/** Load KaTeX; after a failure, the next formula tries again. */
 function loadKatex() {
   if (katex) return Promise.resolve(katex);
   const style = el("link", { rel: "stylesheet", href: document.documentElement.dataset.katex });
@@ -221,7 +221,7 @@ function insertCitations(fragment, message) {
   }
 }
 
-/** Without its colours, code stays as it is. */
+/** Highlight code; if that fails, it stays as it is. */
 async function colourCode(code, language) {
   const { highlightElement } = await import("./highlight.js");
   highlightElement(code, language);
@@ -234,7 +234,7 @@ const COST_FACTOR = 4;
 const LINK_DEFINITION = /^ {0,3}\[[^\]^]+\]:/m;
 
 export class StreamedMarkdown {
-  /** `message()` gives the answer, with its sources as known now. */
+  /** `message()` returns the answer, with its current sources. */
   constructor(root, message) {
     this.root = root;
     this.message = message;
@@ -246,7 +246,7 @@ export class StreamedMarkdown {
     this.cancel();
     this.text = "";
     this.stable = 0;
-    this.shownSlots = null; // the sources of the blocks drawn for good; null before the first
+    this.shownSlots = null; // the sources of the finished blocks; null before the first
     this.env = {};
     this.cost = 0;
     this.drawnAt = 0;
@@ -258,7 +258,7 @@ export class StreamedMarkdown {
     this.schedule();
   }
 
-  /** Draw the text as it will stay: what was drawn for good already is kept, where it is the same text. */
+  /** Draw the final text; finished blocks are kept if their text is the same. */
   finish(text = this.text) {
     this.cancel();
     if (this.isDrawnAlike(text)) {
@@ -272,7 +272,7 @@ export class StreamedMarkdown {
     this.root.replaceChildren(whole);
   }
 
-  /** Whether the finished blocks would come out the same: a definition further down may turn words above into links. */
+  /** Whether the finished blocks would be rendered the same: a link definition further down may change them. */
   isDrawnAlike(text) {
     return this.stable > 0 && text === this.text && this.shownSlots === this.slots && !LINK_DEFINITION.test(text) && !isTooHeavy(text);
   }
@@ -349,8 +349,8 @@ function findLineOffset(text, line) {
 }
 
 /**
- * The top-level blocks of a document's Markdown: {line, end, render()}, with lines from 0. What stands in them says by
- * `data-at` from which line to before which it was written.
+ * The top-level blocks of a document's Markdown: {line, end, render()}, with lines from 0. Elements in them have their range
+ * of lines in `data-at`, the end excluded.
  */
 export function parseDocumentBlocks(text) {
   const env = {};
@@ -358,7 +358,7 @@ export function parseDocumentBlocks(text) {
   const blocks = [];
   let from = 0;
   tokens.forEach((token, at) => {
-    token.hidden = false; // paragraphs of tight lists: what stands in them is marked there
+    token.hidden = false; // paragraphs of tight lists: passages are marked in them
     if (token.map && token.nesting >= 0) token.attrSet("data-at", token.map.join("-"));
     if (token.level > 0 || token.nesting > 0) return;
     const own = tokens.slice(from, at + 1);
@@ -370,12 +370,12 @@ export function parseDocumentBlocks(text) {
   return blocks;
 }
 
-/** Rows that are drawn at once of a table of so many columns: a page would stand still for seconds over all of a long one. */
+/** How many rows of a table with this many columns to draw at once: all of a long one would block the page for seconds. */
 export function countRowsAtOnce(columns) {
   return Math.max(1, Math.min(MAX_ROWS_AT_ONCE, Math.floor(MAX_CELLS_AT_ONCE / Math.max(columns, 1))));
 }
 
-/** The tokens of a table in pieces, its header above each: [line, end, tokens]. */
+/** The tokens of a table in pieces, each with the header: [line, end, tokens]. */
 function* cutTable(tokens) {
   const body = tokens.findIndex(({ type }) => type === "tbody_open");
   const close = tokens.findLastIndex(({ type }) => type === "tbody_close");

@@ -1,4 +1,4 @@
-// What answers write beyond CommonMark: formulas, footnotes, tasks, bare links. Plugins of markdown-it; what they give is
+// Plugins of markdown-it for what answers use beyond CommonMark: formulas, footnotes, task lists, bare links. Their output is
 // sanitised like everything else.
 
 const DOLLAR = 0x24;
@@ -7,7 +7,7 @@ const BRACKET = 0x5b;
 const MAX_FORMULA_CHARACTERS = 4000;
 const CLOSINGS = { "\\(": "\\)", "\\[": "\\]", "$$": "$$" };
 
-/** `$…$`, `$$…$$`, `\(…\)` and `\[…\]`, as text in `.math`; `.math-block` where it stands by itself. Money is no formula. */
+/** `$…$`, `$$…$$`, `\(…\)` and `\[…\]` as text in `.math`, or `.math-block` on lines of their own. Money is no formula. */
 export function readFormulas(md) {
   md.inline.ruler.before("escape", "formula", readInlineFormula);
   md.block.ruler.before("fence", "formula", readFormulaBlock, { alt: ["paragraph", "reference", "blockquote", "list"] });
@@ -41,7 +41,7 @@ function readInlineFormula(state, silent) {
 const DIGIT = /\d/;
 const BLANK = /\s/;
 
-/** The stretches of a text in turn, {text, isFormula}: what stands between dollar signs, unless it is money, and all else. */
+/** The parts of a text in order, {text, isFormula}: formulas between dollar signs, amounts of money excepted, and the rest. */
 export function* cutFormulas(text) {
   let done = 0;
   for (let at = text.indexOf("$"); at !== -1; at = text.indexOf("$", at + 1)) {
@@ -55,7 +55,7 @@ export function* cutFormulas(text) {
   if (done < text.length) yield { text: text.slice(done), isFormula: false };
 }
 
-/** The dollar that ends a formula; -1 for an amount of money. */
+/** The index of the dollar that ends a formula; -1 for an amount of money. */
 function findDollar(src, start, limit) {
   if (BLANK.test(src[start] ?? " ")) return -1;
   for (let at = src.indexOf("$", start); at !== -1 && at < limit; at = src.indexOf("$", at + 1)) {
@@ -65,7 +65,7 @@ function findDollar(src, start, limit) {
   return -1;
 }
 
-/** A formula on lines of its own; its lines may be indented and hold blank ones no more than a paragraph may. */
+/** A formula on lines of its own; as in a paragraph, its lines may not be indented as code, and a blank line ends it. */
 function readFormulaBlock(state, first, last, silent) {
   const line = (number) => state.src.slice(state.bMarks[number] + state.tShift[number], state.eMarks[number]);
   const opening = line(first).slice(0, 2);
@@ -93,7 +93,7 @@ function readFormulaBlock(state, first, last, silent) {
 const REFERENCE = /^\[\^([^\s\]^]{1,30})\]/;
 const DEFINITION = /^\[\^([^\s\]^]{1,30})\]:[ \t]*/;
 
-/** `[^name]` and `[^name]: text`: shown where they stand, so that they come out the same however far an answer has grown. */
+/** `[^name]` and `[^name]: text`, shown in place, so that they look the same however far an answer has grown. */
 export function readFootnotes(md) {
   md.inline.ruler.before("link", "footnote", (state, silent) => {
     if (state.src.charCodeAt(state.pos) !== BRACKET) return false;
@@ -129,7 +129,7 @@ export function readFootnotes(md) {
 
 const TASK = /^\[([ xX])\][ \t]+/;
 
-/** `- [ ]` and `- [x]`: a box that is read out and cannot be ticked, since an answer is no form. */
+/** `- [ ]` and `- [x]`: a box that is read aloud but cannot be ticked. */
 export function readTasks(md) {
   md.core.ruler.after("inline", "task", ({ tokens, Token }) => {
     tokens.forEach((token, index) => {
@@ -150,7 +150,7 @@ export function readTasks(md) {
 const PARTICLE = /(?<=[A-Za-z0-9])[가-힣]+$/;
 const SCHEMES = /^https?:/i;
 
-/** Bare addresses become links; a Korean particle that follows one is no part of it. File names are no addresses. */
+/** Bare URLs become links, without a Korean particle at their end. File names do not. */
 export function readBareLinks(md) {
   md.set({ linkify: true });
   md.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });

@@ -1,14 +1,14 @@
-// Finds stretches of a text in the elements that show it, by their letters: these are the same before and after Markdown.
+// Finds parts of a text in the elements that show it, by their letters, which are the same before and after Markdown.
 
 import { el } from "./dom.js";
 
 const SKIPPED = "pre, .cite, .doubt-sign";
 const ANCHOR_LETTERS = 10;
-const MAX_GAP_LETTERS = 40; // letters between two sentences that belong to neither, such as numbers of a list
+const MAX_GAP_LETTERS = 40; // letters between two sentences that belong to neither, such as list numbers
 const LETTER = /[\p{L}\p{N}]/gu;
 const AFTER = /^[^\s\p{L}\p{N}]+/u;
 
-/** All letters below `root` as one string, with the place of each; what matches `skipped` is passed over. */
+/** All letters below `root` as one string, with the place of each; elements that match `skipped` are left out. */
 export function mapLetters(root, skipped = SKIPPED) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, {
     acceptNode: (node) => (skipped && node.parentElement.closest(skipped) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT),
@@ -26,12 +26,12 @@ export function mapLetters(root, skipped = SKIPPED) {
 }
 
 /**
- * Where sentences stand in the text: [from, to) of each, null of those that are not there. They are given as letters, in
- * the order of the text, so that one said twice is found at both its places; no two places overlap.
+ * The ranges [from, to) of sentences in the text, null for those not found. Sentences are given as letters, in the order of
+ * the text, so that a repeated one is found at each of its places; ranges do not overlap.
  */
 export function findSentences(text, sentences) {
   let end = 0;
-  let missed = 0; // letters of sentences that were looked for since: the next may stand that much further on
+  let missed = 0; // letters of sentences not found since the last match: the next may be that much further on
   return sentences.map((letters) => {
     const found = findSentence(text, letters, end, end + missed + MAX_GAP_LETTERS);
     if (found) [end, missed] = [found[1], 0];
@@ -40,7 +40,7 @@ export function findSentences(text, sentences) {
   });
 }
 
-/** The first place of `letters` that begins in [from, latest]; where only its middle differs, by its beginning and end. */
+/** The first range of `letters` that begins in [from, latest]; if only the middle differs, by the beginning and end. */
 function findSentence(text, letters, from, latest) {
   if (!letters) return null;
   const whole = text.indexOf(letters, from);
@@ -53,7 +53,7 @@ function findSentence(text, letters, from, latest) {
   return last < 0 || isFar ? null : [first, last + ANCHOR_LETTERS];
 }
 
-/** The stretches of text nodes from the letter `from` to before the letter `to`: {node, start, end}, in order. */
+/** The parts of text nodes with the letters [from, to): {node, start, end}, in order. */
 export function findStretches(places, from, to) {
   const found = [];
   for (const { node, offset } of places.slice(from, to)) {
@@ -70,8 +70,8 @@ export function findStretches(places, from, to) {
 }
 
 /**
- * The places [from, to) in `text` where `letters` stand, whatever their case; one where only their beginning and their end
- * do. Empty where they are not there.
+ * All ranges [from, to) of `letters` in `text`, ignoring case; if there is none, one that has their beginning and end. Empty
+ * if they are not found.
  */
 export function findLetters(text, letters) {
   const [within, wanted] = [text.toLowerCase(), letters.toLowerCase()];
@@ -82,7 +82,7 @@ export function findLetters(text, letters) {
   return near ? [near] : found;
 }
 
-/** Wrap the letters [from, to) of `places` in marks of this class; the marks, in order. */
+/** Wrap the letters [from, to) of `places` in marks of this class; returns the marks, in order. */
 export function wrapLetters(places, from, to, className) {
   const marks = findStretches(places, from, to).reverse().map(({ node, start, end }) => wrapInMark(node, start, end, className));
   return marks.filter(Boolean).reverse();
@@ -98,14 +98,14 @@ function wrapInMark(node, start, end, className) {
   return mark;
 }
 
-/** Letters and figures alone: they are the same before and after Markdown. */
+/** The letters and digits of a text, which are the same before and after Markdown. */
 export function toLetters(text) {
   return text.replace(/[^\p{L}\p{N}]+/gu, "");
 }
 
-/** Offsets of Python count code points, those of the page UTF-16 units: both ways between them. */
+/** Converts between offsets of the server, in code points, and of the page, in UTF-16 units. */
 export function toUnitConverter(text) {
-  const wide = []; // of each character of two units, where it begins
+  const wide = []; // the offset of each character of two units
   for (const { index } of text.matchAll(/[\u{10000}-\u{10ffff}]/gu)) wide.push(index);
   if (!wide.length) return { fromPoints: (at) => at, toPoints: (at) => at };
   const countBefore = (at, shift) => {

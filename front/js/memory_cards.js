@@ -1,4 +1,4 @@
-// Cards below the last answer: what contradicts what is remembered waits for a yes or a no.
+// Cards below the last answer: changes to the memory that contradict it wait for a yes or no.
 
 import { toAddress } from "./address.js";
 import { getJson, postJson } from "./api.js";
@@ -6,7 +6,7 @@ import { el } from "./dom.js";
 import { showError, showToast } from "./notify.js";
 import { t } from "./strings.js";
 
-/** Ask what waits to be confirmed, and show it in `root`. */
+/** Fetch the proposals and show them in `root`. */
 export async function refreshMemoryCards(root) {
   const found = await getJson("/me/memory?status=proposed").catch(() => null);
   if (found) root.replaceChildren(...found.results.map((slot) => createCard(root, slot)));

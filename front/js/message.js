@@ -1,4 +1,4 @@
-// What questions and answers share: the switch between branches, the menu, and the bare text where drawing fails.
+// What questions and answers share: the branch switcher, the menu, and plain text if rendering fails.
 
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { renderPlain } from "./markdown.js";
@@ -29,7 +29,7 @@ export class BranchSwitcher {
     this.next.disabled = index >= ids.length - 1;
   }
 
-  /** Keep the keyboard where it was after the other branch came; the end of the row gives it to the way back. */
+  /** Keep the focus after switching; at the last branch it moves to the button back. */
   focus(step) {
     const wished = step < 0 ? this.previous : this.next;
     const other = step < 0 ? this.next : this.previous;
@@ -37,7 +37,7 @@ export class BranchSwitcher {
   }
 }
 
-/** The button of what is seldom done to the message that `messageOf()` gives; `hooks`: fork(message), remove(message), rivals(message), compare(message, model), busy(). */
+/** The menu button of the message that `messageOf()` returns; `hooks`: fork(message), remove(message), rivals(message), compare(message, model), busy(). */
 export function createMessageMenu(messageOf, hooks) {
   const button = createIconButton("ellipsis", t("more"), {
     class: "icon-button branching",
@@ -63,7 +63,7 @@ export function createMessageMenu(messageOf, hooks) {
 
 const MENU_STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
-/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, label?, checked?, role?, danger?, run}. */
+/** Open a menu at `anchor`, with arrow keys; each entry: {name, icon, label?, checked?, role?, danger?, run}. */
 export function openMenu(anchor, entries, title = t("more")) {
   const items = entries.map(({ name, icon, label, checked, role, danger, run }) =>
     el(
@@ -106,7 +106,7 @@ export function openMenu(anchor, entries, title = t("more")) {
   (items.find((one) => one.getAttribute("aria-checked") === "true") ?? items[0]).focus({ preventScroll: true });
 }
 
-/** Tell the console; the reader gets the text all the same. */
+/** Log to the console; the reader still gets the text. */
 export function reportUndrawn(error, message) {
   console.error(`Message ${message.id} could not be drawn`, error);
 }
@@ -116,12 +116,12 @@ export function renderPlainText({ content }) {
   return renderPlain(content ?? "");
 }
 
-/** A quiet word that something is missing. */
+/** A note that the formatting is missing. */
 export function createPlainNote() {
   return el("p", { class: "note msg-told msg-plain", role: "note" }, createIcon("info"), el("span", { text: t("shown_plain") }));
 }
 
-/** The view that `make` gives; where it fails, one of the bare text. */
+/** The view that `make` returns; if it throws, one of the plain text. */
 export function createViewOrPlain(message, hooks, make) {
   try {
     return make();
@@ -131,7 +131,7 @@ export function createViewOrPlain(message, hooks, make) {
   }
 }
 
-/** Stands for a question or an answer of which nothing but the text can be shown; `hooks`: step(message, by). */
+/** A question or answer of which only the text can be shown; `hooks`: step(message, by). */
 export class PlainView {
   constructor(message, hooks) {
     this.message = message;

@@ -1,10 +1,10 @@
-// The messages of a chat: read from the newest page back, and kept as a tree of branches.
+// The messages of a chat: loaded from the newest page back, and kept as a tree of branches.
 
 import { getJson } from "./api.js";
 
 const ROOT = "";
 
-/** Every message known, and the ways through them. Orders are by the time at which messages were made. */
+/** All loaded messages and their branches, ordered by creation time. */
 export class MessageTree {
   constructor() {
     this.messages = new Map();
@@ -20,7 +20,7 @@ export class MessageTree {
     return this.messages.has(id);
   }
 
-  /** Take a message in, or its newer state. */
+  /** Add a message, or replace it by a newer state. */
   add(message) {
     const isNew = !this.messages.has(message.id);
     this.messages.set(message.id, message);
@@ -37,12 +37,12 @@ export class MessageTree {
     return Date.parse(first) - Date.parse(second) || (first < second ? -1 : 1);
   }
 
-  /** Ids of the messages in the same place, this one among them. */
+  /** Ids of the messages with the same parent, including this one. */
   siblings(message) {
     return this.children.get(message.parent_id ?? ROOT) ?? [];
   }
 
-  /** The newest message of all, or under one of them. */
+  /** The newest message, of all or below one. */
   newest(under = null) {
     let best = under;
     const open = under ? [under] : [...this.messages.keys()];
@@ -54,7 +54,7 @@ export class MessageTree {
     return best;
   }
 
-  /** The messages that lead to `leaf`, oldest first, as far as they are known. */
+  /** The messages up to `leaf`, oldest first, as far as they are loaded. */
   path(leaf) {
     const found = [];
     for (let message = this.messages.get(leaf); message; message = this.messages.get(message.parent_id)) {
@@ -63,19 +63,19 @@ export class MessageTree {
     return found.reverse();
   }
 
-  /** What a document is called that some answer showed. */
+  /** The name of a document shown by some answer. */
   nameOf(documentId) {
     return this.names.get(documentId) ?? "";
   }
 
-  /** Where a message stands among its siblings: the ids, and its place from 0. */
+  /** The ids of a message's siblings, and its index among them. */
   place(message) {
     const ids = this.siblings(message);
     return { ids, index: ids.indexOf(message.id) };
   }
 }
 
-const PAGE_SIZE = 30; // what a screen and a half shows: more is drawn when it is asked for
+const PAGE_SIZE = 30; // about a screen and a half; more is drawn on demand
 
 export class MessagePages {
   constructor(chatId) {
@@ -89,7 +89,7 @@ export class MessagePages {
     return getJson(`/chats/${this.chatId}/messages?page=${number}&page_size=${PAGE_SIZE}`);
   }
 
-  /** Read the end, and go on from there. */
+  /** Load the newest page. */
   async open() {
     this.newest = await this.page("last");
     this.end = Math.max(Math.ceil(this.newest.count / PAGE_SIZE), 1);
@@ -100,7 +100,7 @@ export class MessagePages {
     return this.unread > 0;
   }
 
-  /** The newest messages that have not been read yet. */
+  /** The newest messages that have not been loaded yet. */
   async earlier() {
     const { results } = this.unread === this.end ? this.newest : await this.page(this.unread);
     this.unread -= 1;

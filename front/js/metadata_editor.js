@@ -1,4 +1,4 @@
-// What is known about a document, changed by hand: fields are added, changed, emptied, and saved together.
+// Editor of a document's metadata: fields are added, changed and emptied, then saved together.
 
 import { patchJson } from "./api.js";
 import { byId, createIconButton, el } from "./dom.js";
@@ -74,7 +74,7 @@ export class MetadataEditor extends EventTarget {
     this.keys.focus();
   }
 
-  /** Known fields that are not there yet, and one of the reader's own. */
+  /** Offer known fields that are missing, and a custom one. */
   offerKeys() {
     const there = new Set(this.inputs.map((input) => input.dataset.key));
     const free = Object.entries(this.page.metadata_names).filter(([key]) => !there.has(key));
@@ -97,7 +97,7 @@ export class MetadataEditor extends EventTarget {
     return (there ?? this.inputs.at(-1)).focus();
   }
 
-  /** What was changed; null takes a field away. */
+  /** The changed fields; null removes a field. */
   get changes() {
     const now = Object.fromEntries(this.inputs.map((input) => [input.dataset.key, input.value.trim() || null]));
     const texts = Object.keys(this.before).filter((key) => isText(this.before[key]));
@@ -129,7 +129,7 @@ export class MetadataEditor extends EventTarget {
   }
 }
 
-/** Lists and objects come from programs, and are changed by them. */
+/** Lists and objects are set by programs only. */
 function isText(value) {
   return typeof value === "string";
 }

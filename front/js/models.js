@@ -5,7 +5,7 @@ import { announce, byId, el, placeChildren } from "./dom.js";
 import { openMenu } from "./message.js";
 import { t, tn } from "./strings.js";
 
-/** The button of the composer. `models` are those that the reader may choose, the usual one first. */
+/** The model button of the composer. `models` are those that the reader may choose, the default first. */
 export class ModelPicker {
   constructor({ models, chosen, chatId }) {
     this.models = models;
@@ -17,12 +17,12 @@ export class ModelPicker {
     this.show();
   }
 
-  /** What the next question says; empty: what is chosen for the chat, else the usual one. */
+  /** The model sent with the next question; empty: the chat's, else the default. */
   get value() {
     return this.isKnown ? this.chosen : "";
   }
 
-  /** Whether what is chosen may still be chosen. */
+  /** Whether the chosen model is still available. */
   get isKnown() {
     return !this.chosen || this.models.some((one) => one.id === this.chosen);
   }
@@ -36,7 +36,7 @@ export class ModelPicker {
     return this.models.filter((one) => one.id !== message.model);
   }
 
-  /** A model's name, where there is more than one and so it matters. */
+  /** A model's name, if there are several models. */
   nameOf(id) {
     if (!id || this.models.length < 2) return "";
     return this.models.find((one) => one.id === id)?.name ?? id;
@@ -77,7 +77,7 @@ export class ModelPicker {
   }
 }
 
-/** The button of the composer by which tools of other servers are switched on for the chat. */
+/** The button of the composer that switches on tools of other servers for the chat. */
 export class ToolPicker {
   constructor({ servers, chosen, chatId }) {
     this.servers = servers;
@@ -119,7 +119,7 @@ export class ToolPicker {
   }
 }
 
-/** The calls of tools behind an answer; one that writes waits for the reader's word. Null where there were none. */
+/** The tool calls of an answer; one that writes waits for the reader's consent. Null if there were none. */
 export function createToolCalls({ tool_calls: calls }, confirm) {
   if (!calls?.length) return null;
   const items = calls.map((call, place) => {
@@ -141,7 +141,7 @@ export function createToolCalls({ tool_calls: calls }, confirm) {
   return el("details", { class: "tool-calls", open: asks }, el("summary", {}, tn("tools.used", calls.length)), el("ul", {}, items));
 }
 
-/** Two answers to one question side by side, until one of them is gone on with. `viewOf(id)` gives the view of an answer. */
+/** Two answers to one question side by side, until the reader continues with one. `viewOf(id)` returns an answer's view. */
 export class Comparison {
   constructor({ ids, viewOf, nameOf, pick }) {
     this.ids = ids;
@@ -155,7 +155,7 @@ export class Comparison {
     this.root = el("div", { class: "compare", role: "group", "aria-label": t("compare") }, ...this.sides.map((side) => side.root));
   }
 
-  /** Whether the branch shown ends with one of the two. */
+  /** Whether the current branch ends with one of the two. */
   holds(message) {
     return this.ids.includes(message?.id);
   }

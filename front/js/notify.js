@@ -1,4 +1,4 @@
-// Notes at the foot of the page, questions before something final, and the clipboard.
+// Toasts, confirmation dialogs, and the clipboard.
 
 import { toAddress } from "./address.js";
 import { byId, createIconButton, el } from "./dom.js";
@@ -38,7 +38,7 @@ export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAS
 
 let isReloadOffered = false;
 
-/** A page that came from another release than now serves may be loaded anew; nobody is made to, and it is said once. */
+/** Offer once to reload a page that comes from another release than the server's. */
 export function noteRelease(release) {
   if (isReloadOffered || release === document.documentElement.dataset.release) return;
   isReloadOffered = true;
@@ -48,7 +48,7 @@ export function noteRelease(release) {
 
 let isSignInOffered = false;
 
-/** Whoever is signed out can sign in and come back here; it is said once. */
+/** Offer once to sign in and return here. */
 export function noteSignedOut() {
   if (isSignInOffered) return;
   isSignInOffered = true;
@@ -58,7 +58,7 @@ export function noteSignedOut() {
 }
 
 /**
- * Say what went wrong, with a note that stays as long as others unless `stay` says how long. Who is signed out reads the offer to sign in.
+ * Show an error for `stay` ms. If the user is signed out, the offer to sign in is shown instead.
  *
  * @param {Error & {status?: number}} error
  * @param {{stay?: number}} [options]
@@ -68,11 +68,10 @@ export function showError(error, { stay } = {}) {
 }
 
 /**
- * A question before something that cannot be taken back. `list` names what it is about, `choice` is
- * what may be done besides.
+ * Ask before something that cannot be undone. `list` names what it is about, `choice` is an additional option.
  *
  * @param {{title: string, text: string, yes: string, list?: string[], choice?: string}} question
- * @returns {Promise<{chosen: boolean} | null>} null: no; `chosen`: with what may be done besides
+ * @returns {Promise<{chosen: boolean} | null>} null: no; `chosen`: with the additional option
  */
 export function askConfirmation({ title, text, yes, list = [], choice = "" }) {
   const dialog = byId("confirm");
@@ -105,7 +104,7 @@ export async function copyText(text, button) {
   setTimeout(() => use.setAttribute("href", before), 1600);
 }
 
-// Pages on plain http have no clipboard interface.
+// Pages on plain http have no clipboard API.
 function copyBySelection(text) {
   const area = el("textarea", { class: "visually-hidden" });
   area.value = text;

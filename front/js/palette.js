@@ -1,4 +1,4 @@
-// One search over everything, opened by Ctrl+K: chats, messages, documents and their texts.
+// Search over everything, opened by Ctrl+K: chats, messages, documents and their text.
 
 import { toAddress } from "./address.js";
 import { getJson } from "./api.js";
@@ -15,7 +15,7 @@ let asking = null;
 let timer = null;
 let active = null;
 
-/** Open the search; open already, it closes. */
+/** Open or close the search. */
 export function togglePalette() {
   if (dialog.open) {
     dialog.close();
@@ -144,7 +144,7 @@ input.addEventListener("keydown", (event) => {
     const options = [...results.querySelectorAll("[role=option]")];
     if (options.length) activate(options[(options.indexOf(active) + step + options.length) % options.length]);
   } else if (event.key === "Escape") {
-    event.preventDefault(); // the field alone would only be emptied
+    event.preventDefault(); // otherwise it would only clear the field
     dialog.close();
   } else if (event.key === "Enter") {
     event.preventDefault();

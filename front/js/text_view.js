@@ -1,5 +1,5 @@
-// The text of a document as a document: headings, paragraphs, lists, tables. It is drawn part by part, as it is scrolled to,
-// from the stored text alone; nothing of the file itself comes near the page. Places are offsets in that text.
+// The text of a document with headings, paragraphs, lists and tables. It is rendered part by part while scrolling, from the
+// stored text alone; nothing of the file itself reaches the page. Places are offsets in that text.
 
 import { el } from "./dom.js";
 import { countRowsAtOnce, drawFormulas, parseDocumentBlocks, splitFormulas } from "./markdown.js";
@@ -17,10 +17,10 @@ const WITH_FORMULAS = new Set([
 const FORMULA = ".math";
 const MAX_MARKDOWN_CHARACTERS = 2_000_000;
 const PART_CHARACTERS = 12_000;
-const LINE_CHARACTERS = 40; // of a part that is not drawn yet, to guess its height
+const LINE_CHARACTERS = 40; // assumed line length, to estimate the height of a part not drawn yet
 const LINE_PIXELS = 27;
 const NEAR = "1200px 0px";
-const SHARE_ABOVE = 0.28; // of the pane's height, above a place that was jumped to
+const SHARE_ABOVE = 0.28; // share of the pane's height above a place scrolled to
 const ROW = /^\|.*\|\s*$/;
 const RULE = /^\|(?:\s*:?-+:?\s*\|)+\s*$/;
 const FENCE = /^(`{3,}|~{3,})/;
@@ -31,7 +31,7 @@ const SEARCHED = /\s+/g;
 
 /** A document's text in `container`, which scrolls. */
 export class TextView {
-  /** `onPlace()`: another place is in sight; `onFound({current, total, isDone})`. */
+  /** `onPlace()` is called when another place comes into view, `onFound({current, total, isDone})` during a search. */
   constructor(container, { onPlace, onFound }) {
     this.container = container;
     this.onFound = onFound;
@@ -113,7 +113,7 @@ export class TextView {
     pane.scrollTo({ top: Math.max(0, top - pane.clientHeight * SHARE_ABOVE), behavior: "instant" });
   }
 
-  /** The offset, in code points, of what is at the top of the pane. */
+  /** The offset, in code points, of the text at the top of the pane. */
   get place() {
     const top = this.container.getBoundingClientRect().top;
     const part = this.parts.find((one) => one.node.getBoundingClientRect().bottom > top);
@@ -124,7 +124,7 @@ export class TextView {
 
   // Marks
 
-  /** `passages` lightly, `sentences` strongly, each {start, end} in code points; `here` of the latter is led to. */
+  /** Mark `passages` lightly and `sentences` strongly, each {start, end} in code points; scroll to `here`, one of the latter. */
   mark(passages, sentences, here = null) {
     const convert = (one, kind) => ({
       kind,
@@ -174,7 +174,7 @@ export class TextView {
     markFormulas(unit, wrapLetters(places, ...place, className), className);
   }
 
-  /** Letters of a formula that is drawn are not those of the text. */
+  /** The letters of a rendered formula are not those of the text. */
   leaveOutFormulas(text) {
     if (!this.hasFormulas || !text.includes("$")) return text;
     return [...cutFormulas(text)].map((one) => (one.isFormula ? " " : one.text)).join("");
@@ -202,7 +202,7 @@ export class TextView {
     this.onFound({ current: this.hit + 1, total: this.hits.length, isDone: true });
   }
 
-  /** Mark the words in a passage, {start, end} in code points, and go to the first; nothing where none stands in it. */
+  /** Mark the words in a passage, {start, end} in code points, and scroll to the first; nothing if there is none. */
   goToWords(words, { start, end }) {
     const [from, to] = [start, end].map((one) => this.units.fromPoints(one));
     const places = listApart(words.flatMap((word) => findAll(this.text.slice(from, to), word)));
@@ -227,7 +227,7 @@ function readPlace(unit) {
   return unit.dataset.place.split("-").map(Number);
 }
 
-/** Elements that show a stretch of the text and hold no other that does. */
+/** The innermost elements that show a range of the text. */
 function listUnits(part) {
   return [...part.node.querySelectorAll("[data-place]")];
 }
@@ -236,7 +236,7 @@ function findUnit(part, at) {
   return listUnits(part).findLast((one) => readPlace(one)[0] <= at);
 }
 
-/** The formulas that stand between the first and the last of these nodes, or in one of them. */
+/** The formulas between the first and the last of these nodes, or in one of them. */
 function markFormulas(unit, nodes, className) {
   const [first, last] = [nodes[0], nodes.at(-1)];
   for (const formula of unit.querySelectorAll(FORMULA)) {
@@ -268,14 +268,14 @@ function* groupBlocks(blocks) {
   if (group.length) yield { start: group[0].start, end: group.at(-1).end, blocks: group };
 }
 
-/** Where the words stand, whatever their case and however their blanks are written. */
+/** The ranges of the words, ignoring case and kind of white space. */
 function findAll(text, words) {
   if (!words) return [];
   const pattern = words.split(" ").map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+");
   return [...text.matchAll(new RegExp(pattern, "giu"))].map((found) => [found.index, found.index + found[0].length]);
 }
 
-/** The places [from, to) in order; of those that overlap the first, and of what begins there the longest. */
+/** The ranges [from, to) in order without overlaps: the first wins, and of those with the same start the longest. */
 function listApart(places) {
   const apart = [];
   for (const [from, to] of places.sort(([one, end], [other, otherEnd]) => one - other || otherEnd - end)) {
@@ -315,7 +315,7 @@ function listMarkdownBlocks(text) {
   }));
 }
 
-// Blocks of what other formats gave: their tables and code are written as in Markdown, all else as it is
+// Blocks of other formats: tables and code are written as in Markdown, everything else is plain text
 
 function listPlainBlocks(text, headings, toWords) {
   const titles = new Map(headings.map((one) => [one.start, one]));
@@ -376,13 +376,13 @@ function createHeading({ level }, start, line, toWords) {
   return { start, end, render: () => el(tag, { data: { place: `${start}-${end}` } }, toWords(line.trim())) };
 }
 
-/** A picture of the document; nothing of the text is in it. */
+/** A picture of the document, which is no part of the text. */
 function createPicture({ start, url, width, height, words }) {
   const render = () => el("figure", { class: "doc-picture" }, el("img", { src: url, width, height, alt: words, loading: "lazy" }));
   return { start, end: start, render };
 }
 
-/** A table, its header above each piece of it. */
+/** A table in pieces, each with the header. */
 function* createTables(lines, toWords) {
   const rule = lines.findIndex((line) => RULE.test(line.text));
   const header = rule > 0 ? lines.slice(0, rule) : [];
@@ -417,7 +417,7 @@ export function splitCells(row) {
   return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
-/** Columns that hold figures and nothing else stand to the right. */
+/** Columns of numbers only, which are right-aligned. */
 function findFigureColumns(rows) {
   const columns = [];
   for (const { text } of rows.slice(0, 50)) {
