@@ -11,10 +11,31 @@ const MEMBERS_A_PAGE = 100;
 
 /** The bar above the list: choose a library, create one, change the one shown. */
 export function watchLibraryBar(page) {
-  byId("library").addEventListener("change", ({ target }) => openLibrary(target.value));
+  const choice = byId("library");
+  choice.addEventListener("change", ({ target }) => openLibrary(target.value));
+  watchLibraryOptions(choice);
   const dialog = new LibraryDialog();
   byId("library-new").addEventListener("click", () => dialog.open(null));
   document.getElementById("library-manage")?.addEventListener("click", () => dialog.open(page.library));
+}
+
+/**
+ * Take the options that come with a list drawn anew. htmx would move them one by one, after which a browser chooses the last
+ * of them; and while the reader has the choice open it would close.
+ */
+function watchLibraryOptions(choice) {
+  let options = "";
+  const show = () => {
+    if (options) choice.innerHTML = options;
+    options = "";
+  };
+  document.body.addEventListener("htmx:oobBeforeSwap", ({ detail }) => {
+    if (detail.target !== choice) return;
+    detail.shouldSwap = false;
+    options = detail.fragment.innerHTML;
+    if (document.activeElement !== choice) show();
+  });
+  choice.addEventListener("blur", show);
 }
 
 function openLibrary(id) {

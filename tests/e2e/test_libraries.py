@@ -81,6 +81,31 @@ def test_a_library_is_made_and_shared_and_a_document_moves_into_it(windows, mana
     manager.api(f"libraries/{made['id']}?documents=delete", method="DELETE")
 
 
+DRAW_ANEW = """() => new Promise((done) => {
+  const table = document.getElementById("document-table");
+  table.addEventListener("htmx:afterSettle", ({ target }) => target === table && done());
+  document.body.dispatchEvent(new Event("documents-changed"));
+})"""
+
+
+@pytest.mark.parametrize("chosen", ["", "private"])
+def test_what_is_chosen_stays_chosen_and_open_when_the_list_is_drawn_anew(
+    chosen, windows, manager, library
+):
+    window = windows(manager)
+    window.goto(f"/documents?library={chosen}")
+    choice = window.locator("#library")
+    window.evaluate(DRAW_ANEW)
+    assert choice.input_value() == chosen
+    choice.focus()
+    option = choice.locator("option").first.element_handle()
+    window.evaluate(DRAW_ANEW)
+    assert option.evaluate("(option) => option.isConnected"), "an open choice closes"
+    choice.blur()
+    assert not option.evaluate("(option) => option.isConnected")
+    assert choice.input_value() == chosen
+
+
 def test_a_reader_changes_nothing_and_asks_with_a_hash_sign(windows, member, library):
     window = windows(member)
     window.goto(f"/documents?library={library['id']}")
