@@ -29,7 +29,7 @@ from rag.memory.recall import find_turn_number, is_recalling, strip_recall_frame
 from rag.memory.summary import shorten_text, strip_own_sentences
 from rag.ports import PassageStore
 from rag.prompts import get_reply
-from rag.retrieve.evidence import to_evidence, to_sources
+from rag.retrieve.evidence import to_evidence, to_sources, to_span
 from rag.tokenize.text import choose_reply_language, neutralise_text, split_sentences
 from rag.types import (
     AnswerLabel,
@@ -44,7 +44,6 @@ from rag.types import (
 )
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.references import LAST_PART, Reference, Unclear
-from rag.verify.sentences import to_span
 
 MAX_CANDIDATES = 20
 """Candidates in a clarifying question; nobody would read more."""

@@ -12,6 +12,7 @@ import structlog
 from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.ports import Inference, Verifier
+from rag.retrieve.evidence import to_span
 from rag.tokenize.text import choose_reply_language, to_letters
 from rag.types import AnswerLabel, CheckedSentence, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
@@ -29,7 +30,7 @@ from rag.verify.claims import (
     read_sentence,
     to_known,
 )
-from rag.verify.sentences import Form, Sentence, to_span
+from rag.verify.sentences import Form, Sentence
 
 logger = structlog.get_logger()
 
