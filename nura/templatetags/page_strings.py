@@ -424,7 +424,6 @@ CONVERSATION = {
     "scope.query": _("Searched for"),
     "scope.edit_query": _("Edit and ask"),
     "names.more": _("{name} and {count} more"),
-    "names.others": _("+{count}"),
     "names.rest": _("{count} more"),
     "topic.wider": _("Search all documents"),
     "topic.same": _("Only in these documents"),
