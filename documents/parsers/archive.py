@@ -1,4 +1,4 @@
-"""ZIP packages (DOCX, HWPX). Declared sizes are not trusted: bytes are counted as they inflate."""
+"""ZIP packages of XML (DOCX, HWPX). Declared sizes are not trusted: what inflates is counted."""
 
 import lzma
 import struct
@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from documents.parsers.base import MEGABYTE, ArchiveBomb, Corrupt, Encrypted, Limits, XmlUnsafe
 
@@ -99,6 +99,12 @@ def check_xml_part(archive: Archive, name: str) -> None:
         parser.close()
     except etree.XMLSyntaxError as error:
         raise Corrupt(detail=f"XMLSyntaxError in {name}") from error
+
+
+def get_local_name(element: Any) -> str:
+    """The element's name without its namespace; "" for comments and instructions."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 class _XmlGuard:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from documents.parsers.docx.package import get_attribute, get_local_name, is_switched_on
+from documents.parsers.archive import get_local_name
+from documents.parsers.docx.package import get_attribute, is_switched_on
 
 MAX_FORMULA_CHARACTERS = 4_000
 """A longer formula is not rendered (`front/js/markdown_rules.js`)."""

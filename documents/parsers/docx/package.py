@@ -155,12 +155,6 @@ def get_attribute(element: Any | None, name: str = "val") -> str:
     return ""
 
 
-def get_local_name(element: Any) -> str:
-    """The element's name without its namespace; "" for comments and instructions."""
-    tag = element.tag
-    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
-
-
 def is_switched_on(element: Any | None) -> bool:
     """Whether an on/off element (`w:tblHeader`) is present and not turned off."""
     return element is not None and get_attribute(element) not in {"0", "false", "off", "none"}

@@ -12,6 +12,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
+from documents.parsers.archive import get_local_name
 from documents.parsers.base import ReadingContext
 from documents.parsers.builder import PageBuilder
 from documents.parsers.docx.package import (
@@ -19,7 +20,6 @@ from documents.parsers.docx.package import (
     WordPackage,
     WordStyles,
     get_attribute,
-    get_local_name,
     is_switched_on,
     to_heading_level,
 )

@@ -43,7 +43,7 @@ from documents.parsers.hwp.blocks import (
 from documents.parsers.pictures import PictureSieve
 
 BEGIN = 0x10
-DOCUMENT_PROPERTIES, BIN_DATA = BEGIN, BEGIN + 2
+BIN_DATA = BEGIN + 2
 NUMBERING, BULLET, PARA_SHAPE = BEGIN + 7, BEGIN + 8, BEGIN + 9
 PARA_HEADER, PARA_TEXT = BEGIN + 50, BEGIN + 51
 CTRL_HEADER, LIST_HEADER = BEGIN + 55, BEGIN + 56

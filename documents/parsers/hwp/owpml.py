@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.archive import Archive, check_xml_part
+from documents.parsers.archive import Archive, check_xml_part, get_local_name
 from documents.parsers.base import Corrupt, Encrypted, ReadingContext
 from documents.parsers.builder import PageBuilder, format_hangul_number
 from documents.parsers.formulas import format_hangul_equation
@@ -40,12 +40,6 @@ _CHARACTER_ELEMENTS = {
     "fwSpace": " ",
     "hyphen": "-",
 }
-
-
-def get_local_name(element: Any) -> str:
-    """The local name of an element; "" for comments and processing instructions."""
-    tag = element.tag
-    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def find_children(element: Any, name: str) -> Iterator[Any]:
