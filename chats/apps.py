@@ -1,4 +1,4 @@
-"""The app of conversations."""
+"""The Django app of conversations."""
 
 from collections.abc import Collection
 from uuid import UUID

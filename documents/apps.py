@@ -1,4 +1,4 @@
-"""The app of documents."""
+"""The Django app of documents."""
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
