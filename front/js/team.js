@@ -11,10 +11,23 @@ import { t, tn } from "./strings.js";
 
 const page = readPageData("page");
 
-for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-share-chat]"))) {
-  button.hidden = false;
-  button.addEventListener("click", () => openShareDialog(button.dataset.shareChat));
+/** What needs a script is there only with one, also in a list that was drawn anew. */
+function showButtons() {
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-share-chat], [data-import-prompts]"))) {
+    button.hidden = false;
+  }
 }
+
+showButtons();
+document.body.addEventListener("htmx:afterSettle", showButtons);
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-share-chat], [data-import-prompts]");
+  if (!button) return;
+  if ("shareChat" in button.dataset) openShareDialog(button.dataset.shareChat);
+  else choosePrompts();
+});
+
+const redraw = () => document.body.dispatchEvent(new Event("shared-changed"));
 
 /** A shared chat goes from the page as soon as it may not be read any more. */
 function watchShare(id) {
@@ -32,12 +45,11 @@ function watchShare(id) {
 
 if (page.share_id) watchShare(page.share_id);
 
-/** A list of what others share is drawn anew when that changes, also while the line was down. */
+/** A list of what people share is drawn anew when that changes, also while the line was down. */
 function followShared() {
   const socket = new Socket();
-  const reload = () => location.reload();
-  socket.addEventListener("open", () => socket.addEventListener("open", reload), { once: true });
-  socket.addEventListener("frame", ({ detail: { type } }) => type === "shared.changed" && reload());
+  socket.addEventListener("open", () => socket.addEventListener("open", redraw), { once: true });
+  socket.addEventListener("frame", ({ detail: { type } }) => type === "shared.changed" && redraw());
 }
 
 if (page.lists_shared) followShared();
@@ -54,20 +66,17 @@ addEventListener("hashchange", showMarked);
 showMarked();
 
 /** Take in the prompts of a file that was exported here. */
-function offerImport(button) {
+function choosePrompts() {
   const input = /** @type {HTMLInputElement} */ (el("input", { type: "file", accept: "application/json" }));
   input.addEventListener("change", async () => {
     try {
       const { prompts } = JSON.parse(await input.files[0].text());
       const { count } = await postJson("/prompts/import", { prompts });
       showToast(tn("prompts.taken", count));
-      if (count) location.reload();
+      if (count) redraw();
     } catch (error) {
       showToast(error instanceof ApiError ? error.message : t("failed"), { kind: "toast-error" });
     }
   });
-  button.hidden = false;
-  button.addEventListener("click", () => input.click());
+  input.click();
 }
-
-for (const button of document.querySelectorAll("[data-import-prompts]")) offerImport(button);

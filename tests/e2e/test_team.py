@@ -1,5 +1,7 @@
 """What people make for one another, in the browser: assistants, prompts, shared chats."""
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -72,6 +74,23 @@ def test_a_slash_writes_a_prompt_whose_places_are_filled_in_by_tab(talk, talker)
     talk.locator(INPUT).fill("이름은 {{이름}}")
     talk.keyboard.press("Tab")
     expect(talk.locator(INPUT)).not_to_be_focused()
+
+
+def test_imported_prompts_are_drawn_into_the_list_and_counted(talk):
+    talk.goto("/prompts/new")
+    talk.locator("[name=title]").fill("회의록")
+    talk.locator("[name=text]").fill("회의록을 써 줘")
+    talk.get_by_role("button", name="저장").click()
+    expect(talk.locator(".messages")).to_have_text("저장했습니다.")
+    taken = json.dumps({"prompts": [{"title": "가져온 것", "folder": "", "text": "가져온 글"}]})
+    file = {"name": "prompts.json", "mimeType": "application/json", "buffer": taken.encode()}
+    with talk.expect_file_chooser() as chooser:
+        talk.locator("[data-import-prompts]").click()
+    chooser.value.set_files(file)
+    expect(talk.locator(".team")).to_contain_text("가져온 글")
+    expect(talk.locator(".toast")).to_contain_text("1")
+    expect(talk.locator(".messages")).to_have_text("저장했습니다.")
+    expect(talk.locator("[data-import-prompts]")).to_be_visible()
 
 
 def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
