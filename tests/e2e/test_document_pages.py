@@ -259,6 +259,9 @@ def test_all_documents_of_a_page_are_chosen_on_a_phone(open_page, rules):
     shown = page.locator("tbody tr").count()
     expect(page.locator("#bulk [data-words]")).to_contain_text(str(shown))
     assert overflow(page) <= 0
+    page.set_viewport_size({"width": 320, "height": 640})
+    field = page.locator("#document-search").bounding_box()
+    assert field["x"] + field["width"] <= 320
 
 
 def test_the_table_is_narrowed_by_issuer_and_ordered(open_page, keeper, rules):
