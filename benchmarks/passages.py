@@ -197,7 +197,7 @@ def compose(
         [question],
         found,
         question_type=kind,
-        whole=False,
+        is_whole_document=False,
         named_titles=named,
         language=choose_reply_language(question),
     )

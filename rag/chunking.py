@@ -1,9 +1,8 @@
-"""Cuts a document into chunks that begin and end where its text does.
+"""Cuts a document into chunks at the natural breaks of its text.
 
 Breaks in order of strength: pages, pictures, sections, paragraphs, sentences, lines, words. No
-chunk reaches over a page's end, so that the page that is cited is always the page where the passage
-stands, and pages can be cut one by one. Tables are cut between rows, lists between items, and code
-is left whole as far as it can be.
+chunk spans two pages, so that a passage is always on the page that is cited, and pages can be cut
+one by one. Tables are cut between rows, lists between items, and code is kept whole if possible.
 """
 
 import re
@@ -17,12 +16,12 @@ from itertools import pairwise, takewhile
 from rag.tokenize.text import ABBREVIATIONS
 from rag.types import Box, Heading, Kind, Page, Region, TextChunk
 
-# Where one stretch of a page is cut. Tables, lists and code are blocks: they are cut between their
-# parts or not at all.
+# Cutting one span of a page. Tables, lists and code are blocks: they are cut between their parts or
+# not at all.
 
 
 SHORT_DIVISOR = 5
-"""Below a fifth of the chunk size a lead-in is short, and a section cannot stand alone."""
+"""Below this fraction of the chunk size, a lead-in is short, and a section is too short alone."""
 _ANNOUNCES = re.compile(
     r"[:：]\W*$|다음(?:과|의|\s각\s?[호목])|아래(?:와|의)|\bas follows\b|\bfollowing\b",
     re.IGNORECASE,
@@ -36,7 +35,7 @@ _ITEM = re.compile(
 )
 
 MAX_CODE_FACTOR = 1.5
-"""So many times the chunk size may a piece of code take rather than be cut."""
+"""Code may be this many times as long as a chunk before it is cut."""
 
 _SHORTENED = "".join(rf"(?<!\b{re.escape(word)}.)" for word in ABBREVIATIONS)
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|\n(?=\|)")
@@ -49,16 +48,16 @@ SENTENCE = re.compile(
 LINE = re.compile(r"\n\s*")
 SPACE = re.compile(r"\s+")
 BREAKS = (_PARAGRAPH, SENTENCE, LINE, SPACE)
-"""The strongest first."""
+"""Strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """A table, list or piece of code on a page, from its first visible character to its last.
 
-    `lead` is where the lines begin that say what it is. `header` are the header rows of a table
-    and `header_end` where they end. `levels` are the places where its parts begin, the best to cut
-    at first.
+    `lead` is the offset of its caption or lead-in. `header` are the header rows of a table, and
+    `header_end` is where they end. `levels` are the offsets where its parts begin, the best ones to
+    cut at first.
     """
 
     kind: Kind
@@ -77,50 +76,50 @@ class PageBlocks:
         self._blocks = list(_find_blocks(text, regions, size))
         self._leads = [block.lead for block in self._blocks]
         self._rows = sorted(
-            place
+            offset
             for block in self._blocks
             if block.kind is Kind.TABLE
-            for place in (block.lead, block.start, *block.levels[0], block.end)
+            for offset in (block.lead, block.start, *block.levels[0], block.end)
         )
 
-    def find_block_around(self, place: int) -> Block | None:
-        """The block that a cut at this place would part, or part from its lead-in."""
-        at = bisect_right(self._leads, place) - 1
-        block = self._blocks[at] if at >= 0 else None
-        return block if block and block.lead < place < block.end else None
+    def find_block_around(self, offset: int) -> Block | None:
+        """The block that a cut at this offset would split, or separate from its lead-in."""
+        index = bisect_right(self._leads, offset) - 1
+        block = self._blocks[index] if index >= 0 else None
+        return block if block and block.lead < offset < block.end else None
 
     def list_borders(self, lowest: int, highest: int) -> Iterator[int]:
-        """Where blocks begin and end, within these bounds."""
+        """The offsets where blocks begin and end, within these bounds."""
         for block in self._blocks:
             yield from (edge for edge in (block.lead, block.end) if lowest <= edge <= highest)
 
-    def find_floor(self, place: int, room: int) -> int:
-        """How far back the chunk whose own text begins here may share that of the one before it.
+    def find_floor(self, start: int, room: int) -> int:
+        """The lowest offset to which a chunk that begins at `start` may overlap the one before it.
 
-        Not over rows, whose header it repeats, nor so far that code is too long for its `room`.
+        It must not overlap rows, whose header it repeats, nor so much that code exceeds `room`.
         """
-        at = bisect_right(self._rows, place)
-        floor = self._rows[at - 1] if at else 0
-        at = bisect_right(self._leads, place)
-        block = self._blocks[at - 1] if at else None
-        if block and block.kind is Kind.CODE and place < block.end <= place + room:
+        index = bisect_right(self._rows, start)
+        floor = self._rows[index - 1] if index else 0
+        index = bisect_right(self._leads, start)
+        block = self._blocks[index - 1] if index else None
+        if block and block.kind is Kind.CODE and start < block.end <= start + room:
             return max(floor, block.end - room)
         return floor
 
-    def get_header(self, place: int) -> str:
-        """The header rows of the table that goes on at this place."""
-        block = self.find_block_around(place)
-        return block.header if block and place >= block.header_end else ""
+    def get_header(self, offset: int) -> str:
+        """The header rows of the table that continues at this offset; "" if none does."""
+        block = self.find_block_around(offset)
+        return block.header if block and offset >= block.header_end else ""
 
 
 def find_visible(text: str, start: int, end: int) -> int:
-    """The first visible character from `start`, or `end`."""
-    found = _VISIBLE.search(text, start, end)
-    return found.start() if found else end
+    """The offset of the first visible character from `start` on, or `end`."""
+    match = _VISIBLE.search(text, start, end)
+    return match.start() if match else end
 
 
 def _find_blocks(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
-    behind = 0
+    previous_end = 0
     for region in sorted(regions, key=lambda region: region.start):
         start = find_visible(text, region.start, region.end)
         end = start + len(text[start : region.end].rstrip())
@@ -128,80 +127,88 @@ def _find_blocks(text: str, regions: Sequence[Region], size: int) -> Iterator[Bl
             header = text[start : region.header_end].rstrip() if region.header_end < end else ""
             yield Block(
                 region.kind,
-                _find_lead(text, behind, start, region.kind, size // SHORT_DIVISOR),
+                _find_lead(text, previous_end, start, region.kind, size // SHORT_DIVISOR),
                 start,
                 end,
-                header if len(header) <= size // 2 else "",  # else it leaves the rows no room
+                header if len(header) <= size // 2 else "",  # a longer one leaves rows no room
                 region.header_end if header else start,
                 _LEVELS[region.kind](text, max(start, region.header_end), end),
             )
-        behind = max(behind, end)
+        previous_end = max(previous_end, end)
 
 
-def _find_lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:
-    """Where the lead-in of a block begins: its caption, or the line that announces it."""
+def _find_lead(text: str, previous_end: int, start: int, kind: Kind, max_characters: int) -> int:
+    """The offset of the lead-in of a block: its caption, or the line that introduces it."""
     lead = start
-    while lead > behind:
-        line_end = behind + len(text[behind:lead].rstrip())
-        begin = find_visible(text, max(text.rfind("\n", behind, line_end) + 1, behind), line_end)
+    while lead > previous_end:
+        line_end = previous_end + len(text[previous_end:lead].rstrip())
+        begin = find_visible(
+            text, max(text.rfind("\n", previous_end, line_end) + 1, previous_end), line_end
+        )
         line = text[begin:line_end]
-        if not line or start - begin > longest:
+        if not line or start - begin > max_characters:
             return lead
         if kind is not Kind.TABLE and not _ANNOUNCES.search(line):
             return lead
         lead = begin
-        if not _UNIT.match(line):  # "(단위: 백만 원)" stands between a caption and its table
+        if not _UNIT.match(line):  # "(단위: 백만 원)" is between a caption and its table
             return lead
     return lead
 
 
 def _find_line_starts(text: str, start: int, end: int) -> list[int]:
-    """Where the lines that hold something begin; the first at `start`."""
-    return [start, *(found.end() for found in _NEXT_LINE.finditer(text, start, end))]
+    """The offsets where lines that are not blank begin; the first is `start`."""
+    return [start, *(match.end() for match in _NEXT_LINE.finditer(text, start, end))]
 
 
 def _find_row_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
-    """Every row but the first."""
+    """The offsets of all rows but the first."""
     return (tuple(_find_line_starts(text, start, end)[1:]),)
 
 
 def _find_item_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
-    """Items like the first one, then all items, then all lines; without the first of each."""
+    """The offsets of items like the first one, of all items and of all lines, but not the first."""
     lines = _find_line_starts(text, start, end)
     lines[0] -= len(text[:start]) - len(text[:start].rstrip(" \t"))
-    marked = [(at, _to_list_shape(found)) for at in lines if (found := _ITEM.match(text, at, end))]
-    like_first = tuple(at for at, shape in marked[1:] if shape == marked[0][1])
-    return like_first, tuple(at for at, _ in marked[1:]), tuple(lines[1:])
+    marked = [
+        (offset, _to_list_shape(match))
+        for offset in lines
+        if (match := _ITEM.match(text, offset, end))
+    ]
+    like_first = tuple(offset for offset, shape in marked[1:] if shape == marked[0][1])
+    return like_first, tuple(offset for offset, _ in marked[1:]), tuple(lines[1:])
 
 
-def _to_list_shape(found: re.Match[str]) -> tuple[int, str]:
-    """What items of one list have in common: their indentation and the form of their marks."""
-    mark = re.sub(r"\d+", "0", found["mark"])
+def _to_list_shape(match: re.Match[str]) -> tuple[int, str]:
+    """What the items of one list share: their indentation and the form of their marks."""
+    mark = re.sub(r"\d+", "0", match["mark"])
     mark = re.sub(r"[가-하a-zA-Z](?=\W)", "a", mark)
-    return len(found["indent"].expandtabs(4)), re.sub(r"[①-⑳㉠-㉭ⓐ-ⓩ]", "①", mark)
+    return len(match["indent"].expandtabs(4)), re.sub(r"[①-⑳㉠-㉭ⓐ-ⓩ]", "①", mark)
 
 
 def _find_line_breaks(text: str, start: int, end: int) -> tuple[tuple[int, ...], ...]:
-    """Lines behind a blank one, then all lines."""
+    """The offsets of lines after a blank one, and of all lines, but not the first."""
     lines = _find_line_starts(text, start, end)
-    apart = [
-        at for before, at in pairwise(lines) if text[before : at - 1].rstrip(" \t\r").endswith("\n")
+    after_blank = [
+        line_start
+        for previous_start, line_start in pairwise(lines)
+        if text[previous_start : line_start - 1].rstrip(" \t\r").endswith("\n")
     ]
-    return tuple(apart), tuple(lines[1:])
+    return tuple(after_blank), tuple(lines[1:])
 
 
 _LEVELS = {Kind.TABLE: _find_row_breaks, Kind.LIST: _find_item_breaks, Kind.CODE: _find_line_breaks}
 
 
 class Cuts:
-    """Cuts the text of a page into chunks of at most `size` characters, headers counted in."""
+    """Cuts the text of a page into chunks of at most `size` characters, including headers."""
 
     def __init__(self, text: str, blocks: PageBlocks, size: int, overlap: int) -> None:
         self._text, self._blocks = text, blocks
         self._size, self._overlap = size, overlap
 
     def cut(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The chunks from `start` to `end`: each begins and ends with a visible character."""
+        """Start and end of each chunk of `start:end`; all begin and end with visible characters."""
         covered = start
         while (start := find_visible(self._text, start, end)) < end:
             room = self._compute_room(start)
@@ -212,18 +219,18 @@ class Cuts:
             yield start, last
             covered = find_visible(self._text, stop, end)
             start = self._find_next_start(start, stop, covered)
-            if covered >= end or covered - start >= self._size // 2:  # nothing, or a desert
+            if covered >= end or covered - start >= self._size // 2:  # mostly white space
                 start = covered
 
     def _compute_room(self, start: int) -> int:
-        """What a chunk that begins here may hold beside the header that it repeats."""
+        """The size of a chunk that begins here, without the header that it repeats."""
         header = self._blocks.get_header(start)
         return self._size - len(header) - 1 if header else self._size
 
     def _find_stop(self, start: int, room: int, covered: int) -> int:
-        """Where to end a chunk: at the last break of the strongest kind in its second half.
+        """The end of a chunk: the last break of the strongest kind in its second half.
 
-        It takes in `covered`, the first character that no chunk holds yet.
+        The chunk includes `covered`, the first character that is in no chunk yet.
         """
         lowest, highest = max(start + room // 2, covered + 1), start + room
         block = self._blocks.find_block_around(highest)
@@ -235,18 +242,20 @@ class Cuts:
                 return stop
         borders = list(self._blocks.list_borders(lowest, highest))
         for kind in BREAKS:
-            free = [
-                place
-                for place in find_breaks(kind, self._text, lowest, highest)
-                if self._blocks.find_block_around(place) in {None, block}
+            breaks = [
+                offset
+                for offset in find_breaks(kind, self._text, lowest, highest)
+                if self._blocks.find_block_around(offset) in {None, block}
             ]
-            if found := free + borders:
-                return max(found)
-        whole = (at for at in range(highest, lowest, -1) if not _is_joined(self._text, at))
-        return next(whole, highest)
+            if candidates := breaks + borders:
+                return max(candidates)
+        character_ends = (
+            offset for offset in range(highest, lowest, -1) if not _is_joined(self._text, offset)
+        )
+        return next(character_ends, highest)
 
     def _find_stop_beside(self, block: Block, start: int, lowest: int, covered: int) -> int | None:
-        """Where to end so that the block stays whole: before it or, with code, behind it."""
+        """The end of a chunk that leaves a block whole: before it or, for code, after it."""
         room = int(self._size * MAX_CODE_FACTOR) if block.kind is Kind.CODE else self._size
         if block.end - block.lead > room:
             return None
@@ -254,20 +263,20 @@ class Cuts:
             return block.lead
         if block.kind is Kind.CODE and block.end - start <= room:
             return block.end
-        worth = block.lead - start >= self._size // SHORT_DIVISOR and block.lead > covered
-        return block.lead if worth else None
+        is_long_enough = block.lead - start >= self._size // SHORT_DIVISOR and block.lead > covered
+        return block.lead if is_long_enough else None
 
     def _find_stop_within(self, block: Block, lowest: int, highest: int) -> int | None:
-        """The last place between two of its parts, else the one before it."""
+        """The last offset between two parts of a block, or else the one before it."""
         for level in block.levels:
-            if found := [place for place in level if lowest <= place <= highest]:
-                return found[-1]
+            if candidates := [offset for offset in level if lowest <= offset <= highest]:
+                return candidates[-1]
         return block.lead if block.lead >= lowest else None
 
     def _find_next_start(self, start: int, stop: int, covered: int) -> int:
-        """Where the next chunk begins: at the first sentence, line or word within the overlap.
+        """The start of the next chunk: the first sentence, line or word within the overlap.
 
-        `covered` is where its own text begins.
+        `covered` is the first character that is in no chunk yet.
         """
         floor = self._blocks.find_floor(covered, int(self._size * MAX_CODE_FACTOR))
         lowest = max(stop - self._overlap, start + 1, floor)
@@ -277,31 +286,31 @@ class Cuts:
             for match in kind.finditer(self._text, max(lowest - 1, 0), stop):
                 if lowest <= match.end() < stop:
                     return match.end()
-        places = range(max(stop - self._overlap, floor), stop)
-        return next((at for at in places if not _is_joined(self._text, at)), stop)
+        offsets = range(max(stop - self._overlap, floor), stop)
+        return next((offset for offset in offsets if not _is_joined(self._text, offset)), stop)
 
 
 def find_breaks(kind: re.Pattern[str], text: str, lowest: int, highest: int) -> Iterator[int]:
-    """Where the words before a break of this kind end, from `lowest` to `highest`.
+    """The ends of the words before breaks of this kind, from `lowest` to `highest`.
 
-    The white space behind them may reach further.
+    The white space after them may reach further.
     """
     for match in kind.finditer(text, lowest, highest + 1):
-        place = match.start() + len(match[0].rstrip())
-        if lowest <= place <= highest:
-            yield place
+        end = match.start() + len(match[0].rstrip())
+        if lowest <= end <= highest:
+            yield end
 
 
-def _is_joined(text: str, place: int) -> bool:
-    """Whether the character at a place belongs to the one before it, as a mark to its letter."""
-    if place >= len(text):
+def _is_joined(text: str, offset: int) -> bool:
+    """Whether the character at an offset belongs to the one before it, as a mark to its letter."""
+    if offset >= len(text):
         return False
-    letter = text[place]
+    letter = text[offset]
     return (
         unicodedata.category(letter)[0] == "M"
         or "\u1160" <= letter <= "\u11ff"  # vowels and ends of Korean syllables in parts
         or letter == "\u200d"
-        or text[place - 1] == "\u200d"
+        or text[offset - 1] == "\u200d"
     )
 
 
@@ -309,12 +318,12 @@ def _is_joined(text: str, place: int) -> bool:
 
 
 SEPARATOR = "\n\n"
-"""Stands between two pages in the whole text."""
+"""Separates two pages in the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A document's whole text, where each page begins in it, and its chunks."""
+    """A document's whole text, the offset of each page in it, and its chunks."""
 
     text: str
     page_starts: tuple[int, ...]
@@ -322,7 +331,7 @@ class Split:
 
 
 def split_pages(pages: Sequence[Page], *, size: int, overlap: int) -> Split:
-    """All pages of a document cut at once; see `Splitter`."""
+    """Cut all pages of a document; see `Splitter`."""
     splitter = Splitter(size=size, overlap=overlap)
     starts: list[int] = []
     chunks: list[TextChunk] = []
@@ -337,8 +346,7 @@ class Splitter:
 
     Every visible character is in a chunk, no chunk is blank, and
     `text[chunk.start:chunk.end] == chunk.text` in the whole text, the pages with `SEPARATOR`
-    between them. The header of a chunk counts into its size. A piece of code alone may exceed it,
-    by half.
+    between them. The header of a chunk counts towards its size. Only code may exceed it, by half.
     """
 
     def __init__(self, *, size: int, overlap: int) -> None:
@@ -347,7 +355,7 @@ class Splitter:
         self._outline = Outline(size // SHORT_DIVISOR)
         self._count = 0
         self.start = 0
-        """Where the next page begins in the whole text."""
+        """Offset of the next page in the whole text."""
 
     def add(self, page: Page) -> list[TextChunk]:
         """The chunks of the next page."""
@@ -366,51 +374,51 @@ class Splitter:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """What of a section stands on one page; the text before the first heading has no path."""
+    """The part of a section on one page; text before the first heading has no path."""
 
     start: int
     level: int
     path: tuple[str, ...]
-    body: bool
-    """Whether it holds more than its heading."""
+    has_body: bool
+    """Whether it contains more than its heading."""
 
 
 class Outline:
-    """Knows the headings that a page stands under; takes the pages in order."""
+    """The headings above each page; takes the pages in order."""
 
     def __init__(self, shortest: int) -> None:
         self._shortest = shortest
         self._open: list[Heading] = []
         self._level = 0
         self._begun: int | None = None
-        """Where in the whole text the sections began that are cut together with the last one."""
+        """Offset in the whole text of the group of sections that the last one belongs to."""
 
     def split_sections(self, page: Page, offset: int) -> tuple[list[PageSection], list[int]]:
-        """The sections of a page in order, without gaps, and the places where groups begin.
+        """The sections of a page in order, without gaps, and the offsets where groups begin.
 
-        A group is cut as one. `offset` is where the page begins in the whole text.
+        A group is cut as one. `offset` is that of the page in the whole text.
         """
         headings = sorted(page.headings, key=lambda heading: heading.start)
         ends = [*(heading.start for heading in headings), len(page.text)]
         sections: list[PageSection] = []
         groups = [0]
         if ends[0]:
-            sections.append(PageSection(0, self._level, self._get_path(), body=True))
+            sections.append(PageSection(0, self._level, self._get_path(), has_body=True))
             self._begun = offset if self._begun is None else self._begun
         for heading, end in zip(headings, ends[1:], strict=True):
             self._open = [above for above in self._open if above.level < heading.level]
             self._open.append(heading)
-            if heading.start == end and end < len(page.text):  # another one begins at once
+            if heading.start == end and end < len(page.text):  # another heading follows at once
                 continue
-            begins = offset + heading.start
-            # the sections before are taken in: too short to stand alone, and not below this one
-            short = self._begun is not None and begins - self._begun < self._shortest
-            if not (short and heading.level >= self._level):
-                self._begun = begins
+            start = offset + heading.start
+            # preceding sections join this one if they are too short alone, and not at its level
+            is_too_short = self._begun is not None and start - self._begun < self._shortest
+            if not (is_too_short and heading.level >= self._level):
+                self._begun = start
                 groups.append(heading.start)
             self._level = heading.level
-            body = _has_body(heading, page.text[heading.start : end])
-            sections.append(PageSection(heading.start, heading.level, self._get_path(), body))
+            has_body = _has_body(heading, page.text[heading.start : end])
+            sections.append(PageSection(heading.start, heading.level, self._get_path(), has_body))
         return sections, groups
 
     def _get_path(self) -> tuple[str, ...]:
@@ -418,12 +426,16 @@ class Outline:
 
 
 def find_shared_path(sections: Sequence[PageSection], start: int, end: int) -> tuple[str, ...]:
-    """The headings that all of a stretch stands under; bare headings do not count."""
+    """The headings that all of a span is under; sections without text do not count."""
     starts = [section.start for section in sections]
-    inside = sections[max(bisect_right(starts, start) - 1, 0) : bisect_right(starts, end - 1)]
-    paths = [section.path for section in inside if section.body] or [inside[-1].path]
-    same = takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
-    return tuple(level[0] for level in same)
+    sections_inside = sections[
+        max(bisect_right(starts, start) - 1, 0) : bisect_right(starts, end - 1)
+    ]
+    paths = [section.path for section in sections_inside if section.has_body] or [
+        sections_inside[-1].path
+    ]
+    shared_levels = takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
+    return tuple(level[0] for level in shared_levels)
 
 
 def _has_body(heading: Heading, text: str) -> bool:
@@ -432,7 +444,7 @@ def _has_body(heading: Heading, text: str) -> bool:
 
 
 def _split_spans(page: Page, groups: Sequence[int], cuts: Cuts) -> Iterator[tuple[int, int]]:
-    """The chunks of a page. None reaches over the beginning of a group or the edge of a picture."""
+    """The chunks of a page; none spans the beginning of a group or the edge of a picture."""
     edges = {0, len(page.text), *groups}
     for region in page.regions:
         if region.kind is Kind.PICTURE:
@@ -468,22 +480,22 @@ class _Describer:
         )
 
     def _find_kind(self, start: int, end: int) -> tuple[Kind, Box | None]:
-        """What most of the span is, and where the picture stands that it is of."""
-        held: Counter[Kind] = Counter()
+        """The kind of most of a span; for a picture, its box."""
+        characters_by_kind: Counter[Kind] = Counter()
         box: Box | None = None
         for region in self._page.regions:
-            shared = min(region.end, end) - max(region.start, start)
-            if shared > 0:
-                held[region.kind] += shared
+            overlap = min(region.end, end) - max(region.start, start)
+            if overlap > 0:
+                characters_by_kind[region.kind] += overlap
                 box = region.box
-        held[Kind.TEXT] += end - start - held.total()
-        kind = max(held, key=lambda one: held[one])
+        characters_by_kind[Kind.TEXT] += end - start - characters_by_kind.total()
+        kind = max(characters_by_kind, key=characters_by_kind.__getitem__)
         return kind, box if kind is Kind.PICTURE else None
 
     def _list_boxes(self, start: int, end: int) -> Iterator[Box]:
-        """One box a line of the page, clipped to the characters of the span."""
-        at = max(bisect_right(self._line_starts, start) - 1, 0)
-        for line in self._page.lines[at:]:
+        """One box for each line of the page, clipped to the characters of the span."""
+        first_line = max(bisect_right(self._line_starts, start) - 1, 0)
+        for line in self._page.lines[first_line:]:
             if line.start >= end:
                 return
             edges = line.edges[max(start - line.start, 0) : max(end - line.start, 0) + 1]

@@ -636,7 +636,7 @@ class Pipeline:
                 analysed.analysis,
                 evidence,
                 recalled.turns,
-                whole=analysed.retrieval is not None and analysed.retrieval.whole,
+                is_whole_document=analysed.retrieval is not None and analysed.retrieval.whole,
                 named_titles=_list_named_titles(analysed, evidence),
                 notices=analysed.prompt_notices,
                 language=analysed.language,

@@ -53,7 +53,7 @@ def _wrap_formula(latex: str, fallback: str) -> str:
     return f"${latex}$" if latex else ""
 
 
-def _write_environment(name: str, rows: list[str]) -> str:
+def _format_environment(name: str, rows: list[str]) -> str:
     content = " \\\\ ".join(rows)
     return f"\\begin{{{name}}}{content}\\end{{{name}}}"
 
@@ -103,14 +103,14 @@ def _iterate_math(element: Any) -> Iterator[str]:
     for child in element:
         name = get_local_name(child)
         if name == "t":
-            yield _write_run(child)
+            yield _convert_run(child)
         elif name in _FORMS:
             yield _FORMS[name](child)
         elif name not in {"del", "moveFrom", "rPr"} and not name.endswith("Pr"):
             yield from _iterate_math(child)
 
 
-def _write_run(element: Any) -> str:
+def _convert_run(element: Any) -> str:
     """The text of a run: a function name, upright text, or symbols."""
     text = (element.text or "").translate(_INVISIBLE)
     if text.strip() in _FUNCTIONS:
@@ -138,7 +138,7 @@ def _group_base(text: str) -> str:
     return text if text.isalnum() or is_bracketed else f"{{{text}}}"
 
 
-def _write_scripts(element: Any) -> str:
+def _convert_scripts(element: Any) -> str:
     """Subscript and superscript, each if present."""
     subscript, superscript = _read_part(element, "sub"), _read_part(element, "sup")
     return (f"_{{{subscript}}}" if subscript else "") + (
@@ -146,7 +146,7 @@ def _write_scripts(element: Any) -> str:
     )
 
 
-def _write_fraction(element: Any) -> str:
+def _convert_fraction(element: Any) -> str:
     numerator, denominator = _read_part(element, "num"), _read_part(element, "den")
     kind = _get_property(element, "type")
     if kind in {"lin", "skw"}:
@@ -154,18 +154,18 @@ def _write_fraction(element: Any) -> str:
     return f"\\{'binom' if kind == 'noBar' else 'frac'}{{{numerator}}}{{{denominator}}}"
 
 
-def _write_root(element: Any) -> str:
+def _convert_root(element: Any) -> str:
     degree = _read_part(element, "deg")
     return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_read_part(element, 'e')}}}"
 
 
-def _write_large_operator(element: Any) -> str:
+def _convert_large_operator(element: Any) -> str:
     """Sums and integrals; Word omits the character of an integral."""
     sign = (_get_property(element, "chr") or "∫").translate(_MATH_SIGNS)
-    return f"{sign}{_write_scripts(element)} {_read_part(element, 'e')}"
+    return f"{sign}{_convert_scripts(element)} {_read_part(element, 'e')}"
 
 
-def _write_delimited(element: Any) -> str:
+def _convert_delimited(element: Any) -> str:
     """Content in brackets; an empty character means no bracket."""
     signs = []
     for name, default in zip(("begChr", "endChr"), _BRACKETS, strict=True):
@@ -179,54 +179,54 @@ def _write_delimited(element: Any) -> str:
     return first + content + last
 
 
-def _write_accent(element: Any) -> str:
+def _convert_accent(element: Any) -> str:
     return f"\\{_ACCENTS.get(_get_property(element, 'chr'), 'hat')}{{{_read_part(element, 'e')}}}"
 
 
-def _write_bar(element: Any) -> str:
+def _convert_bar(element: Any) -> str:
     name = "overline" if _get_property(element, "pos") == "top" else "underline"
     return f"\\{name}{{{_read_part(element, 'e')}}}"
 
 
-def _write_brace(element: Any) -> str:
+def _convert_brace(element: Any) -> str:
     """A brace over or under a term; Word omits the position of one below."""
     name = "overbrace" if _get_property(element, "pos") == "top" else "underbrace"
     return f"\\{name}{{{_read_part(element, 'e')}}}"
 
 
-def _write_matrix(element: Any) -> str:
+def _convert_matrix(element: Any) -> str:
     rows = (" & ".join(map(_to_latex, row.findall("{*}e"))) for row in element.findall("{*}mr"))
-    return _write_environment("matrix", list(rows))
+    return _format_environment("matrix", list(rows))
 
 
-def _write_rows(element: Any) -> str:
+def _convert_rows(element: Any) -> str:
     """Equations in rows."""
-    return _write_environment("aligned", list(map(_to_latex, element.findall("{*}e"))))
+    return _format_environment("aligned", list(map(_to_latex, element.findall("{*}e"))))
 
 
-def _write_phantom(element: Any) -> str:
+def _convert_phantom(element: Any) -> str:
     """A phantom reserves space; its content is visible unless it is switched off."""
     show = element.find("{*}phantPr/{*}show")
     return _read_part(element, "e") if show is None or is_switched_on(show) else ""
 
 
 _FORMS: dict[str, Callable[[Any], str]] = {
-    "f": _write_fraction,
-    "rad": _write_root,
-    "nary": _write_large_operator,
-    "d": _write_delimited,
-    "acc": _write_accent,
-    "bar": _write_bar,
-    "m": _write_matrix,
-    "eqArr": _write_rows,
-    "phant": _write_phantom,
-    "sSup": lambda one: _group_base(_read_part(one, "e")) + _write_scripts(one),
-    "sSub": lambda one: _group_base(_read_part(one, "e")) + _write_scripts(one),
-    "sSubSup": lambda one: _group_base(_read_part(one, "e")) + _write_scripts(one),
-    "sPre": lambda one: "{}" + _write_scripts(one) + _read_part(one, "e"),
+    "f": _convert_fraction,
+    "rad": _convert_root,
+    "nary": _convert_large_operator,
+    "d": _convert_delimited,
+    "acc": _convert_accent,
+    "bar": _convert_bar,
+    "m": _convert_matrix,
+    "eqArr": _convert_rows,
+    "phant": _convert_phantom,
+    "sSup": lambda one: _group_base(_read_part(one, "e")) + _convert_scripts(one),
+    "sSub": lambda one: _group_base(_read_part(one, "e")) + _convert_scripts(one),
+    "sSubSup": lambda one: _group_base(_read_part(one, "e")) + _convert_scripts(one),
+    "sPre": lambda one: "{}" + _convert_scripts(one) + _read_part(one, "e"),
     "func": lambda one: f"{_read_part(one, 'fName')} {_read_part(one, 'e')}",
     "limLow": lambda one: f"{_read_part(one, 'e')}_{{{_read_part(one, 'lim')}}}",
-    "groupChr": _write_brace,
+    "groupChr": _convert_brace,
     "limUpp": lambda one: f"{_read_part(one, 'e')}^{{{_read_part(one, 'lim')}}}",
 }
 
@@ -319,10 +319,10 @@ class _HangulScript:
 
     def write(self) -> str:
         """The whole script as LaTeX; several rows are aligned. Raises `_ScriptError`."""
-        rows = self._write_rows("")
+        rows = self._convert_rows("")
         if len(rows) == 1:
             return rows[0]
-        return _write_environment("aligned", rows)
+        return _format_environment("aligned", rows)
 
     def _peek(self) -> str:
         """The next symbol that is not white space; "" at the end."""
@@ -335,7 +335,7 @@ class _HangulScript:
         self._position += 1
         return symbol
 
-    def _write_rows(self, closing: str) -> list[str]:
+    def _convert_rows(self, closing: str) -> list[str]:
         """Rows separated by `#`, their cells by `&`, up to and including the closing symbol."""
         self._depth += 1
         if self._depth > _MAX_SCRIPT_DEPTH:
@@ -355,15 +355,15 @@ class _HangulScript:
                 self._take()
                 numerator = _strip_group(terms.pop().strip()) if terms else ""
                 terms.append(
-                    _INFIXES[symbol.lower()] % (numerator, self._write_term(strip_braces=True))
+                    _INFIXES[symbol.lower()] % (numerator, self._convert_term(strip_braces=True))
                 )
             else:
-                terms.append(self._write_term())
+                terms.append(self._convert_term())
         self._take()
         self._depth -= 1
         return [*rows, "".join(terms).strip()]
 
-    def _write_term(self, *, strip_braces: bool = False) -> str:
+    def _convert_term(self, *, strip_braces: bool = False) -> str:
         """One term with its subscript and superscript; a lone group may lose its braces."""
         symbol = self._peek()
         if not symbol or symbol in {"}", "&", "#"}:
@@ -371,55 +371,55 @@ class _HangulScript:
         self._depth += 1
         if self._depth > _MAX_SCRIPT_DEPTH:
             raise _ScriptError
-        term = "" if symbol in {"^", "_"} else self._write_base()
+        term = "" if symbol in {"^", "_"} else self._convert_base()
         if strip_braces and self._peek() not in {"^", "_"}:
             term = _strip_group(term)
         while (sign := self._peek().lower()) in {"^", "_", "sup", "sub"}:
             self._take()
             sign = {"sup": "^", "sub": "_"}.get(sign, sign)
-            term += f"{sign}{{{self._write_script()}}}"
+            term += f"{sign}{{{self._convert_script()}}}"
         self._depth -= 1
         return term
 
-    def _write_script(self) -> str:
+    def _convert_script(self) -> str:
         """The content of a subscript or superscript: one base, so that `a_1^2` has both."""
         has_base = self._peek() not in {"", "}", "&", "#"}
-        return _strip_group(self._write_base()) if has_base else ""
+        return _strip_group(self._convert_base()) if has_base else ""
 
-    def _write_base(self) -> str:
+    def _convert_base(self) -> str:
         symbol = self._take()
         word = symbol.lower()
         if symbol == "{":
-            rows = self._write_rows("}")
-            return f"{{{rows[0] if len(rows) == 1 else _write_environment('matrix', rows)}}}"
+            rows = self._convert_rows("}")
+            return f"{{{rows[0] if len(rows) == 1 else _format_environment('matrix', rows)}}}"
         if word in _ENVIRONMENTS and self._peek() == "{":
             self._take()
-            return _write_environment(_ENVIRONMENTS[word], self._write_rows("}"))
+            return _format_environment(_ENVIRONMENTS[word], self._convert_rows("}"))
         if word in _PREFIX_COMMANDS:
-            return f"\\{_PREFIX_COMMANDS[word]}{{{self._write_term(strip_braces=True)}}}"
+            return f"\\{_PREFIX_COMMANDS[word]}{{{self._convert_term(strip_braces=True)}}}"
         if word in {"left", "root"}:
-            return self._write_delimited() if word == "left" else self._write_root()
-        return _write_symbol(symbol)
+            return self._convert_delimited() if word == "left" else self._convert_root()
+        return _convert_symbol(symbol)
 
-    def _write_delimited(self) -> str:
+    def _convert_delimited(self) -> str:
         """`left ( … right )`; a dot stands for no delimiter."""
         opening = self._take().lower()
-        rows = self._write_rows("right")
+        rows = self._convert_rows("right")
         closing = self._take().lower()
         if not {opening, closing} <= _DELIMITERS.keys():
             raise _ScriptError
-        content = rows[0] if len(rows) == 1 else _write_environment("matrix", rows)
+        content = rows[0] if len(rows) == 1 else _format_environment("matrix", rows)
         return f"\\left{_DELIMITERS[opening]} {content} \\right{_DELIMITERS[closing]}"
 
-    def _write_root(self) -> str:
-        degree = self._write_term(strip_braces=True)
+    def _convert_root(self) -> str:
+        degree = self._convert_term(strip_braces=True)
         if self._peek().lower() != "of":
             return f"\\sqrt{{{degree}}}"
         self._take()
-        return f"\\sqrt[{degree}]{{{self._write_term(strip_braces=True)}}}"
+        return f"\\sqrt[{degree}]{{{self._convert_term(strip_braces=True)}}}"
 
 
-def _write_symbol(symbol: str) -> str:
+def _convert_symbol(symbol: str) -> str:
     """A word or sign without arguments."""
     if sign := _SIGNS.get(symbol.lower()):
         return sign

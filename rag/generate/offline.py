@@ -377,15 +377,15 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
     evidence: Sequence[Evidence],
     turns: Sequence[PastTurn],
     *,
-    whole: bool,
+    is_whole_document: bool,
     named_titles: Sequence[str],
     notices: Sequence[str],
     language: str,
 ) -> OfflineAnswer:
     """The answer from passages and older turns.
 
-    `whole`: the evidence is whole documents, asked about as such. `named_titles` are the documents
-    asked about; `notices` are names of replies that say how the passages were found.
+    `is_whole_document`: the evidence is whole documents, asked about as such. `named_titles` are
+    the documents asked about; `notices` are names of replies that say how the passages were found.
     """
     question = analysis.text
     quoted = answer_from_turns(question, turns, language)
@@ -401,7 +401,7 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
         [question, standalone] if analysis.follows else [standalone],
         evidence,
         question_type=analysis.question_type,
-        whole=whole,
+        is_whole_document=is_whole_document,
         named_titles=named_titles,
         language=language,
     )

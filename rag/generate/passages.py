@@ -44,10 +44,10 @@ SECTION_SHARE, DOCUMENT_SHARE = 0.5, 0.2
 TITLE_WEIGHT, NAME_WEIGHT, LOOSE_WEIGHT = 0.2, 2.0, 0.5
 """Weights of words of a document's name; of names, which have no synonyms; and of verbs, words of
 one syllable and words for the kind of an answer, which documents often put differently."""
-WITHOUT_VALUE_WORTH, DEFINITION_WORTH, LIST_WORTH = 0.18, 2.2, 1.2
+WITHOUT_VALUE_FACTOR, DEFINITION_FACTOR, LIST_FACTOR = 0.18, 2.2, 1.2
 """Factors for a unit that lacks the value asked for, and for one with a definition or a list where
 the question asks for one."""
-FIGURES_WORTH = 1.4
+FIGURES_FACTOR = 1.4
 """Factor for a sentence with figures in an outline."""
 
 _RULES = load_rules("passages")
@@ -324,24 +324,24 @@ def compose_passages(  # noqa: PLR0913 - everything that decides what is shown, 
     evidence: Sequence[Evidence],
     *,
     question_type: QuestionType,
-    whole: bool,
+    is_whole_document: bool,
     named_titles: Sequence[str],
     language: str,
 ) -> PassagesAnswer:
     """The passages that answer a standalone question, best first, or a text saying that none does.
 
     `questions` are wordings of the same question; the first that finds something counts. `evidence`
-    is in rank order, or in reading order if `whole` documents are asked about. `named_titles` are
-    documents that the question names or the user chose.
+    is in rank order, or in reading order if whole documents are asked about (`is_whole_document`).
+    `named_titles` are documents that the question names or the user chose.
     """
     stretches = reading.read_stretches(evidence)
     if not stretches:
         return PassagesAnswer("")
     slots = list(dict.fromkeys(item.slot for item in evidence))
-    if whole:
+    if is_whole_document:
         return _outline_documents(stretches, slots, language)
     titles = [item.passage.title for item in evidence]
-    named_stretches = [one for one in stretches if one.title in named_titles]
+    named_stretches = [stretch for stretch in stretches if stretch.title in named_titles]
 
     def compose(question: str) -> PassagesAnswer:
         query = read_passage_query(question, titles)
@@ -354,7 +354,7 @@ def compose_passages(  # noqa: PLR0913 - everything that decides what is shown, 
     first, *others = questions
     first_answer = compose(first)
     answers = chain([first_answer], map(compose, others))
-    return next((one for one in answers if one.has_answer), first_answer)
+    return next((answer for answer in answers if answer.has_answer), first_answer)
 
 
 @dataclass(slots=True)
@@ -400,9 +400,9 @@ class _Composer:
             # some figures have the unit asked for, so no others can be the value
             query = replace(query, value=replace(query.value, finds=query.unit, figures=False))
         self.query, self.stretches, self.builder = query, stretches, _AnswerBuilder(language)
-        self._places_by_text: dict[str, frozenset[int]] = {}
+        self._words_by_text: dict[str, frozenset[int]] = {}
         self.words_by_unit = [
-            [self._find_held_words(_get_own_text(unit)) for unit in stretch.units]
+            [self._find_contained_words(_get_own_text(unit)) for unit in stretch.units]
             for stretch in stretches
         ]
         self.weights = self._weigh_words()
@@ -439,16 +439,16 @@ class _Composer:
             last_source = source
         return builder.build_answer()
 
-    def _find_held_words(self, *texts: str) -> frozenset[int]:
+    def _find_contained_words(self, *texts: str) -> frozenset[int]:
         """Indices of the question's words that occur in any of these texts."""
-        for text in {*texts} - self._places_by_text.keys():
+        for text in {*texts} - self._words_by_text.keys():
             target = _Text(text)
-            places = (at for at, word in enumerate(self.query.words) if word.is_in(target))
-            self._places_by_text[text] = frozenset(places)
-        return frozenset[int]().union(*(self._places_by_text[text] for text in texts))
+            indexes = (index for index, word in enumerate(self.query.words) if word.is_in(target))
+            self._words_by_text[text] = frozenset(indexes)
+        return frozenset[int]().union(*(self._words_by_text[text] for text in texts))
 
-    def _sum_weights(self, places: Iterable[int]) -> float:
-        return math.fsum(self.weights[at] for at in places)
+    def _sum_weights(self, word_indexes: Iterable[int]) -> float:
+        return math.fsum(self.weights[index] for index in word_indexes)
 
     def _weigh_words(self) -> list[float]:
         """Weights of the words: high for rare ones, low for words of a document's name.
@@ -462,16 +462,18 @@ class _Composer:
         names = {stretch.title for stretch in self.stretches}
         names |= {_read_name(unit) for stretch in self.stretches for unit in stretch.units}
         titles = [_Text(name) for name in names]
-        title_words = {at for at, word in words if any(map(word.is_in_title, titles))}
-        has_other_words = any(word.weight == 1 and at not in title_words for at, word in words)
+        title_words = {index for index, word in words if any(map(word.is_in_title, titles))}
+        has_other_words = any(
+            word.weight == 1 and index not in title_words for index, word in words
+        )
         weights = []
-        for at, word in words:
-            holding = sum(at in stretch_words for stretch_words in words_by_stretch)
+        for index, word in words:
+            stretch_count = sum(index in stretch_words for stretch_words in words_by_stretch)
             weight = word.weight * (NAME_WEIGHT if word.name else 1.0)
-            if holding or word.weight == 1:
-                weight *= 1 + math.log((len(words_by_stretch) + 1) / (holding + 1))
+            if stretch_count or word.weight == 1:
+                weight *= 1 + math.log((len(words_by_stretch) + 1) / (stretch_count + 1))
             weights.append(
-                weight * (TITLE_WEIGHT if at in title_words and has_other_words else 1.0)
+                weight * (TITLE_WEIGHT if index in title_words and has_other_words else 1.0)
             )
         return weights
 
@@ -479,26 +481,38 @@ class _Composer:
         """Every unit that may be quoted, best first."""
         documents: dict[int, frozenset[int]] = {}
         for stretch, stretch_words in zip(self.stretches, self.words_by_unit, strict=True):
-            document_words = self._find_held_words(stretch.title).union(*stretch_words)
+            document_words = self._find_contained_words(stretch.title).union(*stretch_words)
             documents[stretch.slot] = documents.get(stretch.slot, frozenset()) | document_words
         units = []
-        for of, stretch in enumerate(self.stretches):
-            for at in filter(stretch.is_quotable, range(len(stretch.units))):
-                unit, document_words = stretch.units[at], documents[stretch.slot]
-                unit_words = self.words_by_unit[of][at] | self._find_held_words(
-                    *stretch.list_texts_above(unit)
-                )
+        for stretch_index, stretch in enumerate(self.stretches):
+            for unit_index in filter(stretch.is_quotable, range(len(stretch.units))):
+                unit, document_words = stretch.units[unit_index], documents[stretch.slot]
+                unit_words = self.words_by_unit[stretch_index][
+                    unit_index
+                ] | self._find_contained_words(*stretch.list_texts_above(unit))
                 section = unit_words.union(
-                    *(self.words_by_unit[of][place] for place in stretch.list_neighbours(at))
+                    *(
+                        self.words_by_unit[stretch_index][neighbour]
+                        for neighbour in stretch.list_neighbours(unit_index)
+                    )
                 )
                 total = self._sum_weights(unit_words) + SECTION_SHARE * self._sum_weights(
                     section - unit_words
                 )
                 total += DOCUMENT_SHARE * self._sum_weights(document_words - section)
-                score = round(total * self._score_form(stretch, at), 9)
+                score = round(total * self._score_form(stretch, unit_index), 9)
                 if score and not self._is_of_another_year(stretch, unit):
-                    units.append(_RankedUnit(of, at, score, document_words | unit_words))
-        return sorted(units, key=lambda one: (-one.score, one.stretch_index, one.unit_index))
+                    units.append(
+                        _RankedUnit(stretch_index, unit_index, score, document_words | unit_words)
+                    )
+        return sorted(
+            units,
+            key=lambda ranked_unit: (
+                -ranked_unit.score,
+                ranked_unit.stretch_index,
+                ranked_unit.unit_index,
+            ),
+        )
 
     def _is_of_another_year(self, stretch: Stretch, unit: Unit) -> bool:
         """Whether a unit is about particular years, but none that the question names."""
@@ -512,39 +526,39 @@ class _Composer:
         years = _find_years(text) | {int(year) for year in _BARE_YEAR.findall(names)}
         return bool(years) and not years & asked_years
 
-    def _score_form(self, stretch: Stretch, at: int) -> float:
+    def _score_form(self, stretch: Stretch, unit_index: int) -> float:
         """The factor by which the form of a unit raises or lowers its score."""
-        query, unit = self.query, stretch.units[at]
-        worth = 0.6 + 0.4 * stretch.find_evidence(unit).relevance
+        query, unit = self.query, stretch.units[unit_index]
+        factor = 0.6 + 0.4 * stretch.find_evidence(unit).relevance
         if query.value:
             has_value = query.value.is_in(unit) and not _read_name(unit)
-            worth *= 1.0 if has_value else WITHOUT_VALUE_WORTH
+            factor *= 1.0 if has_value else WITHOUT_VALUE_FACTOR
         if query.defined_term:
             letters = to_letters(re.sub(r"\([^()]*\)", "", unit.text))
-            worth *= (
-                DEFINITION_WORTH
+            factor *= (
+                DEFINITION_FACTOR
                 if re.search(re.escape(query.defined_term) + _DEFINES, letters)
                 else 1.0
             )
-        if query.wants_list and stretch.list_children(at):
-            worth *= LIST_WORTH
-        return worth
+        if query.wants_list and stretch.list_children(unit_index):
+            factor *= LIST_FACTOR
+        return factor
 
     def _is_answer(self, best: _RankedUnit) -> bool:
         """Whether the best unit answers the question: it has enough of its words, and the value."""
         query, stretch = self.query, self.stretches[best.stretch_index]
         if query.value:
-            if any(word.name and at not in best.words for at, word in enumerate(query.words)):
+            if any(word.name and index not in best.words for index, word in enumerate(query.words)):
                 return False
             unit = stretch.units[best.unit_index]
             lead = [] if unit.lead is None else [unit.lead]
-            places = [
+            unit_indexes = [
                 best.unit_index,
                 *lead,
                 *stretch.list_children(best.unit_index),
                 *stretch.list_block(best.unit_index),
             ]
-            if not any(query.value.is_in(stretch.units[at]) for at in places):
+            if not any(query.value.is_in(stretch.units[index]) for index in unit_indexes):
                 return False
         total = math.fsum(self.weights)
         return total > 0 and self._sum_weights(best.words) >= MIN_FOUND_SHARE * total
@@ -553,41 +567,51 @@ class _Composer:
         """A sentence saying what was not found, and in which documents."""
         query, language = self.query, self.builder.language
         found_words = self.ranked[0].words if self.ranked else ()
-        words = [word for at, word in enumerate(query.words) if at not in found_words]
-        missing = [one.text for one in words if one.weight == 1 or _find_years(one.text)]
-        what = markdown.escape_line(" ".join((missing or [word.text for word in query.words])[:4]))
-        if not what:
+        words = [word for index, word in enumerate(query.words) if index not in found_words]
+        missing = [word.text for word in words if word.weight == 1 or _find_years(word.text)]
+        missing_text = markdown.escape_line(
+            " ".join((missing or [word.text for word in query.words])[:4])
+        )
+        if not missing_text:
             return get_reply("passages_nothing", language)
         if not named_titles:
-            return get_reply("passages_nothing_on", language, what=what)
+            return get_reply("passages_nothing_on", language, what=missing_text)
         titles = map(markdown.escape_line, named_titles[:2])
-        where = ", ".join(get_reply("passages_title", language, title=one) for one in titles)
-        return get_reply("passages_nothing_in", language, where=where, what=what)
+        where = ", ".join(get_reply("passages_title", language, title=title) for title in titles)
+        return get_reply("passages_nothing_in", language, where=where, what=missing_text)
 
     def _render_block(self, decisive: _RankedUnit, room: int) -> str:
         """The decisive unit in bold, with its paragraph, or with its list and the lead-in."""
-        stretch, at = self.stretches[decisive.stretch_index], decisive.unit_index
-        top, lead = at, stretch.units[at].lead
+        stretch, decisive_index = self.stretches[decisive.stretch_index], decisive.unit_index
+        top, lead = decisive_index, stretch.units[decisive_index].lead
         if lead is not None and stretch.units[lead].kind is UnitKind.SENTENCE:
-            top = lead if stretch.units[lead].announces_list or self.query.wants_list else at
-        items = stretch.list_children(top) if top == at or self.query.wants_list else [at]
+            top = (
+                lead
+                if stretch.units[lead].announces_list or self.query.wants_list
+                else decisive_index
+            )
+        items = (
+            stretch.list_children(top)
+            if top == decisive_index or self.query.wants_list
+            else [decisive_index]
+        )
         paragraph = (
             [top]
             if items
-            else self._list_continuation(stretch, at, min(room, MAX_BLOCK_CHARACTERS))
+            else self._list_continuation(stretch, decisive_index, min(room, MAX_BLOCK_CHARACTERS))
         )
         lines = [
-            " ".join(self._render_unit(decisive, place) for place in paragraph)
+            " ".join(self._render_unit(decisive, index) for index in paragraph)
             + f" [{stretch.slot}]"
         ]
-        self.builder.shown.update((decisive.stretch_index, place) for place in paragraph)
+        self.builder.shown.update((decisive.stretch_index, index) for index in paragraph)
         hidden_count = 0
         for item, depth in stretch.walk_items(items):
             mark = stretch.units[item].mark
             is_numbered = re.fullmatch(r"\d{1,3}\.", mark)
-            body = self._render_unit(decisive, item, marked=not is_numbered)
+            body = self._render_unit(decisive, item, with_mark=not is_numbered)
             text = f"{mark if is_numbered else '-'} {body}"
-            if sum(map(len, lines)) + len(text) > room and item != at:
+            if sum(map(len, lines)) + len(text) > room and item != decisive_index:
                 hidden_count += 1
                 continue
             lines.append(f"{'   ' * depth}{text} [{stretch.slot}]")
@@ -599,70 +623,75 @@ class _Composer:
         )
         return "\n\n".join(filter(None, [lines[0], "\n".join(lines[1:]), more]))
 
-    def _render_unit(self, decisive: _RankedUnit, at: int, *, marked: bool = True) -> str:
+    def _render_unit(
+        self, decisive: _RankedUnit, unit_index: int, *, with_mark: bool = True
+    ) -> str:
         """A unit with its list mark; the decisive one in bold."""
-        unit = self.stretches[decisive.stretch_index].units[at]
-        shows_mark = marked and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
+        unit = self.stretches[decisive.stretch_index].units[unit_index]
+        shows_mark = with_mark and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
         text = markdown.escape_line(
             self._shorten_around_words(f"{unit.mark} {unit.text}" if shows_mark else unit.text)
         )
-        return f"**{text}**" if at == decisive.unit_index else text
+        return f"**{text}**" if unit_index == decisive.unit_index else text
 
-    def _list_continuation(self, stretch: Stretch, at: int, room: int) -> list[int]:
+    def _list_continuation(self, stretch: Stretch, unit_index: int, room: int) -> list[int]:
         """A sentence and those that follow it in its paragraph, as far as they fit."""
-        block = [at, *(place for place in stretch.list_block(at) if place > at)]
-        lengths = accumulate(len(stretch.units[place].text) for place in block)
-        fits = [place for place, length in zip(block, lengths, strict=True) if length <= room]
-        return fits or [at]
+        block = [
+            unit_index,
+            *(index for index in stretch.list_block(unit_index) if index > unit_index),
+        ]
+        lengths = accumulate(len(stretch.units[index].text) for index in block)
+        fitting = [index for index, length in zip(block, lengths, strict=True) if length <= room]
+        return fitting or [unit_index]
 
     def _render_table(self, decisive: _RankedUnit, room: int) -> str:
         """The best rows of a table with its header; the cell asked for in bold."""
-        stretch, listed = self.stretches[decisive.stretch_index], self.query.wants_list
+        stretch, wants_list = self.stretches[decisive.stretch_index], self.query.wants_list
         unit = stretch.units[decisive.unit_index]
         self.builder.shown.add((decisive.stretch_index, decisive.unit_index))
         if not unit.columns or sum(map(len, unit.columns)) > room:
             text = markdown.escape_line(self._shorten_around_words(unit.text))
             return f"**{text}** [{stretch.slot}]"
         block = set(stretch.list_block(decisive.unit_index))
-        min_score = 0.0 if listed else MIN_SHARE_OF_BEST * decisive.score
+        min_score = 0.0 if wants_list else MIN_SHARE_OF_BEST * decisive.score
         table_rows = [
             row
             for row in self.ranked
             if row.stretch_index == decisive.stretch_index and row.unit_index in block
         ]
         unit_words = self.words_by_unit[decisive.stretch_index]
-        names = {at for at, word in enumerate(self.query.words) if word.name}
+        names = {index for index, word in enumerate(self.query.words) if word.name}
         # whoever asks for E-1234 does not want the rows of other codes
         same_names = [
             row
             for row in table_rows
             if unit_words[row.unit_index] & names or not unit_words[decisive.unit_index] & names
         ]
-        near = [row.unit_index for row in same_names if row.score >= min_score]
-        rows = {decisive.unit_index, *near[: MAX_LISTED_ROWS if listed else MAX_ROWS]}
-        width = max(len(unit.columns), *(len(stretch.units[at].cells) for at in rows))
+        good_rows = [row.unit_index for row in same_names if row.score >= min_score]
+        rows = {decisive.unit_index, *good_rows[: MAX_LISTED_ROWS if wants_list else MAX_ROWS]}
+        width = max(len(unit.columns), *(len(stretch.units[index].cells) for index in rows))
         lines = [_render_row(unit.columns, width), "|" + " --- |" * width]
-        for at in sorted(rows):
-            bold = (self._find_asked_cell(unit) or 0) if at == decisive.unit_index else None
-            line = _render_row(stretch.units[at].cells, width, bold)
-            if at == decisive.unit_index or sum(map(len, lines)) + len(line) <= room:
+        for index in sorted(rows):
+            bold = (self._find_asked_cell(unit) or 0) if index == decisive.unit_index else None
+            line = _render_row(stretch.units[index].cells, width, bold)
+            if index == decisive.unit_index or sum(map(len, lines)) + len(line) <= room:
                 lines.append(f"{line[:-2]} [{stretch.slot}] |")
         self.builder.shown.update(
-            (decisive.stretch_index, at) for at in block
+            (decisive.stretch_index, index) for index in block
         )  # a table is shown only once
         return "\n".join(lines)
 
     def _find_asked_cell(self, unit: Unit) -> int | None:
         """The cell whose column name has most of the question's words that the row's name lacks."""
-        named = self._find_held_words(unit.cells[0])
+        row_words = self._find_contained_words(unit.cells[0])
         columns = enumerate(zip(unit.columns, unit.cells, strict=False))
         gains = [
-            (len(self._find_held_words(column) - named), at)
-            for at, (column, cell) in columns
-            if at and cell
+            (len(self._find_contained_words(column) - row_words), index)
+            for index, (column, cell) in columns
+            if index and cell
         ]
-        best, place = max(gains, default=(0, 0))
-        return place if best else None
+        best_gain, best_index = max(gains, default=(0, 0))
+        return best_index if best_gain else None
 
     def _extract_value(self, unit: Unit) -> str:
         """The value asked for as the unit writes it: the one closest to the question's words.
@@ -676,12 +705,12 @@ class _Composer:
             cell = self._find_asked_cell(unit)
             return "" if cell is None else unit.cells[cell][:MAX_VALUE_CHARACTERS]
         values = list(self.query.value.finds.finditer(unit.text))
-        if not values or (len(values) > 1 and not self._find_held_words(unit.text)):
+        if not values or (len(values) > 1 and not self._find_contained_words(unit.text)):
             return ""
         bound = self.query.bound
         values = [match for match in values if unit.text.startswith(bound, match.end())] or values
-        middle = self._find_densest_place(unit.text, MAX_VALUE_CHARACTERS)
-        start = min((match.start() for match in values), key=lambda at: abs(at - middle))
+        middle = self._find_densest_offset(unit.text, MAX_VALUE_CHARACTERS)
+        start = min((match.start() for match in values), key=lambda offset: abs(offset - middle))
         prefix = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])
         suffix = _PATTERNS["behind_value"].match(unit.text[start : start + MAX_VALUE_CHARACTERS])
         value = "".join(part[0] for part in (prefix, suffix) if part).strip(" ,.;:·\"'“”()")
@@ -692,21 +721,27 @@ class _Composer:
         """A long text shortened to where most of the question's words are."""
         if len(text) <= MAX_SHOWN_CHARACTERS:
             return text
-        middle = self._find_densest_place(text, MAX_SHOWN_CHARACTERS // 2)
+        middle = self._find_densest_offset(text, MAX_SHOWN_CHARACTERS // 2)
         start = max(0, min(middle - MAX_SHOWN_CHARACTERS // 2, len(text) - MAX_SHOWN_CHARACTERS))
         end = start + MAX_SHOWN_CHARACTERS
         return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
 
-    def _find_densest_place(self, text: str, reach: int) -> int:
+    def _find_densest_offset(self, text: str, reach: int) -> int:
         """The offset in a text with the most words of the question within `reach` characters."""
         alternatives = "|".join(sorted({re.escape(word.text) for word in self.query.words}))
-        places = [(m.start(), m[0]) for m in re.finditer(alternatives, text, re.IGNORECASE) if m[0]]
+        matches = [
+            (m.start(), m[0]) for m in re.finditer(alternatives, text, re.IGNORECASE) if m[0]
+        ]
 
-        def count_near(at: int) -> tuple[int, int]:
-            close = [(abs(at - place), word) for place, word in places if abs(at - place) <= reach]
+        def count_near(offset: int) -> tuple[int, int]:
+            close = [
+                (abs(offset - position), word)
+                for position, word in matches
+                if abs(offset - position) <= reach
+            ]
             return len({word for _, word in close}), -sum(distance for distance, _ in close)
 
-        return max((place for place, _ in places), key=count_near, default=0)
+        return max((position for position, _ in matches), key=count_near, default=0)
 
 
 _DEFINES = "(?:이?란|이?라함은|이?라한다|means|refersto)"
@@ -800,21 +835,27 @@ def _outline_documents(
         if not chosen:
             builder.parts.append(get_reply("passages_nothing_told", language))
         by_heading = [
-            (of, own_stretches[of].units[at].heading, own_stretches[of].units[at])
-            for of, at in chosen
+            (
+                stretch_index,
+                own_stretches[stretch_index].units[unit_index].heading,
+                own_stretches[stretch_index].units[unit_index],
+            )
+            for stretch_index, unit_index in chosen
         ]
-        for (of, heading), units in groupby(by_heading, lambda one: one[:2]):
+        for (stretch_index, heading), units in groupby(by_heading, lambda one: one[:2]):
             lines = (
                 []
                 if heading is None
-                else [f"**{markdown.escape_line(own_stretches[of].units[heading].text)}**"]
+                else [
+                    f"**{markdown.escape_line(own_stretches[stretch_index].units[heading].text)}**"
+                ]
             )
             builder.parts.append("\n".join(lines))
             for _, _, unit in units:
                 builder.parts[-1] += (
                     f"\n- {markdown.escape_line(_shorten_sentence(unit.text))} [{slot}]"
                 )
-                builder.add_citation(own_stretches[of], unit)
+                builder.add_citation(own_stretches[stretch_index], unit)
             builder.parts[-1] = builder.parts[-1].lstrip("\n")
     return builder.build_answer()
 
@@ -830,28 +871,28 @@ def _select_outline_sentences(stretches: Sequence[Stretch], room: int) -> list[t
     Words that the document repeats and figures count; each sentence must add new words.
     """
     units = {
-        (of, at): unit
-        for of, one in enumerate(stretches)
-        for at, unit in enumerate(one.units)
+        (stretch_index, unit_index): unit
+        for stretch_index, stretch in enumerate(stretches)
+        for unit_index, unit in enumerate(stretch.units)
         if unit.kind is UnitKind.SENTENCE
         and len(unit.text) >= MIN_OUTLINED_CHARACTERS
-        and one.is_quotable(at)
+        and stretch.is_quotable(unit_index)
     }
-    terms = {place: set(tokenize.count_terms(unit.text)) for place, unit in units.items()}
+    terms = {key: set(tokenize.count_terms(unit.text)) for key, unit in units.items()}
     counts = Counter(term for sentence_terms in terms.values() for term in sentence_terms)
 
-    def score_sentence(place: tuple[int, int]) -> float:
-        score = math.fsum(math.log1p(counts[term]) for term in terms[place] if counts[term] > 1)
-        score /= math.sqrt(len(units[place].text)) + 4
-        score *= FIGURES_WORTH if re.search(r"\d", units[place].text) else 1.0
+    def score_sentence(key: tuple[int, int]) -> float:
+        score = math.fsum(math.log1p(counts[term]) for term in terms[key] if counts[term] > 1)
+        score /= math.sqrt(len(units[key].text)) + 4
+        score *= FIGURES_FACTOR if re.search(r"\d", units[key].text) else 1.0
         return round(score, 9)
 
     chosen: list[tuple[int, int]] = []
     covered: set[str] = set()
-    for place in sorted(units, key=lambda one: (-score_sentence(one), one)):
-        length = len(_shorten_sentence(units[place].text))
-        if len(terms[place] - covered) >= 0.4 * len(terms[place]) and length <= room:
-            chosen.append(place)
-            covered |= terms[place]
+    for key in sorted(units, key=lambda stretch: (-score_sentence(stretch), stretch)):
+        length = len(_shorten_sentence(units[key].text))
+        if len(terms[key] - covered) >= 0.4 * len(terms[key]) and length <= room:
+            chosen.append(key)
+            covered |= terms[key]
             room -= length + 12
     return sorted(chosen)

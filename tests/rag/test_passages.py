@@ -65,7 +65,7 @@ def compose(question, *shown, **fields):
     found = [evidence(one) if isinstance(one, str) else one for one in shown]
     values = {
         "question_type": QuestionType.SINGLE,
-        "whole": False,
+        "is_whole_document": False,
         "named_titles": (),
         "language": "ko",
         **fields,
@@ -474,7 +474,7 @@ title: 안내
 
 이 공고는 게시한 날부터 시행합니다.
 """
-    told = ask("이 문서 요약해줘", text, whole=True)
+    told = ask("이 문서 요약해줘", text, is_whole_document=True)
     assert told.startswith("「규정」")
     assert told.index("**신청**") < told.index("5월 1일부터") < told.index("**심사**")
     assert "title" not in told
@@ -490,7 +490,7 @@ def test_an_outline_says_which_document_has_no_sentence():
     ]
     told = compose("가와 나를 비교해줘", *files, question_type=QuestionType.COMPARE).text
     assert told.startswith("「가」\n\n이 문서에는 보여 드릴 만한 문장이 없습니다.\n\n「나」")
-    assert not compose("요약해줘", files[0], whole=True).has_answer
+    assert not compose("요약해줘", files[0], is_whole_document=True).has_answer
 
 
 def test_about_seven_hundred_characters_are_enough():
@@ -499,7 +499,7 @@ def test_about_seven_hundred_characters_are_enough():
         for n, place in enumerate(["서울", "부산", "대구", "인천", "광주", "대전"] * 8, 3)
     )
     assert len(ask("숙박비 지급 기준 알려줘", text)) < 800
-    assert len(ask("이 문서 요약해줘", text, whole=True)) < 900
+    assert len(ask("이 문서 요약해줘", text, is_whole_document=True)) < 900
 
 
 @pytest.mark.parametrize(

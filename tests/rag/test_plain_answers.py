@@ -94,7 +94,9 @@ async def test_everything_else_hears_that_no_model_is_configured_and_whom_to_ask
 
 def test_without_documents_nothing_is_said_to_be_general_knowledge():
     asked = QuestionAnalysis(QuestionType.SINGLE, "연차는 며칠인가요?", Scope((), ScopeReason.ALL))
-    answer = answer_offline(asked, [], (), whole=False, named_titles=(), notices=(), language="ko")
+    answer = answer_offline(
+        asked, [], (), is_whole_document=False, named_titles=(), notices=(), language="ko"
+    )
     assert answer.label is AnswerLabel.INSUFFICIENT
     assert "읽을 수 있는 문서가 없습니다" in answer.text
 
@@ -109,7 +111,7 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
         standalone="E-1234 오류 해결 점심 메뉴는?",
     )
     answer = answer_offline(
-        asked, [passage], (), whole=False, named_titles=(), notices=(), language="ko"
+        asked, [passage], (), is_whole_document=False, named_titles=(), notices=(), language="ko"
     )
     assert answer.label is AnswerLabel.INSUFFICIENT
     assert "점심" in answer.text
@@ -124,7 +126,7 @@ def test_only_the_lines_of_what_is_shown_are_marked_on_the_page():
     scope = Scope((item.document_id,), ScopeReason.ALL)
     asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비 상한은 얼마야?", scope)
     answer = answer_offline(
-        asked, [item], (), whole=False, named_titles=(), notices=(), language="ko"
+        asked, [item], (), is_whole_document=False, named_titles=(), notices=(), language="ko"
     )
     ((span,),) = answer.spans.values()
     assert (span.text, span.boxes) == ("숙박비 상한은 1박 9만원이다.", boxes[1:2])
@@ -140,7 +142,7 @@ def test_a_span_of_a_sentence_over_two_passages_is_what_stands_in_its_own():
     scope = Scope((document_id,), ScopeReason.ALL)
     asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비는 얼마야?", scope)
     answer = answer_offline(
-        asked, pieces, (), whole=False, named_titles=(), notices=(), language="ko"
+        asked, pieces, (), is_whole_document=False, named_titles=(), notices=(), language="ko"
     )
     spans = [span for found in answer.spans.values() for span in found]
     assert [span.text for span in spans] == ["9만원을 상한으로 하여 실비로 지급한다."]

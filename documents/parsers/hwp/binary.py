@@ -406,7 +406,9 @@ _COMPRESSED_STREAM = re.compile(r"^(docinfo|bodytext/section\d+)$", re.IGNORECAS
 class HwpParser(HangulParser):
     """Reads .hwp. Locks and the inflated size are checked before anything else."""
 
-    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+    def write_document(
+        self, path: Path, context: ReadingContext, builder: PageBuilder
+    ) -> list[str]:
         """Write the compound file into the builder and return the margins."""
         import olefile
 

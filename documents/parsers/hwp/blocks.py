@@ -264,12 +264,14 @@ class HangulParser(ABC):
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page. Raises `Encrypted` for a locked document."""
         builder = PageBuilder(context)
-        margins = self.write(path, context, builder)
+        margins = self.write_document(path, context, builder)
         page = builder.build_page(margins)
         if _DISTRIBUTION_NOTICE in page.text[:1000]:
             raise Encrypted(lock="distribution")
         yield page
 
     @abstractmethod
-    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+    def write_document(
+        self, path: Path, context: ReadingContext, builder: PageBuilder
+    ) -> list[str]:
         """Write the file into the builder and return its running headers and footers."""

@@ -299,7 +299,9 @@ def _format_auto_number(element: Any) -> str:
 class HwpxParser(HangulParser):
     """Reads .hwpx. Encryption and unsafe XML are checked before anything else."""
 
-    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+    def write_document(
+        self, path: Path, context: ReadingContext, builder: PageBuilder
+    ) -> list[str]:
         """Write the package into the builder and return the margins."""
         archive = Archive(path, context.limits)
         check_hwpx(archive)
