@@ -99,26 +99,32 @@ def add_vectors(
     coming = iter(analysed)
     done = 0
     while window := list(islice(coming, WINDOW_CHUNKS)):
-        found: list[tuple[float, ...] | None] = [None] * len(window)
+        vectors: list[tuple[float, ...] | None] = [None] * len(window)
         longest_first = sorted(
-            range(len(window)), key=lambda place: -len(window[place].chunk.content)
+            range(len(window)), key=lambda index: -len(window[index].chunk.content)
         )
         for start in range(0, len(window), BATCH_CHUNKS):
             batch = longest_first[start : start + BATCH_CHUNKS]
-            made = embed_chunks([(title, window[place].chunk) for place in batch], embedder)
-            for place, vector in zip(batch, made, strict=True):
-                found[place] = vector
+            batch_vectors = embed_chunks(
+                [(title, window[index].chunk) for index in batch], embedder
+            )
+            for index, vector in zip(batch, batch_vectors, strict=True):
+                vectors[index] = vector
             on_progress(done + start + len(batch), total)
-        for one, vector in zip(window, found, strict=True):
-            yield IndexedChunk(one.chunk, one.terms, vector, _sum_weights(titled, one.emphasis))
+        for indexed, vector in zip(window, vectors, strict=True):
+            yield IndexedChunk(
+                indexed.chunk, indexed.terms, vector, _sum_weights(titled, indexed.emphasis)
+            )
         done += len(window)
 
 
 def index_terms(chunks: Iterable[TextChunk], title: str) -> Iterator[IndexedChunk]:
     """Chunks of a document, in order, with their terms and all of their emphasis; no vectors."""
     titled = _compute_title_emphasis(title)
-    for one in ChunkAnalyser().analyse_chunks(chunks):
-        yield IndexedChunk(one.chunk, one.terms, None, _sum_weights(titled, one.emphasis))
+    for analysed in ChunkAnalyser().analyse_chunks(chunks):
+        yield IndexedChunk(
+            analysed.chunk, analysed.terms, None, _sum_weights(titled, analysed.emphasis)
+        )
 
 
 def _compute_title_emphasis(title: str) -> dict[str, float]:

@@ -96,9 +96,9 @@ class Clause:
     def is_about_self(self) -> bool:
         """Whether it contains a first-person pronoun."""
         return any(
-            one.form in _OWN_PRONOUNS
-            and (one.tag == "NP" or (not one.start and one.tag in {"IC", "MM"}))
-            for one in self.morphemes
+            morpheme.form in _OWN_PRONOUNS
+            and (morpheme.tag == "NP" or (not morpheme.start and morpheme.tag in {"IC", "MM"}))
+            for morpheme in self.morphemes
         )
 
 
@@ -106,23 +106,25 @@ def find_own_words(text: str) -> str:
     """The message without quotations, code, tables and pasted text."""
     text = _FENCE.sub("\n", text)
     if len(text) > MAX_MESSAGE_CHARACTERS:
-        parts = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
+        parts = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         ends = [parts[0], parts[-1]] if len(parts) > 1 else []
-        text = "\n\n".join(one for one in ends if len(one) <= MAX_PARAGRAPH_CHARACTERS)
+        text = "\n\n".join(part for part in ends if len(part) <= MAX_PARAGRAPH_CHARACTERS)
     patterns = load_patterns("profile")
     introduction = patterns["brings"].search(text)
     if introduction:
         text = text[: introduction.end()]
     speakers = list(patterns["speaker"].finditer(text))
-    if len({one["who"] for one in speakers}) >= MIN_SPEAKERS:
+    if len({match["who"] for match in speakers}) >= MIN_SPEAKERS:
         text = text[: speakers[0].start("who")]
     return _QUOTE.sub(_keep_name, text)
 
 
-def _keep_name(quoted: re.Match[str]) -> str:
-    inside = next((one for one in quoted.groups() if one), "")
-    short = len(inside) <= MAX_QUOTED_CHARACTERS and not re.search(r"[.!?]|\s\S+\s", inside)
-    return inside if short else OMITTED
+def _keep_name(match: re.Match[str]) -> str:
+    quoted_text = next((group for group in match.groups() if group), "")
+    is_short = len(quoted_text) <= MAX_QUOTED_CHARACTERS and not re.search(
+        r"[.!?]|\s\S+\s", quoted_text
+    )
+    return quoted_text if is_short else OMITTED
 
 
 def detect_language(text: str) -> str:
@@ -138,7 +140,7 @@ def is_asking(sentence: str, language: str) -> bool:
         return True
     if language != "ko":
         return False
-    ends = [one for one in korean.analyse_question(sentence) if one.tag == "EF"]
+    ends = [morpheme for morpheme in korean.analyse_question(sentence) if morpheme.tag == "EF"]
     return bool(ends and _ASKING_ENDS.search(ends[-1].form))
 
 
@@ -152,16 +154,16 @@ def is_about_time(text: str) -> bool:
         return True
     morphemes = korean.analyse_question(text.strip())
     is_verb = False
-    for place, one in enumerate(morphemes):
-        if one.tag in {"VV", "XSV", "VX", "VV-I", "VV-R"}:
+    for index, morpheme in enumerate(morphemes):
+        if morpheme.tag in {"VV", "XSV", "VX", "VV-I", "VV-R"}:
             is_verb = True
-        elif one.tag == "ETM" and is_verb:
-            noun = morphemes[place + 1].form if place + 1 < len(morphemes) else ""
+        elif morpheme.tag == "ETM" and is_verb:
+            noun = morphemes[index + 1].form if index + 1 < len(morphemes) else ""
             return noun not in _TIMES
-        elif one.tag == "EC" and one.form.endswith("지"):
+        elif morpheme.tag == "EC" and morpheme.form.endswith("지"):
             return True
-        elif one.tag in {"JKO", "JX", "JKB", "JKS", "VA", "EF"} or (
-            one.tag == "EC" and not one.form.endswith(("어", "아", "야"))
+        elif morpheme.tag in {"JKO", "JX", "JKB", "JKS", "VA", "EF"} or (
+            morpheme.tag == "EC" and not morpheme.form.endswith(("어", "아", "야"))
         ):
             return False
     return False
@@ -171,12 +173,14 @@ def split_clauses(sentence: str, language: str) -> Iterator[Clause]:
     """The clauses of a sentence in order; in a question only the one that asks is marked."""
     patterns = load_patterns("profile")
     asks = is_asking(sentence, language)
-    places = list(_split_korean(sentence) if language == "ko" else _split_english(sentence))
-    for start, end in places:
+    spans = list(_split_korean(sentence) if language == "ko" else _split_english(sentence))
+    for start, end in spans:
         text = sentence[start:end]
         morphemes = tuple(korean.analyse_question(text)) if language == "ko" else ()
-        has_condition = any(one.tag == "EC" and one.form.endswith("면") for one in morphemes)
-        is_asked = asks and (start, end) == places[-1]
+        has_condition = any(
+            morpheme.tag == "EC" and morpheme.form.endswith("면") for morpheme in morphemes
+        )
+        is_asked = asks and (start, end) == spans[-1]
         yield Clause(
             text,
             sentence,
@@ -193,17 +197,17 @@ def _split_korean(sentence: str) -> Iterator[tuple[int, int]]:
     """Start and end of each clause: one ends after a connective that joins full clauses."""
     morphemes = korean.analyse_question(sentence)
     start = 0
-    for one, following in itertools.pairwise(morphemes):
-        if one.tag == "EC" and one.form in _JOINING_ENDS:
+    for morpheme, following in itertools.pairwise(morphemes):
+        if morpheme.tag == "EC" and morpheme.form in _JOINING_ENDS:
             is_comma = following.tag == "SP"
             is_helped = following.tag == "VX" or following.form in {"있", "싶", "나", "보"}
-            if (sentence[one.end : following.start].isspace() or is_comma) and not is_helped:
-                yield start, one.end
+            if (sentence[morpheme.end : following.start].isspace() or is_comma) and not is_helped:
+                yield start, morpheme.end
                 start = following.end if is_comma else following.start
-        elif one.tag == "MAJ" and one.start > start:
-            yield start, one.start
-            start = one.start
-        elif one.tag in {"EF", "EC"} and following.form == ",":
+        elif morpheme.tag == "MAJ" and morpheme.start > start:
+            yield start, morpheme.start
+            start = morpheme.start
+        elif morpheme.tag in {"EF", "EC"} and following.form == ",":
             yield start, following.start
             start = following.end
     if start < len(sentence):
@@ -222,21 +226,21 @@ def _split_english(sentence: str) -> Iterator[tuple[int, int]]:
 
 def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[NounPhrase]:
     """The noun phrases before topic and subject particles."""
-    for place, one in enumerate(morphemes):
-        if one.tag not in {"JX", "JKS"} or one.form not in _TOPIC_PARTICLES:
+    for index, morpheme in enumerate(morphemes):
+        if morpheme.tag not in {"JX", "JKS"} or morpheme.form not in _TOPIC_PARTICLES:
             continue
-        first = place
+        first = index
         while first and (
             morphemes[first - 1].tag in _NOUN_TAGS or morphemes[first - 1].tag in {"NP", "JKG"}
         ):
             first -= 1
-        words = [each.form for each in morphemes[first:place] if each.tag not in {"JKG", "XSN"}]
+        words = [item.form for item in morphemes[first:index] if item.tag not in {"JKG", "XSN"}]
         if not words:
             continue
-        spelled_words = text[morphemes[first].start : one.start].split()
+        spelled_words = text[morphemes[first].start : morpheme.start].split()
         is_own = words[0] in _OWN_PRONOUNS or words[-1] in _OWN_PRONOUNS
         head = spelled_words[-1] if spelled_words else words[-1]
-        yield NounPhrase(head, tuple(words), morphemes[first].start, one.end, is_own)
+        yield NounPhrase(head, tuple(words), morphemes[first].start, morpheme.end, is_own)
 
 
 def is_modifying_noun(clause: Clause, end: int) -> bool:
@@ -245,23 +249,23 @@ def is_modifying_noun(clause: Clause, end: int) -> bool:
     Not in "나는 서울에 사는 개발자야", which is about the user all the same.
     """
     ends = [
-        place
-        for place, one in enumerate(clause.morphemes)
-        if one.start >= end - 1 and one.tag in {"ETM", "EC", "EF", "ETN"}
+        index
+        for index, morpheme in enumerate(clause.morphemes)
+        if morpheme.start >= end - 1 and morpheme.tag in {"ETM", "EC", "EF", "ETN"}
     ]
-    rest = clause.morphemes[ends[0] + 1 :] if ends else ()
-    if not rest or clause.morphemes[ends[0]].tag != "ETM":
+    following = clause.morphemes[ends[0] + 1 :] if ends else ()
+    if not following or clause.morphemes[ends[0]].tag != "ETM":
         return False
-    if clause.is_about_self and _is_ending_in_copula(rest):
+    if clause.is_about_self and _is_ending_in_copula(following):
         return False
-    noun = rest[0]
+    noun = following[0]
     is_own = noun.tag == "NP" and noun.form in _OWN_PRONOUNS
     return not (noun.tag == "NNB" or noun.form in _LASTING or is_own)
 
 
 def _is_ending_in_copula(morphemes: Sequence[Morpheme]) -> bool:
-    rest = itertools.dropwhile(lambda one: one.tag in _NOUN_TAGS, morphemes)
-    return next((one.tag for one in rest), "") == "VCP"
+    following = itertools.dropwhile(lambda morpheme: morpheme.tag in _NOUN_TAGS, morphemes)
+    return next((morpheme.tag for morpheme in following), "") == "VCP"
 
 
 # Things that are named
@@ -271,23 +275,29 @@ def find_items_before(clause: Clause, end: int) -> list[str]:
     """The things named directly before an offset: a noun phrase, or several joined ones."""
     if clause.language == "en":
         return split_items(clause.text[:end], "en")
-    morphemes = [one for one in clause.morphemes if one.end <= end and one.start < end]
+    morphemes = [
+        morpheme for morpheme in clause.morphemes if morpheme.end <= end and morpheme.start < end
+    ]
     while morphemes and morphemes[-1].tag in {"JKO", "JX", "JKS", "JKB", "VCP"}:
         morphemes.pop()
     items: list[list[Morpheme]] = [[]]
-    for one in reversed(morphemes):
+    for morpheme in reversed(morphemes):
         current = items[-1]
-        if one.form in _JOINERS and current:
+        if morpheme.form in _JOINERS and current:
             items.append([])
-        elif one.tag in _NOUN_TAGS or one.tag == "SS" or (one.tag == "ETM" and current):
-            current.insert(0, one)
-        elif one.tag in {"VA", "XSA"} and current and current[0].tag == "ETM":
-            current.insert(0, one)  # "매운 음식"
+        elif (
+            morpheme.tag in _NOUN_TAGS
+            or morpheme.tag == "SS"
+            or (morpheme.tag == "ETM" and current)
+        ):
+            current.insert(0, morpheme)
+        elif morpheme.tag in {"VA", "XSA"} and current and current[0].tag == "ETM":
+            current.insert(0, morpheme)  # "매운 음식"
         else:
             break
     texts: list[str] = []
-    for each in reversed(items):
-        phrase = list(itertools.dropwhile(lambda one: one.tag in {"ETM", "SS"}, each))
+    for item in reversed(items):
+        phrase = list(itertools.dropwhile(lambda morpheme: morpheme.tag in {"ETM", "SS"}, item))
         if phrase:
             texts.append(_clean_item(clause.text[phrase[0].start : phrase[-1].end]))
     return [one for one in texts if one]
@@ -318,4 +328,4 @@ def _clean_item(text: str) -> str:
 def is_proper_name(item: str) -> bool:
     """Whether the last word of a Korean noun phrase is a name."""
     last = item.split()[-1:]
-    return any(one.tag == "NNP" for word in last for one in korean.analyse_question(word))
+    return any(morpheme.tag == "NNP" for word in last for morpheme in korean.analyse_question(word))

@@ -399,9 +399,9 @@ def is_same_key(one: str, other: str) -> bool:
     return other_key in {key, f"{key}s"} or key == f"{other_key}s"
 
 
-def is_same_value(one: Slot, other: Slot) -> bool:
+def is_same_value(slot: Slot, other_slot: Slot) -> bool:
     """Whether two slots have the same value."""
-    return to_letters(one.shown) == to_letters(other.shown)
+    return to_letters(slot.shown) == to_letters(other_slot.shown)
 
 
 # What is forgotten

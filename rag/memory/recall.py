@@ -38,9 +38,11 @@ def is_recalling(text: str) -> bool:
     """Whether a question asks for something said in the conversation."""
     parts = (text[:MAX_READ_CHARACTERS], text[-MAX_READ_CHARACTERS:])
     patterns = (
-        one for name, one in load_patterns("recall").named.items() if name.startswith("recalls_")
+        pattern
+        for name, pattern in load_patterns("recall").named.items()
+        if name.startswith("recalls_")
     )
-    return any(one.search(part) for one in patterns for part in parts)
+    return any(pattern.search(part) for pattern in patterns for part in parts)
 
 
 def strip_recall_frame(text: str) -> str:
@@ -170,7 +172,9 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
     reply_numbers = parse_json(reply, "[")
     if not isinstance(reply_numbers, list):
         raise BadReply(reply[:200])
-    numbers = [one for one in reply_numbers if isinstance(one, int) and one in known_numbers]
+    numbers = [
+        number for number in reply_numbers if isinstance(number, int) and number in known_numbers
+    ]
     if reply_numbers and not numbers:
         raise BadReply(reply[:200])
     return tuple(dict.fromkeys(numbers))[:MAX_CHOSEN]
@@ -268,31 +272,35 @@ def choose_turns(
     A turn's score combines its likeness to the question with that of similar turns.
     """
     turns = search_turns(question, lines, embedder)[:MAX_CANDIDATES]
-    turn_lines = [one.line for one in turns]
+    turn_lines = [turn.line for turn in turns]
     shared = _to_shares([len({*documents} & {*line.document_ids}) for line in turn_lines])
     own_scores = _to_shares(
         [
-            one.score + SHARED_DOCUMENTS_WEIGHT * also
-            for one, also in zip(turns, shared, strict=True)
+            turn.score + SHARED_DOCUMENTS_WEIGHT * shared_share
+            for turn, shared_share in zip(turns, shared, strict=True)
         ]
     )
     scores = _spread_scores(own_scores, turn_lines)
-    order = sorted(range(len(turn_lines)), key=lambda at: -scores[at])
-    candidates = [turn_lines[at] for at in order]
-    if not any(one.is_relevant for one in turns[:limit]):
+    order = sorted(range(len(turn_lines)), key=lambda index: -scores[index])
+    candidates = [turn_lines[index] for index in order]
+    if not any(turn.is_relevant for turn in turns[:limit]):
         return candidates, ()
-    chosen = [at for at in order[:limit] if scores[at] >= MIN_SHARE_OF_BEST_TURN * scores[order[0]]]
+    chosen = [
+        index
+        for index in order[:limit]
+        if scores[index] >= MIN_SHARE_OF_BEST_TURN * scores[order[0]]
+    ]
     best = own_scores.index(max(own_scores))
     if best not in chosen:  # most like the question, though in a thread of its own
         chosen = [*chosen[: limit - 1], best]
-    return candidates, tuple(turn_lines[at].number for at in chosen)
+    return candidates, tuple(turn_lines[index].number for index in chosen)
 
 
 def _count_line_terms(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
     """The terms of every line; those not stored yet are computed in one batch."""
     missing = [line for line in lines if not line.terms]
     new_counts = iter(
-        list(tokenize.count_terms_of_all([f"{one.question}\n{one.summary}" for one in missing]))
+        list(tokenize.count_terms_of_all([f"{line.question}\n{line.summary}" for line in missing]))
     )
     return [line.terms or next(new_counts) for line in lines]
 
@@ -307,11 +315,11 @@ def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
         return ()
 
 
-def _compute_cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
+def _compute_cosine(vector: Sequence[float] | None, other_vector: Sequence[float] | None) -> float:
     """The cosine of unit vectors, 0..1; 0 if one is missing or their lengths differ."""
-    if not one or not other or len(one) != len(other):
+    if not vector or not other_vector or len(vector) != len(other_vector):
         return 0.0
-    return float(min(1.0, max(0.0, sum(map(operator.mul, one, other)))))
+    return float(min(1.0, max(0.0, sum(map(operator.mul, vector, other_vector)))))
 
 
 def _to_shares(scores: Sequence[float]) -> list[float]:
@@ -333,7 +341,7 @@ def _spread_scores(own_scores: Sequence[float], lines: Sequence[TurnLine]) -> Se
             sum(map(operator.mul, row, scores)) / (sum(row) or 1.0) for row in likeness
         ]
         scores = [
-            (1 - SPREAD_SHARE) * one + SPREAD_SHARE * other
-            for one, other in zip(own_scores, neighbour_scores, strict=True)
+            (1 - SPREAD_SHARE) * score + SPREAD_SHARE * neighbour_score
+            for score, neighbour_score in zip(own_scores, neighbour_scores, strict=True)
         ]
     return scores

@@ -92,9 +92,9 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
     between = [turn for turn in conversation.turns if through < turn.number < first]
     return Window(
         messages=tuple(
-            HistoryMessage(one.role, one.content[:MAX_MESSAGE_CHARACTERS])
+            HistoryMessage(message.role, message.content[:MAX_MESSAGE_CHARACTERS])
             for turn in turns
-            for one in turn.messages
+            for message in turn.messages
         ),
         first=first,
         folded=running.text if running and through >= begins else "",
@@ -110,14 +110,14 @@ def show_last_turn_whole(
     messages: Sequence[HistoryMessage], turn: PastTurn
 ) -> tuple[HistoryMessage, ...]:
     """The messages with their last turn in full, because a follow-up may refer to any of it."""
-    whole = {Speaker.USER: turn.user_text, Speaker.ASSISTANT: turn.assistant_text}
+    full_texts = {Speaker.USER: turn.user_text, Speaker.ASSISTANT: turn.assistant_text}
     return (
         *messages[:-2],
         *(
-            replace(one, content=whole[one.role])
-            if whole[one.role].startswith(one.content)
-            else one
-            for one in messages[-2:]
+            replace(message, content=full_texts[message.role])
+            if full_texts[message.role].startswith(message.content)
+            else message
+            for message in messages[-2:]
         ),
     )
 
@@ -186,7 +186,7 @@ async def note_turn(  # noqa: PLR0913 - everything that a note is made with, by 
             count_turn_terms(turn),
         )
     )
-    ordered = sorted(folding, key=lambda one: one.number)
+    ordered = sorted(folding, key=lambda earlier_turn: earlier_turn.number)
     for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
         batch = ordered[start : start + MAX_FOLDED_AT_ONCE]
         running = await _fold_turns(batch, running.text if running else "", light, rules)

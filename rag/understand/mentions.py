@@ -136,31 +136,33 @@ def _find_in_piece(text: str) -> Mention | None:
     if _KOREAN.search(text):
         session = _KO["session"].search(text)
         groups = _group_korean_items(text)
-        mentions = [one for group in groups if (one := _to_korean_mention(text, group, session))]
+        mentions = [
+            mention for group in groups if (mention := _to_korean_mention(text, group, session))
+        ]
         if korean := _merge_mentions(mentions, mentions[:1]) or _find_korean_that(text):
             return korean
     if not _LATIN.search(text):
         return None
     session = _EN["session"].search(text)
     items = _find_items(text, _EN["several"], _EN["ordinals"], _EN["numbered"])
-    mentions = [one for item in items if (one := _to_english_mention(text, item, session))]
+    mentions = [mention for item in items if (mention := _to_english_mention(text, item, session))]
     return _merge_mentions(mentions, mentions) or _find_english_that(text)
 
 
 def _merge_mentions(candidates: Sequence[Mention], fallback: Sequence[Mention]) -> Mention | None:
     """The mentions of documents as one, or else the fallback; a flag of one applies to all."""
-    mentions = [one for one in candidates if one.has_noun or one.kind] or fallback
+    mentions = [mention for mention in candidates if mention.has_noun or mention.kind] or fallback
     if not mentions:
         return None
     return Mention(
-        spans=tuple(sorted({span for one in mentions for span in one.spans})),
-        places=tuple(dict.fromkeys(place for one in mentions for place in one.places)),
-        has_noun=any(one.has_noun for one in mentions),
-        refers_back=any(one.refers_back for one in mentions),
-        counts_session=any(one.counts_session for one in mentions),
-        answer=next((one.answer for one in mentions if one.answer is not None), None),
-        kind=next((one.kind for one in mentions if one.kind), ""),
-        others=any(one.others for one in mentions),
+        spans=tuple(sorted({span for mention in mentions for span in mention.spans})),
+        places=tuple(dict.fromkeys(place for mention in mentions for place in mention.places)),
+        has_noun=any(mention.has_noun for mention in mentions),
+        refers_back=any(mention.refers_back for mention in mentions),
+        counts_session=any(mention.counts_session for mention in mentions),
+        answer=next((mention.answer for mention in mentions if mention.answer is not None), None),
+        kind=next((mention.kind for mention in mentions if mention.kind), ""),
+        others=any(mention.others for mention in mentions),
     )
 
 
@@ -274,7 +276,9 @@ def _to_korean_mention(
     spans = [(start, _find_reference_end(text, end))]
     spans += [session.span()] if session else []
     spans += [
-        (start - len(text_before) + one.start(), start) for one in (answer, back, other) if one
+        (start - len(text_before) + match.start(), start)
+        for match in (answer, back, other)
+        if match
     ]
     return Mention(
         spans=tuple(spans),
@@ -318,7 +322,7 @@ def _find_korean_that(text: str) -> Mention | None:
             continue
         if any(_KO[name].match(text, match.end()) for name in ("not_these", "handed_in")):
             continue
-        if any(_KO["of_the_user"].search(one) for one in (text_before, f"{time} {named} ")):
+        if any(_KO["of_the_user"].search(piece) for piece in (text_before, f"{time} {named} ")):
             continue
         material = parts["noun"].startswith("자료") and not time
         if material and not _KO["read_there"].match(text, match.end()):

@@ -132,8 +132,10 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     reasons = _infer_reasons(checkable, evidence, verifier) if verifier else None
     if reasons is None:
         reasons = _find_reasons(checkable)
-    checks = tuple(_to_checked(one, reasons.get(one), slots) for one in split)
-    lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in split)
+    checks = tuple(_to_checked(sentence, reasons.get(sentence), slots) for sentence in split)
+    lacks = any(
+        sentences.is_lack(sentence.text, cites=bool(sentence.numbers)) for sentence in split
+    )
     rests_on_turns = not citations and bool(earlier) and _is_from_earlier_turns(all_claims, earlier)
     is_from_tools = not citations and bool(tools) and _is_from_tools(all_claims, tools)
     completed_grounds = replace(grounds, lacks=lacks, earlier=rests_on_turns, tools=is_from_tools)
@@ -142,9 +144,9 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
         item.number: sorted(
             {
                 place
-                for (_, number), found in supporting_places.items()
+                for (_, number), supported in supporting_places.items()
                 if number == item.number
-                for place in found
+                for place in supported
             }
         )
         for item in evidence
@@ -184,11 +186,11 @@ class _EvidenceUnit:
 
 @dataclass(frozen=True, slots=True)
 class _Premise:
-    """A passage as read; `bare` is its text for finding names (see `to_letters`)."""
+    """A passage as read; `letters` is its text for finding names (see `to_letters`)."""
 
     number: int
     language: str
-    bare: str
+    letters: str
     terms: frozenset[str]
     units: tuple[_EvidenceUnit, ...]
     figures: Known
@@ -251,42 +253,46 @@ def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
     about = tokenize.normalise(about)
     above = claims.read_terms(about)
     units: list[_EvidenceUnit] = []
-    header_parts = ((0, one) for one in sentences.split_answer(header, wrapped=True))
-    for place, one in chain(
-        header_parts, ((1, one) for one in sentences.split_answer(text, wrapped=True))
+    header_parts = ((0, sentence) for sentence in sentences.split_answer(header, wrapped=True))
+    for factor, sentence in chain(
+        header_parts, ((1, sentence) for sentence in sentences.split_answer(text, wrapped=True))
     ):
-        unit_text = tokenize.normalise(one.text)
-        if one.form is Form.TITLE:
+        unit_text = tokenize.normalise(sentence.text)
+        if sentence.form is Form.TITLE:
             above = claims.read_terms(f"{about} {unit_text}")
         facts = read_sentence(unit_text, about=above)
-        units.append(_EvidenceUnit(one.start * place, one.end * place, facts))
+        units.append(_EvidenceUnit(sentence.start * factor, sentence.end * factor, facts))
         if len(units) == MAX_UNITS:
             break
     all_read = [read_sentence(about), *(unit.facts for unit in units)]
     dates = frozenset(date for facts in all_read for date in facts.dates)
     figures = [figure for facts in all_read for figure in facts.figures]
     figures += [Figure(part, "", part) for date in dates for part in date if part]
-    whole = tokenize.normalise(f"{header}\n{text}")
+    whole_text = tokenize.normalise(f"{header}\n{text}")
     return _Premise(
         0,
-        choose_reply_language(whole),
-        to_letters(f"{about} {whole}"),
+        choose_reply_language(whole_text),
+        to_letters(f"{about} {whole_text}"),
         frozenset[str]().union(*(unit.facts.terms for unit in units)),
         tuple(units),
         to_known(figures),
         dates,
-        claims.read_weekdays(f"{about} {whole}"),
+        claims.read_weekdays(f"{about} {whole_text}"),
         frozenset(figure.raw for figure in figures),
     )
 
 
 def _read_claims(split: Sequence[Sentence]) -> list[_ReadClaim]:
     """The sentences that may be claims, read but not yet paired with passages."""
-    claiming = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
-    texts = [claims.to_plain(one.text) for one in claiming]
+    claim_sentences = [sentence for sentence in split if not sentences.is_without_claim(sentence)][
+        :MAX_SENTENCES
+    ]
+    texts = [claims.to_plain(sentence.text) for sentence in claim_sentences]
     return [
         _ReadClaim(sentence, read_sentence(text, morphemes), read_details(text, morphemes))
-        for sentence, text, morphemes in zip(claiming, texts, analyse_morphemes(texts), strict=True)
+        for sentence, text, morphemes in zip(
+            claim_sentences, texts, analyse_morphemes(texts), strict=True
+        )
     ]
 
 
@@ -307,8 +313,10 @@ def _has_claim(claim: _ReadClaim) -> bool:
     """Whether a sentence contains enough to be checked."""
     if claim.facts.figures or claim.facts.dates or claim.names:
         return True
-    fewest = 1 if claim.sentence.numbers else MIN_CLAIM_WORDS
-    return not claim.is_foreign and len(claim.details.words) >= fewest and bool(claim.facts.terms)
+    min_words = 1 if claim.sentence.numbers else MIN_CLAIM_WORDS
+    return (
+        not claim.is_foreign and len(claim.details.words) >= min_words and bool(claim.facts.terms)
+    )
 
 
 def _find_supporting_units(
@@ -329,8 +337,8 @@ def _find_supporting_units(
 
 def _find_reasons(checkable: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[str, ...]]:
     """The reasons to doubt each sentence, by the rules."""
-    near = [_find_supporting_units(item.facts.terms, item.units) for item in checkable]
-    texts = list(dict.fromkeys(unit.facts.text for units in near for unit in units))
+    units_by_claim = [_find_supporting_units(item.facts.terms, item.units) for item in checkable]
+    texts = list(dict.fromkeys(unit.facts.text for units in units_by_claim for unit in units))
     details = dict(zip(texts, map(read_details, texts, analyse_morphemes(texts)), strict=True))
     return {
         item.sentence: tuple(
@@ -338,12 +346,12 @@ def _find_reasons(checkable: Sequence[_ReadClaim]) -> Mapping[Sentence, tuple[st
                 _find_contradictions(item, units, [details[unit.facts.text] for unit in units])
             )
         )
-        for item, units in zip(checkable, near, strict=True)
+        for item, units in zip(checkable, units_by_claim, strict=True)
     }
 
 
 def _find_contradictions(
-    claim: _ReadClaim, near: Sequence[_EvidenceUnit], details: Sequence[Details]
+    claim: _ReadClaim, units: Sequence[_EvidenceUnit], details: Sequence[Details]
 ) -> Iterator[str]:
     """Reasons why the passages do not support a sentence; may repeat."""
     if not claim.is_foreign and _is_unsupported(claim):
@@ -353,22 +361,24 @@ def _find_contradictions(
             is_date_told(date, premise.dates, premise.numbers) for premise in claim.premises
         ):
             yield "date"
-    yield from _find_figure_contradictions(claim, near)
-    letters = " ".join(premise.bare for premise in claim.premises)
+    yield from _find_figure_contradictions(claim, units)
+    letters = " ".join(premise.letters for premise in claim.premises)
     if claims.read_weekdays(claim.facts.text).difference(
         *(premise.weekdays for premise in claim.premises)
     ):
         yield "date"
     if claims.find_missing(claim.names, letters):
         yield "name"
-    if claims.is_sign_turned(claim.details.signs, claims.join_signs(one.signs for one in details)):
+    if claims.is_sign_turned(
+        claim.details.signs, claims.join_signs(detail.signs for detail in details)
+    ):
         yield "negation"
     if details and claims.is_name_swapped(claim.details.words, details[0].words):
         yield "name"
 
 
-def _find_figure_contradictions(claim: _ReadClaim, near: Sequence[_EvidenceUnit]) -> Iterator[str]:
-    nearby_figures = to_known(other for unit in near for other in unit.facts.figures)
+def _find_figure_contradictions(claim: _ReadClaim, units: Sequence[_EvidenceUnit]) -> Iterator[str]:
+    nearby_figures = to_known(other for unit in units for other in unit.facts.figures)
     for figure in claim.facts.figures[:MAX_FIGURES]:
         bounds = set[str]().union(
             *(find_bounds(figure, premise.figures) for premise in claim.premises)
@@ -400,7 +410,7 @@ def _infer_reasons(
     texts = {item.number: item.content for item in evidence}
     pairs: list[tuple[Sentence, str, str]] = []
     for item in checkable:
-        numbers = [one.number for one in item.premises][:MAX_PREMISES]
+        numbers = [premise.number for premise in item.premises][:MAX_PREMISES]
         premises = [texts[number] for number in numbers]
         if 1 < len(premises) <= len(item.sentence.numbers):
             premises.append("\n".join(premises))
@@ -419,11 +429,15 @@ def _infer_reasons(
     }
 
 
-def _find_inferred_reason(several: Sequence[Inference]) -> Iterator[str]:
+def _find_inferred_reason(inferences: Sequence[Inference]) -> Iterator[str]:
     """The reason to doubt a sentence by its inferences; nothing if one of them supports it."""
-    if any(one.entailment >= MIN_LIKELIHOOD for one in several):
+    if any(inference.entailment >= MIN_LIKELIHOOD for inference in inferences):
         return
-    yield "negation" if any(one.contradiction >= MIN_LIKELIHOOD for one in several) else "overlap"
+    yield (
+        "negation"
+        if any(inference.contradiction >= MIN_LIKELIHOOD for inference in inferences)
+        else "overlap"
+    )
 
 
 def _is_from_earlier_turns(all_claims: Sequence[_ReadClaim], earlier: Sequence[str]) -> bool:
@@ -432,7 +446,7 @@ def _is_from_earlier_turns(all_claims: Sequence[_ReadClaim], earlier: Sequence[s
         replace(_read_premise(text), number=number) for number, text in enumerate(earlier, 1)
     ]
     reasons = _find_reasons(list(_pair_with_premises(all_claims, premises))).values()
-    return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
+    return sum(not claim_reasons for claim_reasons in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
 
 def _is_from_tools(all_claims: Sequence[_ReadClaim], tools: Sequence[str]) -> bool:
@@ -442,7 +456,9 @@ def _is_from_tools(all_claims: Sequence[_ReadClaim], tools: Sequence[str]) -> bo
     """
     premises = [replace(_read_premise(text), number=number) for number, text in enumerate(tools, 1)]
     reasons = _find_reasons(list(_pair_with_premises(all_claims, premises))).values()
-    foreign = sum(any(reason in DETAIL_REASONS for reason in one) for one in reasons)
+    foreign = sum(
+        any(reason in DETAIL_REASONS for reason in claim_reasons) for claim_reasons in reasons
+    )
     return foreign <= MAX_FOREIGN_SHARE * len(reasons)
 
 
@@ -484,11 +500,11 @@ def _tie_spans(
     places: Mapping[int, Sequence[_Place]],
 ) -> Iterator[Citation]:
     """Each citation with the indices of the passage's places that support its sentence."""
-    starts = [one.start for one in split]
+    starts = [sentence.start for sentence in split]
     for citation in citations:
-        at = bisect_right(starts, citation.offset) - 1
+        index = bisect_right(starts, citation.offset) - 1
         own_places = (
-            supporting_places.get((starts[at], citation.number), set()) if at >= 0 else set()
+            supporting_places.get((starts[index], citation.number), set()) if index >= 0 else set()
         )
         passage_places = places.get(citation.number, ())
         yield replace(
