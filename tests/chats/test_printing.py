@@ -75,6 +75,19 @@ def test_a_chat_can_be_printed(api, owner):
         assert words in text
 
 
+def test_korean_breaks_between_words_and_a_word_longer_than_a_line_anywhere(api, owner):
+    words = [f"{'가' * (1 + 7 * n % 13)}{n}" for n in range(120)]
+    long, rest = "나" * 200, " ".join(words)
+    answer = f"{rest}\n\n- {rest}\n\n{long}"
+    lines = text_of(
+        export(api, printed(owner, answer, question=f"{'얼' * 60} {rest}")).content
+    ).splitlines()
+    kept = {word for line in lines for word in line.split() if "가" in word}
+    assert kept == set(words)
+    assert sum(line.count("나") for line in lines) == 200
+    assert max(line.count("나") for line in lines) < 60
+
+
 def test_every_letter_is_drawn_by_a_font_that_comes_along(api, owner):
     with pdfplumber.open(BytesIO(export(api, printed(owner, ANSWER)).content)) as document:
         fonts = {one["fontname"] for page in document.pages for one in page.chars}
