@@ -19,14 +19,14 @@ export const documentCalls = {
 };
 
 /** The actions that are possible in the document's state, according to its row. */
-export function listPossibleActions({ status, stage, indexed, mayChange }) {
+export function listPossibleActions({ status, stage, error, indexed, mayChange }) {
   const may = mayChange !== "false";
   const working = status === "PROCESSING";
   const paused = working && stage === "paused";
   return {
     ask: status === "COMPLETED" || indexed === "true",
     download: true,
-    reprocess: may && !working,
+    reprocess: may && !working && error !== "encrypted",
     move: may,
     pause: may && working && !paused,
     resume: may && paused,
@@ -95,6 +95,7 @@ const STATUS_BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCE
 /** Show the document's progress in `row`; its end is rendered by the server. */
 export function showProgress(row, data) {
   row.dataset.stage = data.stage;
+  row.dataset.error = data.error?.code ?? "";
   row.dataset.indexed = String(Boolean(data.indexed));
   const badge = row.querySelector("[data-badge]");
   badge.textContent = t(`status.${data.status}`);

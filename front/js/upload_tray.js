@@ -10,6 +10,13 @@ const ROW_PIXELS = 52; // pixels, as .uploads-long .upload in composer.css
 const ROWS_AROUND = 6;
 const MIN_ENDED_FILES = 5; // files that must have ended before their pace says anything
 
+const LOCKED = "encrypted"; // the code of a file with a password, or made for reading only
+
+/** Whether a file that failed may succeed as it is: a locked one stays locked. */
+export function mayRetry(item) {
+  return item.state === "failed" && Boolean(item.file || item.document) && item.document?.error?.code !== LOCKED;
+}
+
 export class UploadTray {
   constructor(root, uploads) {
     this.root = root;
@@ -113,7 +120,7 @@ export class UploadTray {
     const can = {
       pause: working > 0,
       resume: paused > 0,
-      retry: failed.filter((item) => item.file || item.document).length > 1,
+      retry: failed.filter(mayRetry).length > 1,
       failed: failed.length > 0 && items.length > failed.length,
       cancel: working + paused > 0,
       clear: ready + failed.length + skipped > 0,
@@ -183,7 +190,7 @@ export class UploadRow {
     this.bar.style.width = formatPercent(item.state === "completed" ? 1 : item.fraction);
     this.pause.hidden = !(item.state === "processing" || item.state === "waiting");
     this.resume.hidden = item.state !== "paused";
-    this.retry.hidden = item.state !== "failed" || !(item.file || item.document);
+    this.retry.hidden = !mayRetry(item);
     this.drawSign(STATE_ICONS[item.state] ?? chooseFileIcon(item.document?.content_type, item.name));
     this.link();
   }

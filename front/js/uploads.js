@@ -4,7 +4,7 @@ import { toAddress } from "./address.js";
 import { ApiError, getJson, postJson, readCsrfToken, sendDelete, toApiError } from "./api.js";
 import { findFault, findForeignBeginning } from "./file_check.js";
 import { t } from "./strings.js";
-import { UploadTray } from "./upload_tray.js";
+import { mayRetry, UploadTray } from "./upload_tray.js";
 
 const MAX_SENDING = 3;
 const LOOK_EVERY_MS = 4000;
@@ -210,7 +210,7 @@ export class Uploads extends EventTarget {
   }
 
   retryAll() {
-    for (const item of this.items.filter((one) => one.state === "failed" && (one.file || one.document))) this.retry(item);
+    for (const item of this.items.filter(mayRetry)) this.retry(item);
   }
 
   async tellAll(what) {

@@ -114,7 +114,9 @@ def test_a_failed_document_says_why(visitor, owner):
     with override("ko"):
         sentence = errors.explain_code("encrypted")
     for path in ("/documents", f"/documents/{document.pk}"):
-        assert sentence in visitor.get(path).content.decode()
+        page = visitor.get(path).content.decode()
+        assert sentence in page
+        assert 'data-error="encrypted"' in page
 
 
 def test_the_table_is_narrowed_by_status_and_name(visitor, owner):
