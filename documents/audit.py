@@ -121,7 +121,7 @@ class AuditEvent(models.Model):
         """Newest first."""
 
         verbose_name = _("audit entry")
-        verbose_name_plural = _("audit log")
+        verbose_name_plural = _("audit entries")
         ordering = ("-pk",)
 
     def __str__(self) -> str:

@@ -462,7 +462,7 @@ class ActionFilter(admin.SimpleListFilter):
 class AuditEventAdmin(AuditedAdmin):
     """The audit log, to read, search and export; nobody changes it."""
 
-    navigation = MenuPlace(Section.RECORD, "policy", 10)
+    navigation = MenuPlace(Section.RECORD, "policy", 10, _("Audit log"))
     list_display = ("at", "what", "actor_name", "subject_name", "target", "address")
     list_filter = (ActionFilter, "at")
     search_fields = ("actor_name", "subject_name", "target", "address", "request_id")
