@@ -65,7 +65,7 @@ class AudienceForm(forms.Form):
         label=gettext_lazy("People"),
         required=False,
         max_length=MAX_NAMES_CHARACTERS,
-        help_text=gettext_lazy("User names, separated by commas."),
+        help_text=gettext_lazy("User names or e-mail addresses, separated by commas."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     groups = forms.MultipleChoiceField(

@@ -374,7 +374,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
     **_to_explanations(
         400,
         {
-            "no_such_member": _("There is no account or group with that name: %(name)s"),
+            "no_such_member": _("There is no account or group with that name or address: %(name)s"),
             "invalid_metadata": _(
                 "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it again."
             ),

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from uuid import UUID
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -78,11 +79,27 @@ def delete_library(*, library: Library, actor: User, documents: DocumentFate) ->
 # Members
 
 
+def find_accounts(names: Collection[str]) -> dict[str, User]:
+    """Active accounts by the names that were asked for: user names, or else e-mail addresses.
+
+    Only an address that its owner has confirmed counts: anybody may enter that of somebody else.
+    """
+    users = User.objects.filter(username__in=names, is_active=True)
+    accounts = {user.username: user for user in users}
+    asked = {name: name.lower() for name in names if name not in accounts}
+    rows = EmailAddress.objects.filter(email__in=asked.values(), verified=True)
+    owners = {
+        row.email: row.user for row in rows.filter(user__is_active=True).select_related("user")
+    }
+    return accounts | {name: owners[email] for name, email in asked.items() if email in owners}
+
+
 def find_principal(*, user: str = "", group: str = "") -> User | Group:
-    """The active account or the group with this name. Raises `NoSuchMember`."""
+    """The active account, by its name or e-mail address, or the group. Raises `NoSuchMember`."""
     principal: User | Group | None
     if user:
-        principal = User.objects.filter(username=_clean_text(user), is_active=True).first()
+        name = _clean_text(user)
+        principal = find_accounts([name]).get(name)
     else:
         principal = Group.objects.filter(name=_clean_text(group)).first()
     if principal is None:

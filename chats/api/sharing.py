@@ -47,7 +47,7 @@ class AudienceRequest(serializers.Serializer[Any]):
     """Whom something is shared with; without any of these fields that stays as it is."""
 
     everybody = serializers.BooleanField(required=False)
-    users = NamesField(help_text="User names")
+    users = NamesField(help_text="User names or e-mail addresses")
     groups = NamesField(help_text="Names of groups")
 
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from chats.models.sharing import Shareable
 from documents.audit import Action, record_event
+from documents.libraries import find_accounts
 from documents.notices import announce_rights_change, announce_shared_change
 
 MAX_NAMED = 200
@@ -39,13 +40,17 @@ def list_nameable_groups(user: User) -> list[Group]:
 def find_audience(
     *, user: User, everybody: bool, usernames: Collection[str], group_names: Collection[str]
 ) -> Audience:
-    """The audience with these names. Raises `ValidationError` with the names that nobody has."""
-    names = {name.strip() for name in usernames if name.strip()} - {user.get_username()}
-    people = list(User.objects.filter(username__in=names, is_active=True).order_by("username"))
+    """The audience with these names, or e-mail addresses of people.
+
+    Raises `ValidationError` with the names that nobody has.
+    """
+    names = {name.strip() for name in usernames if name.strip()}
+    found = find_accounts(names)
+    people = sorted(set(found.values()) - {user}, key=User.get_username)
     wanted_groups = {name.strip() for name in group_names if name.strip()}
     groups = [group for group in list_nameable_groups(user) if group.name in wanted_groups]
     problems = {}
-    if missing := sorted(names - {person.username for person in people}):
+    if missing := sorted(names - found.keys() - {user.get_username()}):
         problems["users"] = _("There is no user called %(names)s.") % {"names": ", ".join(missing)}
     if missing := sorted(wanted_groups - {group.name for group in groups}):
         problem = _("You are in no group called %(names)s.") % {"names": ", ".join(missing)}

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
@@ -54,6 +55,19 @@ def test_a_named_person_reads_the_chat_and_nobody_else_does(api, chat, reader, s
         made.data["id"]
     ]
     assert client(stranger).get("/api/v1/shared").data["count"] == 0
+
+
+def test_a_confirmed_address_names_its_owner_and_any_other_nobody(api, chat, reader, stranger):
+    EmailAddress.objects.create(user=reader, email="reader@example.com", verified=True)
+    EmailAddress.objects.create(user=stranger, email="boss@example.com", verified=False)
+    made = share(api, chat.pk, users=["Reader@Example.com", "reader"])
+    assert made.data["audience"]["users"] == ["reader"]
+    assert read(reader, made.data["id"]).status_code == 200
+    told = [share(api, chat.pk, users=[name]).json() for name in ("boss@example.com", "nobody")]
+    assert [one["errors"]["users"][0].replace("boss@example.com", "nobody") for one in told] == [
+        told[1]["errors"]["users"][0]
+    ] * 2
+    assert read(stranger, made.data["id"]).status_code == 404
 
 
 def test_a_group_reads_it_until_one_leaves_the_group(api, owner, chat, reader):

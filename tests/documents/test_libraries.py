@@ -1,6 +1,7 @@
 """Libraries: who reads and changes what in them, and what becomes of their documents."""
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import Group, User
 from django.core.files.base import ContentFile
 from django.db import connection
@@ -58,6 +59,17 @@ def test_who_makes_a_library_manages_it(library, manager):
         Library.objects.managed_by(manager),
     ):
         assert list(found) == [library]
+
+
+def test_a_member_is_found_by_a_confirmed_address_and_no_other():
+    EmailAddress.objects.create(user=user("hana"), email="hana@example.com", verified=True)
+    EmailAddress.objects.create(user=user("mallory"), email="boss@example.com", verified=False)
+    assert libraries.find_principal(user="Hana@example.com").username == "hana"
+    with pytest.raises(NoSuchMember):
+        libraries.find_principal(user="boss@example.com")
+    User.objects.update(is_active=False)
+    with pytest.raises(NoSuchMember):
+        libraries.find_principal(user="hana@example.com")
 
 
 def test_a_reader_reads_and_changes_nothing(library, manager):
