@@ -119,6 +119,16 @@ def test_a_failed_document_says_why(visitor, owner):
         assert 'data-error="encrypted"' in page
 
 
+def test_a_failed_document_says_when_it_was_last_tried(visitor, owner):
+    tried_at = timezone.now()
+    document = make_document(owner, status="FAILED", error_code="corrupt", started_at=tried_at)
+    make_document(owner, "둘.pdf", started_at=tried_at)
+    for path in ("/documents", f"/documents/{document.pk}"):
+        page = visitor.get(path).content.decode()
+        times = re.findall(r'<time datetime="([^"]*)">(?:Last tried|마지막 시도)', page)
+        assert times == [timezone.localtime(tried_at).isoformat()]
+
+
 def test_the_table_is_narrowed_by_status_and_name(visitor, owner):
     make_document(owner, "하나.pdf")
     make_document(owner, "둘.pdf", status="FAILED", error_code="corrupt")
