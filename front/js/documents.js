@@ -17,17 +17,28 @@ const MAX_CALLS = 4;
 const MAX_NAMED_FILES = 8; // listed in the question before deleting
 const MAX_ASKED_DOCUMENTS = 50; // documents named in an address
 
+/** What a list shows, from the fields of its request: the library, search, filters and order, whichever page it is. */
+function nameList(fields) {
+  const list = new URLSearchParams(fields);
+  list.delete("page");
+  list.sort();
+  return list.toString();
+}
+
 /** Actions on the selected documents. Events: `done` once an action has ended. */
 export class BulkActions extends EventTarget {
-  constructor({ table, bar, libraries = [] }) {
+  constructor({ table, bar, filters, libraries = [] }) {
     super();
     this.table = table;
     this.bar = bar;
     this.libraries = libraries;
-    this.chosen = new Map(); // id -> the data of its row
+    this.chosen = new Map(); // id -> the data of its row, on any page of the list
+    this.list = nameList(new FormData(filters));
     this.words = bar.querySelector("[data-words]");
     table.addEventListener("change", (event) => this.toggled(event.target));
-    document.body.addEventListener("htmx:afterSwap", () => this.restore());
+    document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+      if (detail.target === table) this.restore(nameList(detail.requestConfig.formData));
+    });
     bar.addEventListener("click", (event) => {
       const action = event.target.closest("[data-bulk]")?.dataset.bulk;
       if (action === "none") this.clear();
@@ -49,15 +60,24 @@ export class BulkActions extends EventTarget {
   put(box, on) {
     box.checked = on;
     const row = box.closest("[data-document-id]");
-    if (on) this.chosen.set(row.dataset.documentId, row);
+    if (on) this.chosen.set(row.dataset.documentId, row.dataset);
     else this.chosen.delete(row.dataset.documentId);
   }
 
-  /** The table was redrawn: documents no longer in it are deselected. */
-  restore() {
+  /** The table was redrawn: what is selected on other pages of the same `list` stays so, anything else not shown does not. */
+  restore(list = this.list) {
     const before = this.chosen;
-    this.chosen = new Map();
+    if (list !== this.list) this.chosen = new Map();
+    this.list = list;
     for (const box of this.boxes) this.put(box, before.has(box.closest("[data-document-id]").dataset.documentId));
+    this.show();
+  }
+
+  /** A document has changed, on whichever page it is: other actions are possible, or none if it is gone. */
+  update({ id, deleted, status, stage, indexed }) {
+    if (!this.chosen.has(id)) return;
+    if (deleted) this.chosen.delete(id);
+    else Object.assign(this.chosen.get(id), { status, stage, indexed: String(Boolean(indexed)) });
     this.show();
   }
 
@@ -68,7 +88,7 @@ export class BulkActions extends EventTarget {
 
   /** The ids of selected documents for which `action` is possible. */
   fit(action) {
-    return [...this.chosen].filter(([, row]) => listPossibleActions(row.dataset)[action]).map(([id]) => id);
+    return [...this.chosen].filter(([, data]) => listPossibleActions(data)[action]).map(([id]) => id);
   }
 
   show() {
@@ -79,7 +99,8 @@ export class BulkActions extends EventTarget {
       all.checked = chosen > 0 && chosen === this.boxes.length;
       all.indeterminate = chosen > 0 && chosen < this.boxes.length;
     }
-    this.words.textContent = tn("bulk.chosen", this.chosen.size);
+    const elsewhere = this.chosen.size - chosen;
+    this.words.textContent = tn("bulk.chosen", this.chosen.size) + (elsewhere ? ` · ${tn("bulk.elsewhere", elsewhere)}` : "");
     for (const button of this.bar.querySelectorAll("[data-bulk]")) {
       if (button.dataset.bulk !== "none") button.hidden = !this.fit(button.dataset.bulk).length;
     }
@@ -108,7 +129,7 @@ export class BulkActions extends EventTarget {
 
   /** The question before deleting them. */
   nameFiles(ids) {
-    const names = ids.map((id) => this.chosen.get(id).dataset.name);
+    const names = ids.map((id) => this.chosen.get(id).name);
     const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
     const more = names.length - shown.length;
     const list = more ? [...shown, tn("bulk.more_files", more)] : shown;
@@ -155,6 +176,7 @@ function receiveDocument(data) {
     row.dataset.status = data.status;
     showProgress(row, data);
   }
+  bulk.update(data);
   if (data.deleted || before !== data.status) refreshTable();
 }
 
@@ -218,7 +240,7 @@ function watchLayouts(root) {
 
 watchLayouts(byId("layouts"));
 
-const bulk = new BulkActions({ table, bar: byId("bulk"), libraries: page.libraries });
+const bulk = new BulkActions({ table, bar: byId("bulk"), filters: byId("filters"), libraries: page.libraries });
 bulk.addEventListener("done", refreshNow);
 watchLibraryBar(page);
 watchDocumentMenu(page.libraries, (action) => {

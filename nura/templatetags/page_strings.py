@@ -593,6 +593,7 @@ DOCUMENTS = {
     "bulk.move": _("{count} documents were moved"),
     "bulk.move.one": _("{count} document was moved"),
     "bulk.chosen": _("{count} chosen"),
+    "bulk.elsewhere": _("{count} on other pages"),
     "bulk.reprocess": _("Processing {count} documents"),
     "bulk.reprocess.one": _("Processing {count} document"),
     "bulk.pause": _("{count} documents were paused"),

@@ -208,6 +208,43 @@ def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper,
     wait_until(lambda: sum("낱장" in name for name in left()) == 1)
 
 
+def test_documents_chosen_on_two_pages_of_the_list_are_deleted_together(
+    open_page, keeper, tmp_path
+):
+    for number in range(21):
+        file = tmp_path / f"장부 {number}.md"
+        file.write_text(f"# 장부\n\n{number}번째 장부입니다.", encoding="utf-8")
+        keeper.upload(file)
+    page = open_page("/documents?q=장부")
+    page.locator("[data-choose]").first.check()
+    page.locator("#pages-next").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    words = page.locator("#bulk [data-words]")
+    expect(words).to_have_text("1건 선택 · 다른 페이지에 1건")
+    expect(page.locator("[data-choose-all]")).not_to_be_checked()
+    page.locator("[data-choose]").check()
+    expect(words).to_have_text("2건 선택 · 다른 페이지에 1건")
+    page.locator("#pages-previous").click()
+    expect(page.locator("[data-choose]").first).to_be_checked()
+    page.locator("#bulk [data-bulk=delete]").click()
+    expect(page.locator("#confirm-list li")).to_have_text(["장부 20.md", "장부 0.md"])
+    page.locator("#confirm-yes").click()
+    expect(page.locator("#bulk")).to_be_hidden()
+    expect(page.locator("tbody tr")).to_have_count(19)
+    for one in keeper.api("documents?page_size=100&q=장부")["results"]:
+        keeper.api(f"documents/{one['id']}", method="DELETE")
+
+
+def test_a_chosen_document_that_somebody_deletes_is_chosen_no_longer(open_page, keeper, tmp_path):
+    file = tmp_path / "쪽지.md"
+    file.write_text("# 쪽지\n\n곧 없어집니다.", encoding="utf-8")
+    document = keeper.upload(file)
+    page = open_page("/documents?q=쪽지.md")
+    page.locator("[data-choose]").check()
+    keeper.api(f"documents/{document['id']}", method="DELETE")
+    expect(page.locator("#bulk")).to_be_hidden()
+
+
 @pytest.fixture
 def cards(open_page, keeper):
     """The list of documents as cards; a table again for who comes next."""
@@ -392,7 +429,7 @@ def test_words_of_a_search_are_marked_without_their_endings(open_page, keeper, t
     keeper.api(place, method="DELETE")
 
 
-def test_what_is_chosen_ends_with_its_page_of_the_table(open_page, keeper, rules):
+def test_what_is_chosen_ends_with_its_list(open_page, keeper, rules):
     page = open_page("/documents")
     page.locator("[data-choose]").first.check()
     expect(page.locator("#bulk")).to_be_visible()
