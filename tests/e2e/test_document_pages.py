@@ -245,6 +245,40 @@ def test_a_chosen_document_that_somebody_deletes_is_chosen_no_longer(open_page, 
     expect(page.locator("#bulk")).to_be_hidden()
 
 
+def test_a_page_turned_while_the_list_is_redrawn_stays_turned(open_page, keeper, tmp_path):
+    for number in range(21):
+        file = tmp_path / f"일지 {number}.md"
+        file.write_text(f"# 일지\n\n{number}번째 일지입니다.", encoding="utf-8")
+        keeper.upload(file)
+    keeper.wait_for_documents()
+    page = open_page("/documents?q=일지")
+    page.route(re.compile(r"/documents\?.*page=1$"), lambda _route: None)  # not answered yet
+    with page.expect_event("requestfailed") as given_up:
+        with page.expect_request(re.compile(r"/documents\?.*page=1$")):
+            page.evaluate("document.body.dispatchEvent(new Event('documents-changed'))")
+        page.locator("#pages-next").click()
+    assert given_up.value.url.endswith("page=1")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    for one in keeper.api("documents?page_size=100&q=일지")["results"]:
+        keeper.api(f"documents/{one['id']}", method="DELETE")
+
+
+REDRAW_STYLED = """() => new Promise((resolve) => {
+  const found = [];
+  const note = (event) => found.push(event.violatedDirective);
+  document.addEventListener("securitypolicyviolation", note);
+  document.getElementById("document-page").style.color = "red";
+  const end = () => requestAnimationFrame(() => resolve(found));
+  document.body.addEventListener("htmx:afterSettle", end);
+  document.body.dispatchEvent(new Event("documents-changed"));
+})"""
+"""Redraws the list with a style that a script has set; resolves to what the policy forbade."""
+
+
+def test_a_list_is_redrawn_without_styles_that_the_policy_forbids(open_page, rules):
+    assert open_page("/documents").evaluate(REDRAW_STYLED) == []
+
+
 @pytest.fixture
 def cards(open_page, keeper):
     """The list of documents as cards; a table again for who comes next."""
