@@ -8,6 +8,7 @@ import { t } from "./strings.js";
 const DOWN_MS = 2000; // a connection that is back within this time is nobody's business
 const UNANSWERED_MS = 2500;
 const PROBE_MS = 2500;
+const SLOW_MS = 6000; // the line is alive, but what is behind it does not take the question
 
 /** Watches the socket, the browser's own word and questions that nobody takes. */
 export class ConnectionNote {
@@ -22,7 +23,10 @@ export class ConnectionNote {
     addEventListener("online", () => this.socket.isOpen && this.hide());
     socket.addEventListener("down", () => this.wait());
     socket.addEventListener("unreachable", () => this.probe());
-    socket.addEventListener("open", () => this.hide());
+    socket.addEventListener("open", () => this.reopen());
+    for (const type of ["acknowledged", "refused"]) {
+      runs.addEventListener(type, () => socket.isOpen && !runs.outbox.size && this.hide());
+    }
     if (!navigator.onLine) this.show(t("connection.offline"));
   }
 
@@ -30,13 +34,23 @@ export class ConnectionNote {
     this.timer ??= setTimeout(() => this.probe(), DOWN_MS);
   }
 
-  /** A question was sent: if nobody takes it, see whether the line is dead. */
+  /** A question was sent: if nobody takes it, see whether the line is dead; if it is not, say that the server is slow. */
   expect(pending) {
+    const isWaiting = () => this.runs.outbox.has(pending.client_id);
     setTimeout(() => {
-      if (!this.runs.outbox.has(pending.client_id)) return;
+      if (!isWaiting()) return;
       this.socket.ping(PROBE_MS);
       this.probe();
     }, UNANSWERED_MS);
+    setTimeout(() => {
+      if (isWaiting() && this.socket.isOpen && navigator.onLine) this.show(t("connection.slow"));
+    }, SLOW_MS);
+  }
+
+  /** The line is back: what waits is sent again, and the note stays until it is taken. */
+  reopen() {
+    if (!this.runs.outbox.size) this.hide();
+    for (const pending of this.runs.outbox.values()) this.expect(pending);
   }
 
   /** Whether the server answers at all: without its socket, answers come another way. */
