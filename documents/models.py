@@ -958,3 +958,52 @@ class VectorCodes(models.Model):
 
     def __str__(self) -> str:
         return f"{self.document_id} @ {self.space_id}"
+
+
+class PostingSegment(models.Model):
+    """Some chunks of a namespace whose terms are also stored term by term, in `Postings`.
+
+    `keys` holds their keys in order, 8 bytes each, least significant first; a chunk's number in the
+    segment is its place there. A segment never changes: it is replaced by another one. Chunks may
+    be deleted meanwhile; the next night's segment is without them (`documents.segments`).
+    """
+
+    namespace = models.BigIntegerField()
+    chunk_count = models.PositiveIntegerField()
+    keys = models.BinaryField()
+
+    class Meta:
+        """Found by the namespace."""
+
+        indexes = (models.Index(fields=("namespace",), name="segment_of_namespace"),)
+
+    def __str__(self) -> str:
+        return f"{self.chunk_count} chunks of {self.namespace:x}"
+
+
+class Postings(models.Model):
+    """Which chunks of a segment hold a term, and what the term scores in each.
+
+    `place` is the term's (`ChunkTerms.marks`). `chunks` holds two bytes for each chunk, its number
+    in the segment, and behind them all one byte each, the weight (`documents.search.segments`).
+    """
+
+    pk = models.CompositePrimaryKey("segment_id", "place")
+    segment = models.ForeignKey(PostingSegment, models.CASCADE, related_name="+", db_index=False)
+    place = models.PositiveIntegerField()
+    chunks = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.place} @ {self.segment_id}"
+
+
+class UnsegmentedDocument(models.Model):
+    """A document that is in no segment, or changed since; a trigger of the database writes it.
+
+    One row a change. Where the document's namespace has no segments, there may be none.
+    """
+
+    document_id = models.UUIDField()
+
+    def __str__(self) -> str:
+        return str(self.document_id)

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from documents import ingest
+from documents import ingest, segments
 from documents.reindex import continue_change, reap_changes
 from documents.sources import runs
 from jobs.lease import claim_turn
@@ -51,6 +51,12 @@ def sweep_ingests() -> None:
     """Pick up what was lost; sent by beat."""
     claim_turn("documents", BEAT_PATIENCE_SECONDS)  # the workers need not do it as well
     _reap()
+
+
+@shared_task(time_limit=REAP_LIMIT_SECONDS)
+def write_segments() -> None:
+    """Write the segments of the word index that are due; sent by beat."""
+    segments.write_due_segments()
 
 
 def _reap() -> None:

@@ -29,7 +29,7 @@ from knox.models import AuthToken
 from chats.models import DailyMessages
 from chats.services import answer_cache, erasure
 from chats.services.chats import delete_idle_chats, find_idle_chats
-from documents import deletions, files, versions
+from documents import deletions, files, segments, versions
 from documents.audit import Action, record_event
 from documents.models import Deletion, DeletionKind
 from nura.accounts.signup import end_unconfirmed_signups, find_unconfirmed_signups
@@ -212,6 +212,12 @@ EXPIRED = (
     ),
     ExpiredKind("chats", _("chats"), _find_chats, purge_chats),
     ExpiredKind("versions", _("replaced versions"), _find_versions, _remove_versions),
+    ExpiredKind(
+        "postings",
+        _("parts of the word index with deleted passages"),
+        segments.find_stale_segments,
+        segments.renew_stale_segments,
+    ),
     ExpiredKind("rows", _("expired records"), _find_rows, _remove_rows),
     ExpiredKind("signups", _("unconfirmed sign-ups"), _find_signups, end_unconfirmed_signups),
     ExpiredKind("files", _("leftover files"), _find_leftovers, _remove_leftovers),

@@ -125,7 +125,8 @@ def fill(corpus: Corpus, size: int, space_of: Embedder) -> None:
         cursor.execute("SET synchronous_commit = off")
         cursor.execute("SET session_replication_role = replica")  # no check of keys for each row
         cursor.execute("TRUNCATE documents_document, documents_library CASCADE")
-        cursor.execute("TRUNCATE documents_vectorcodes")
+        cursor.execute("TRUNCATE documents_vectorcodes, documents_unsegmenteddocument")
+        cursor.execute("TRUNCATE documents_postings, documents_postingsegment")
         for name in ("chunk_lexemes", spaces.to_index_name(space)):
             cursor.execute(f'DROP INDEX IF EXISTS "{name}"')
         made = list(_add_documents(owner, -(-size // CHUNKS_A_DOCUMENT), size))

@@ -84,6 +84,7 @@ def stocked(corpus: Corpus, size: int) -> list[UUID]:
     call_command("migrate", verbosity=0)
     if Chunk.objects.count() != size or not _has_large_indexes():
         bulk.fill(corpus, size, KnowsAll())
+    _write_segments()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
     return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
@@ -115,9 +116,27 @@ def multiplied(corpus: Corpus, size: int, times: int) -> list[UUID]:
                 "SELECT setval(pg_get_serial_sequence('documents_chunk', 'id'), max(id))"
                 " FROM documents_chunk"
             )
+            cursor.execute("TRUNCATE documents_postings, documents_postingsegment")
             cursor.execute("SET session_replication_role = origin")
+            _write_segments()
         cursor.execute("VACUUM (ANALYZE)")
     return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
+
+
+def _write_segments() -> None:
+    """What workers do beside uploads; `bulk` fills tables without the trigger that notes them."""
+    from django.db import connection
+
+    from documents import segments
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO documents_unsegmenteddocument (document_id)"
+            " SELECT DISTINCT ON (namespace) id FROM documents_document WHERE namespace NOT IN"
+            " (SELECT namespace FROM documents_postingsegment) ORDER BY namespace"
+        )
+    while segments.write_due_segments():
+        pass
 
 
 COPIED_DOCUMENT = "md5({0}::text || number)::uuid"

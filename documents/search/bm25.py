@@ -9,8 +9,9 @@ stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + sur
 Small scopes take two statements: the first reads the marks of every chunk, which gives the document
 frequencies, and for each chunk its score but for the surplus of repeated terms, with a bound of
 what that can be. The second reads the surplus of those that can still be among the best, and the
-passages of the best. In large scopes the lexical index names the chunks that hold the rarest terms,
-and only their marks are read.
+passages of the best. In large scopes that are in segments (`documents.search.segments`), these name
+the chunks that score best. In others the lexical index names those that hold the rarest terms, and
+only their marks are read.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
@@ -20,6 +21,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from documents.models import LEXICAL_DIMENSIONS
 from documents.search import database
 from documents.search.database import Namespaces, SearchTransaction, parse_numbers
+from documents.search.segments import read_segments
 from rag.indexing import (
     K1,
     LEAST_EMPHASIS,
@@ -199,9 +202,14 @@ SAMPLE = """
 """
 MARKS_OF = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks},
-           array_send(array_agg(-coalesce(surplus <#> %(query)s::sparsevec, 0)))
+           array_send(array_agg(-coalesce(surplus <#> %(query)s::sparsevec, 0))),
+           array_send(array_agg(document_id))
       FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s::int8[])
 """
+BESIDES = "OR document_id = ANY(%(besides)s::uuid[])"
+"""And of these documents."""
+SEGMENTED = 8
+"""In scopes that are in segments, for each hit wanted, so many of the likely ones are scored."""
 POSTINGS = """
     SELECT held.keys, held.lengths
       FROM unnest(%(asked)s::text[]) WITH ORDINALITY AS term(quoted, place),
@@ -249,14 +257,23 @@ class _Weights:
 class _Marked:
     """The marks of chunks at the places of a question's terms; `where` are the terms' places.
 
-    A pattern holds the marks of `TOGETHER` places. `surplus` is empty where it was not asked for.
+    A pattern holds the marks of `TOGETHER` places. `surplus` and `documents`, raw ids, are empty
+    where they were not asked for.
     """
 
     keys: NDArray[np.int64]
     lengths: NDArray[Any]
     patterns: list[NDArray[np.int32]]
     surplus: Figures
+    documents: NDArray[Any]
     where: NDArray[Any]
+
+    def select(self, chosen: NDArray[np.bool_]) -> "_Marked":
+        """Some of the chunks, with all that was asked for."""
+        patterns = [one[chosen] for one in self.patterns]
+        surplus, documents = self.surplus[chosen], self.documents[chosen]
+        lengths, where = self.lengths[chosen], self.where
+        return _Marked(self.keys[chosen], lengths, patterns, surplus, documents, where)
 
     def count_held(self) -> Figures:
         """How many of the chunks hold each term."""
@@ -280,6 +297,9 @@ def find_best_chunks(
     facts = search.facts
     if facts.chunks <= WALKED_CHUNKS + WALKED_SHARE * facts.everywhere:
         return compare_exactly(search, terms, limit)
+    found = _find_by_segments(search, terms, limit)
+    if found is not None:
+        return found
     return search.find_inside(
         lambda searched, most: _find_by_rare_terms(searched, terms, most), limit
     )
@@ -291,7 +311,7 @@ def compare_exactly(search: SearchTransaction, terms: Mapping[str, float], limit
     weights = _Weights.from_counts(
         list(terms.values()), found.count_held().tolist(), len(found.keys)
     )
-    once, twice = _compute_term_weights(found.lengths)
+    once, twice = compute_term_weights(found.lengths)
     several = found.sum_marked(SEVERAL, weights.score)
     base = once * found.sum_marked(HELD, weights.score)
     lower = base + (np.minimum(twice, EMPHASISED) - once) * several
@@ -342,13 +362,51 @@ def _fetch_marks(
     )
     read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent[: len(groups)]]
     parts = range(DIGITS // TOGETHER)
+    surplus, documents = sent[len(groups) :] or (None, None)
     return _Marked(
         keys=parse_numbers(keys, ">i8").astype(np.int64),
         lengths=parse_numbers(lengths, ">i4"),
         patterns=[one // PATTERNS**part % PATTERNS for one in read for part in parts],
-        surplus=parse_numbers(sent[-1] if sent[len(groups) :] else None, ">f8").astype(np.float64),
+        surplus=parse_numbers(surplus, ">f8").astype(np.float64),
+        documents=parse_numbers(documents, "V16"),
         where=np.searchsorted(places, hashes),
     )
+
+
+def _find_by_segments(
+    search: SearchTransaction, terms: Mapping[str, float], limit: int
+) -> list[Hit] | None:
+    """By the postings of the scope's segments; None where too little of it is in any.
+
+    Their order holds but for the rounding of weights, so the best are among the likely ones, whose
+    scores are exact. Chunks that were deleted or are out of scope may be among these as well: where
+    they leave too few, nobody knows what comes behind them.
+    """
+    places, counts = [hash_term(term) for term in terms], list(terms.values())
+    size = search.facts.chunks
+    segments = read_segments(search, sorted(set(places)))
+    if segments is None:
+        return None
+    frequencies = np.array([segments.count_chunks(place) for place in places], float)
+    weights = _Weights.from_counts(counts, frequencies.tolist(), max(size, *frequencies))
+    by_place = dict.fromkeys(places, 0.0)
+    for place, weight in zip(places, weights.score.tolist(), strict=True):
+        by_place[place] += weight
+    likely = segments.find_likely(search, by_place, SEGMENTED * limit)
+    if likely is None:
+        return None
+    marked = _fetch_marks_of(search, terms, weights, likely, segments.unsegmented)
+    inside = {one: UUID(bytes=one) in search.scope for one in {*marked.documents.tolist()}}
+    marked = marked.select(np.array([inside[one] for one in marked.documents.tolist()], bool))
+    is_likely = np.isin(marked.keys, likely)
+    if np.count_nonzero(is_likely) < limit <= len(likely):
+        return None
+    frequencies += marked.select(~is_likely).count_held()
+    weights = _Weights.from_counts(counts, frequencies.tolist(), max(size, *frequencies))
+    scores = _compute_scores(marked, weights)
+    best = _find_best(scores, 2 * limit)  # their surplus is yet to be weighed anew
+    best = best[scores[best] > 0]
+    return _read_scored(search, (terms, weights), marked, (scores, best), limit)
 
 
 def _find_by_rare_terms(
@@ -393,7 +451,20 @@ def _find_by_rare_terms(
     kept = np.flatnonzero(reach >= bar)
     kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
     marked, scores = _score_chunks(search, terms, weights, keys[kept])
-    best = _find_best(scores, limit)
+    return _read_scored(
+        search, (terms, weights), marked, (scores, _find_best(scores, limit)), limit
+    )
+
+
+def _read_scored(
+    search: SearchTransaction,
+    asked: tuple[Mapping[str, float], _Weights],
+    marked: _Marked,
+    found: tuple[Figures, NDArray[Any]],
+    limit: int,
+) -> list[Hit]:
+    """The best of the chunks at these places for the terms and their weights, given all scores."""
+    (terms, weights), (scores, best) = asked, found
     coverage = marked.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
     base = scores - marked.surplus
     return _read_best(
@@ -467,7 +538,7 @@ class _Postings:
         """
         keys, first, place = np.unique(self.keys, return_index=True, return_inverse=True)
         held = np.bincount(place, np.repeat(weights, self.counts), len(keys)).astype(np.float64)
-        return keys, held, _compute_term_weights(self.lengths[first])[0]
+        return keys, held, compute_term_weights(self.lengths[first])[0]
 
 
 def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
@@ -497,10 +568,30 @@ def _score_chunks(
     keys: NDArray[np.int64],
 ) -> tuple[_Marked, Figures]:
     """The marks of these chunks and their scores, in the order of the marks."""
+    found = _fetch_marks_of(search, terms, weights, keys)
+    return found, _compute_scores(found, weights)
+
+
+def _fetch_marks_of(
+    search: SearchTransaction,
+    terms: Mapping[str, float],
+    weights: _Weights,
+    keys: NDArray[np.int64],
+    besides: Sequence[UUID] = (),
+) -> _Marked:
+    """Everything about these chunks, and about those of the documents besides."""
     query = to_sparsevec(zip(terms, weights.score, strict=True))
-    found = _fetch_marks(search, terms, MARKS_OF, keys=database.to_number_array(keys), query=query)
-    once = _compute_term_weights(found.lengths)[0]
-    return found, once * found.sum_marked(HELD, weights.score) + found.surplus
+    asked: dict[str, Any] = {"keys": database.to_number_array(keys), "query": query}
+    if not besides:
+        return _fetch_marks(search, terms, MARKS_OF, **asked)
+    asked["besides"] = database.to_uuid_array(besides)
+    return _fetch_marks(search, terms, MARKS_OF + BESIDES, **asked)
+
+
+def _compute_scores(found: _Marked, weights: _Weights) -> Figures:
+    once = compute_term_weights(found.lengths)[0]
+    scores: Figures = once * found.sum_marked(HELD, weights.score) + found.surplus
+    return scores
 
 
 def _find_best(values: Figures, limit: int) -> NDArray[Any]:
@@ -510,7 +601,7 @@ def _find_best(values: Figures, limit: int) -> NDArray[Any]:
     return np.argpartition(-values, limit)[:limit]
 
 
-def _compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
+def compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
     """`rag.indexing.term_weight` of a term that stands once, and twice."""
     norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)

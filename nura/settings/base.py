@@ -410,6 +410,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 15.0,
         "options": {"expires": 15.0},
     },
+    "segments": {
+        "task": "documents.tasks.write_segments",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
     "deletions": {
         "task": "nura.tasks.settle_deletions",
         "schedule": 60.0,

@@ -11,6 +11,7 @@ WORDS = {
     "evidence": "deleted documents whose passages are in old answers",
     "chats": "deleted chats",
     "versions": "replaced or refused versions of documents",
+    "postings": "parts of the word index that hold deleted passages",
     "rows": "sessions, keys, confirmations and counts that have run out",
     "signups": "sign-ups that nobody confirmed",
     "files": "stored files that nothing names",

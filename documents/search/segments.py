@@ -1,0 +1,159 @@
+"""The words of a large scope, by the postings of its namespaces' segments (`documents.segments`).
+
+The postings say of every chunk of a segment what each term scores in it, up to the rounding of a
+byte. That orders all chunks; the first ones are then scored from their marks, exactly. Documents
+that are in no segment yet are few, and all of their chunks are scored.
+"""
+
+import threading
+from collections.abc import Mapping
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from documents.search import database
+from documents.search.database import SearchTransaction
+from rag.indexing import K1
+
+MAX_SEGMENT_CHUNKS = 20_000
+"""A chunk's number in its segment takes two bytes. Whoever writes one holds all of its postings."""
+NUMBER, WEIGHT, KEY = np.dtype("<u2"), np.dtype("u1"), np.dtype("<i8")
+"""How `Postings.chunks` and `PostingSegment.keys` hold them."""
+MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE = 4_000, 0.5
+"""With more that are in no segment, the lexical index is faster."""
+LEAST_SHARE = 0.9
+"""Of the chunks in its namespaces a scope has at least that share: what is found is theirs."""
+MAX_REMEMBERED_SEGMENTS = 256
+"""Of a process: 160 KB each."""
+
+UNSEGMENTED = """
+    SELECT array_send(array_agg(id)), coalesce(sum(chunk_count), 0)::int8
+      FROM (SELECT id, chunk_count FROM documents_document
+             WHERE id = ANY(ARRAY(SELECT document_id FROM documents_unsegmenteddocument))
+               AND namespace = ANY(%(namespaces)s) AND chunk_count > 0
+             UNION
+            SELECT id, chunk_count FROM documents_document
+             WHERE namespace = ANY(ARRAY(
+                       SELECT unnest(%(namespaces)s::int8[])
+                       EXCEPT SELECT namespace FROM documents_postingsegment))
+               AND chunk_count > 0) AS unsegmented
+"""
+POSTINGS = """
+    SELECT segment_id, place, chunks FROM documents_postings
+     WHERE segment_id IN (SELECT id FROM documents_postingsegment
+                           WHERE namespace = ANY(%(namespaces)s))
+       AND place = ANY(%(places)s)
+"""
+KEYS = "SELECT id, keys FROM documents_postingsegment WHERE id = ANY(%(segments)s)"
+
+Figures = NDArray[np.float64]
+
+
+class Segments:
+    """The postings of a question's terms in all segments of a scope.
+
+    `unsegmented` are the documents of the scope that are not, or no longer as here, in any.
+    """
+
+    def __init__(
+        self, unsegmented: list[UUID], postings: Mapping[int, list[tuple[int, bytes]]]
+    ) -> None:
+        self.unsegmented = unsegmented
+        self._postings = postings
+        self._counts: dict[int, int] = {}
+        for rows in postings.values():
+            for place, chunks in rows:
+                self._counts[place] = self._counts.get(place, 0) + _count(chunks)
+
+    def count_chunks(self, place: int) -> int:
+        """How many chunks hold the term of this place."""
+        return self._counts.get(place, 0)
+
+    def find_likely(
+        self, search: SearchTransaction, weights: Mapping[int, float], most: int
+    ) -> NDArray[np.int64] | None:
+        """The keys of the `most` chunks that score best, in no order; `weights` by place.
+
+        None where a segment was replaced meanwhile.
+        """
+        found = {segment: _score(rows, weights, most) for segment, rows in self._postings.items()}
+        if not found:
+            return np.empty(0, np.int64)
+        keys = _read_keys(search, found)
+        if len(keys) < len(found):
+            return None
+        named = np.concatenate([keys[segment][numbers] for segment, (numbers, _) in found.items()])
+        scores = np.concatenate([scores for _, scores in found.values()])
+        best: NDArray[np.int64] = named[_find_best(scores, most)]
+        return best
+
+
+def read_segments(search: SearchTransaction, places: list[int]) -> Segments | None:
+    """The postings of these places; None where too little of the scope is in segments."""
+    facts, namespaces = search.facts, search.find_namespaces()
+    if not namespaces.keys or facts.chunks < LEAST_SHARE * namespaces.chunks:
+        return None
+    asked = list(namespaces.keys)
+    ((sent, chunks),) = search.fetch_rows(UNSEGMENTED, namespaces=asked)
+    if chunks > min(MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE * facts.chunks):
+        return None
+    unsegmented = [UUID(bytes=one) for one in database.parse_numbers(sent, "V16").tolist()]
+    postings: dict[int, list[tuple[int, bytes]]] = {}
+    for segment, place, held in search.fetch_rows(POSTINGS, namespaces=asked, places=places):
+        postings.setdefault(segment, []).append((place, held))
+    return Segments([one for one in unsegmented if one in search.scope], postings)
+
+
+def pack_postings(numbers: NDArray[np.int64], weights: NDArray[np.uint8]) -> bytes:
+    """As `Postings.chunks` holds them."""
+    return numbers.astype(NUMBER).tobytes() + weights.tobytes()
+
+
+def round_weights(weights: Figures) -> NDArray[np.uint8]:
+    """Weights of terms (`rag.indexing.compute_term_weight`) as bytes, none of them 0."""
+    return np.clip(np.rint(weights * (255 / (K1 + 1))), 1, 255).astype(np.uint8)
+
+
+def _count(chunks: bytes) -> int:
+    return len(chunks) // (NUMBER.itemsize + WEIGHT.itemsize)
+
+
+def _score(
+    rows: list[tuple[int, bytes]], weights: Mapping[int, float], most: int
+) -> tuple[NDArray[np.int64], Figures]:
+    """The numbers of the best chunks of a segment, and their scores."""
+    numbers = [np.frombuffer(chunks, NUMBER, _count(chunks)) for _, chunks in rows]
+    scores = [
+        np.frombuffer(chunks, WEIGHT, offset=len(chunks) - _count(chunks)) * weights[place]
+        for place, chunks in rows
+    ]
+    total: Figures = np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
+    best = _find_best(total, most)
+    best = best[total[best] > 0]
+    return best, total[best]
+
+
+def _find_best(values: Figures, most: int) -> NDArray[np.int64]:
+    if len(values) <= most:
+        return np.arange(len(values))
+    return np.argpartition(-values, most)[:most]
+
+
+_remembered: dict[int, NDArray[np.int64]] = {}
+_lock = threading.Lock()
+
+
+def _read_keys(
+    search: SearchTransaction, segments: Mapping[int, object]
+) -> dict[int, NDArray[np.int64]]:
+    """The keys of these segments' chunks; a process remembers them, as a segment never changes."""
+    known = {segment: _remembered[segment] for segment in segments if segment in _remembered}
+    if missing := [segment for segment in segments if segment not in known]:
+        for segment, keys in search.fetch_rows(KEYS, segments=missing):
+            known[segment] = np.frombuffer(keys, KEY)
+        with _lock:
+            if len(_remembered) + len(missing) > MAX_REMEMBERED_SEGMENTS:
+                _remembered.clear()
+            _remembered.update(known)
+    return known
