@@ -208,13 +208,20 @@ def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper,
     wait_until(lambda: sum("낱장" in name for name in left()) == 1)
 
 
+def upload_notes(keeper, folder, word):
+    """As many documents as need a second page of the list, named after `word`."""
+    documents = []
+    for number in range(21):
+        file = folder / f"{word} {number}.md"
+        file.write_text(f"# {word}\n\n{number}번째 {word}입니다.", encoding="utf-8")
+        documents.append(keeper.upload(file))
+    return documents
+
+
 def test_documents_chosen_on_two_pages_of_the_list_are_deleted_together(
     open_page, keeper, tmp_path
 ):
-    for number in range(21):
-        file = tmp_path / f"장부 {number}.md"
-        file.write_text(f"# 장부\n\n{number}번째 장부입니다.", encoding="utf-8")
-        keeper.upload(file)
+    documents = upload_notes(keeper, tmp_path, "장부")
     page = open_page("/documents?q=장부")
     page.locator("[data-choose]").first.check()
     page.locator("#pages-next").click()
@@ -231,7 +238,7 @@ def test_documents_chosen_on_two_pages_of_the_list_are_deleted_together(
     page.locator("#confirm-yes").click()
     expect(page.locator("#bulk")).to_be_hidden()
     expect(page.locator("tbody tr")).to_have_count(19)
-    for one in keeper.api("documents?page_size=100&q=장부")["results"]:
+    for one in documents[1:-1]:
         keeper.api(f"documents/{one['id']}", method="DELETE")
 
 
@@ -246,10 +253,7 @@ def test_a_chosen_document_that_somebody_deletes_is_chosen_no_longer(open_page, 
 
 
 def test_a_page_turned_while_the_list_is_redrawn_stays_turned(open_page, keeper, tmp_path):
-    for number in range(21):
-        file = tmp_path / f"일지 {number}.md"
-        file.write_text(f"# 일지\n\n{number}번째 일지입니다.", encoding="utf-8")
-        keeper.upload(file)
+    documents = upload_notes(keeper, tmp_path, "일지")
     keeper.wait_for_documents()
     page = open_page("/documents?q=일지")
     page.route(re.compile(r"/documents\?.*page=1$"), lambda _route: None)  # not answered yet
@@ -259,7 +263,7 @@ def test_a_page_turned_while_the_list_is_redrawn_stays_turned(open_page, keeper,
         page.locator("#pages-next").click()
     assert given_up.value.url.endswith("page=1")
     expect(page.locator("tbody tr")).to_have_count(1)
-    for one in keeper.api("documents?page_size=100&q=일지")["results"]:
+    for one in documents:
         keeper.api(f"documents/{one['id']}", method="DELETE")
 
 
