@@ -61,7 +61,7 @@ _SIDES, _LOOSE = frozenset(_RULES["sides"].split()), frozenset(_RULES["loose"].s
 _PATTERNS = {
     name: re.compile("|".join(found), re.IGNORECASE) for name, found in _RULES["patterns"].items()
 }
-_COUNTED = re.compile(rf"몇\s?({'|'.join(_RULES['units'].split())})")
+_COUNTED = re.compile(rf"몇\s?({'|'.join(_RULES['units'].split())})(\s?전)?|(며칠)\s?전")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SN", "XPN"))
 _WORD = re.compile(r"[A-Za-z0-9][\w–‑.-]*|[가-힣]+")
 _HANGUL, _SHORT = re.compile(r"[가-힣]{3,}"), re.compile(r"[가-힣]{3}")
@@ -83,7 +83,9 @@ _BARE_YEAR = re.compile(rf"{_YEAR}(?![\d,])")
 _APART = r"(?:(?<!\d)|(?!\d))"
 """Not between two digits."""
 _BLANKS = re.compile(r"(?<=[0-9A-Za-z])(\s+)(?=[0-9A-Za-z])|\s+")
-_VALUE_ENDING = re.compile(r"(?<=[가-힣\d%])(?:이다|이며|이고|입니다|으로|[을를로의에은는이가])$")
+_VALUE_ENDING = re.compile(
+    r"(?<=[가-힣\d%])(?<!없)(?:이다|이며|이고|입니다|으로|[을를로의에은는이가])$"
+)
 """A copula or particle, which is not part of a value."""
 _HYPHENS = re.compile("[‐‑‒–−]")
 MARKER = re.compile(r"(?<!\\)\[\d{1,4}\]")
@@ -213,13 +215,20 @@ def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
     return PassageQuery(
         words=_read_words(_remove_titles(text, titles)) or _read_words(text),
         value=None if defined else value,
-        unit=re.compile(rf"\d\s?{counter[1]}") if counter else None,
+        unit=_to_unit(counter) if counter else None,
         defined_term=to_letters(defined),
         wants_list=bool(_PATTERNS["listed"].search(text)),
         wants_each=bool(_PATTERNS["each"].search(text)),
         bound=bound[1] if bound else "",
         years=_find_years(text),
     )
+
+
+def _to_unit(counter: re.Match[str]) -> re.Pattern[str]:
+    """Figures in the unit asked for (몇 명): for "며칠 전" only days before something."""
+    name, before, days = counter.groups()
+    ahead = r"\s?전" if before or days else ""
+    return re.compile(rf"\d\s?{'일' if days else name}{ahead}")
 
 
 def _find_years(text: str) -> frozenset[int]:
@@ -433,7 +442,7 @@ class _Composer:
                 if unit.kind is UnitKind.ROW
                 else self._render_block(candidate, room_left)
             )
-            gap = "\n\n" if body.startswith("|") else "\n"
+            gap = "\n\n" if unit.kind is UnitKind.ROW and unit.columns else "\n"
             builder.parts.append(body if source == last_source else f"{source}{gap}{body}")
             builder.add_citation(stretch, unit)
             last_source = source
@@ -590,11 +599,9 @@ class _Composer:
                 if stretch.units[lead].announces_list or self.query.wants_list
                 else decisive_index
             )
-        items = (
-            stretch.list_children(top)
-            if top == decisive_index or self.query.wants_list
-            else [decisive_index]
-        )
+        items = stretch.list_children(top)
+        if top != decisive_index and not self.query.wants_list:
+            items = self._select_siblings(decisive, items)
         paragraph = (
             [top]
             if items
@@ -622,6 +629,16 @@ class _Composer:
             else ""
         )
         return "\n\n".join(filter(None, [lines[0], "\n".join(lines[1:]), more]))
+
+    def _select_siblings(self, decisive: _RankedUnit, items: Sequence[int]) -> list[int]:
+        """The decisive item and those of its list that are nearly as good, in order."""
+        good = {
+            item.unit_index
+            for item in self.ranked
+            if item.stretch_index == decisive.stretch_index
+            and item.score >= MIN_SHARE_OF_BEST * self.ranked[0].score
+        }
+        return [item for item in items if item == decisive.unit_index or item in good]
 
     def _render_unit(
         self, decisive: _RankedUnit, unit_index: int, *, with_mark: bool = True
@@ -679,7 +696,8 @@ class _Composer:
         self.builder.shown.update(
             (decisive.stretch_index, index) for index in block
         )  # a table is shown only once
-        return "\n".join(lines)
+        caption = " ".join(map(markdown.escape_line, stretch.list_caption(decisive.unit_index)))
+        return "\n".join([caption, "", *lines] if caption else lines)
 
     def _find_asked_cell(self, unit: Unit) -> int | None:
         """The cell whose column name has most of the question's words that the row's name lacks."""
@@ -710,10 +728,12 @@ class _Composer:
         bound = self.query.bound
         values = [match for match in values if unit.text.startswith(bound, match.end())] or values
         middle = self._find_densest_offset(unit.text, MAX_VALUE_CHARACTERS)
-        start = min((match.start() for match in values), key=lambda offset: abs(offset - middle))
+        match = min(values, key=lambda found: abs(found.start() - middle))
+        start = match.start()
         prefix = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])
         suffix = _PATTERNS["behind_value"].match(unit.text[start : start + MAX_VALUE_CHARACTERS])
-        value = "".join(part[0] for part in (prefix, suffix) if part).strip(" ,.;:·\"'“”()")
+        value = max(suffix[0] if suffix else "", match[0], key=len)
+        value = f"{prefix[0] if prefix else ''}{value}".strip(" ,.;:·\"'“”()")
         value += ")" * (value.count("(") - value.count(")"))
         return _VALUE_ENDING.sub("", value)
 
@@ -877,6 +897,7 @@ def _select_outline_sentences(stretches: Sequence[Stretch], room: int) -> list[t
         if unit.kind is UnitKind.SENTENCE
         and len(unit.text) >= MIN_OUTLINED_CHARACTERS
         and stretch.is_quotable(unit_index)
+        and not stretch.is_caption(unit_index)
     }
     terms = {key: set(tokenize.count_terms(unit.text)) for key, unit in units.items()}
     counts = Counter(term for sentence_terms in terms.values() for term in sentence_terms)

@@ -25,6 +25,8 @@ MAX_CELLS = 64
 """Of a row."""
 MAX_NEARBY_UNITS = 8
 """Units before a unit, and after it, that count as near."""
+MAX_CAPTION_CHARACTERS = 80
+"""Length of a line that names a table."""
 MAX_DEPTH = 4
 """Nesting depth of list items."""
 
@@ -83,6 +85,8 @@ _NUMBERED_NAME = re.compile(
 _SUBSECTION_NUMBER = re.compile(r"\d{1,2}\.\d")
 _STATEMENT_END = re.compile(r"[.!?。？！…:：;,]$|[다요까함됨음]$")
 """Ends a line that makes a statement and is no name."""
+_UNIT_LINE = re.compile(r"\W*(?:단위|units?)\b", re.IGNORECASE)
+"""Gives the unit of a table's figures."""
 _ITEM_MARK = re.compile(
     r"[ \t]*(?:>[ \t]?)*(?:\*\*)?(?:"
     r"(?P<circle>[①-⑳])(?:\*\*)?|(?P<bullet>[-*+•·∙‣○◦●▪■□◆◇▶▷❍❖➢ㅇ※])(?=[ \t])|"
@@ -170,6 +174,26 @@ class Stretch:
             other_index for other_index, unit in enumerate(self.units) if unit.block == block
         )
         return [other_index for other_index in indexes if self.is_quotable(other_index)]
+
+    def list_caption(self, row: int) -> list[str]:
+        """The lines directly above a row's table: what it shows, and its unit ("단위: 억 원")."""
+        first = row
+        while first and self.units[first - 1].block == self.units[row].block:
+            first -= 1
+        lines = [first - 1] if first and self.is_caption(first - 1) else []
+        if lines and first > 1 and _UNIT_LINE.match(self.units[first - 1].text):
+            lines = [first - 2, *lines] if self._is_name(first - 2) else lines
+        return [self.units[index].text for index in lines]
+
+    def is_caption(self, index: int) -> bool:
+        """Whether a line names the table under it, or the unit of its figures."""
+        following = self.units[index + 1 : index + 2]
+        return bool(following) and following[0].kind is UnitKind.ROW and self._is_name(index)
+
+    def _is_name(self, index: int) -> bool:
+        unit = self.units[index]
+        is_line = unit.kind is UnitKind.SENTENCE and len(unit.text) <= MAX_CAPTION_CHARACTERS
+        return is_line and not _STATEMENT_END.search(unit.text)
 
     def list_children(self, index: int) -> list[int]:
         """The indexes of the items directly under a unit."""
@@ -429,11 +453,32 @@ class _UnitReader:
             if number + 1 < len(run) and _RULE.match(run[number + 1].raw):
                 columns = cells
                 continue
+            is_first = number and _RULE.match(run[number - 1].raw)
+            if is_first and _is_second_header(columns, cells):
+                columns = _join_headers(columns, cells)
+                continue
             name = cells[0] or name  # of merged cells, only the first has the text
             cells = (name, *cells[1:])
             position = (line.start, line.start + len(line.raw), self.block_count, self.heading)
             text = _render_row(columns, cells)
             self.units.append(Unit(UnitKind.ROW, text, *position, cells=cells, columns=columns))
+
+
+def _is_second_header(columns: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether a table's first row divides the merged columns above it: no name, and no figures."""
+    divided = [cell for column, cell in zip(columns[1:], cells[1:], strict=False) if not column]
+    has_figures = any(cell and not any(map(str.isalpha, cell)) for cell in cells)
+    return bool(divided) and all(divided) and not cells[0] and not has_figures
+
+
+def _join_headers(columns: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
+    """Columns named by both rows: a merged cell of the upper one holds for those right of it."""
+    names: list[str] = []
+    above = ""
+    for column, cell in zip_longest(columns, cells, fillvalue=""):
+        above = column or above if names else column
+        names.append(" ".join(filter(None, (above, cell))) if names else column)
+    return tuple(names)
 
 
 def _split_paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:

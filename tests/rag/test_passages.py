@@ -563,3 +563,77 @@ def test_the_answer_is_the_same_to_the_byte_in_every_process():
     }
     assert len(said) == 1
     assert "등록" in json.loads(next(iter(said)))[0]
+
+
+def test_days_before_something_are_no_other_days():
+    text = (
+        "통지서를 지체 없이 보내야 한다. 신청을 받으면 통지서를 30일 이내에 보내야 한다.\n\n"
+        "소집하는 날의 7일 전까지 알려야 한다."
+    )
+    assert ask("통지서는 며칠 전까지 보내야 하나요?", text).startswith("**7일 전까지** [1]")
+
+
+def test_a_value_of_two_words_is_told_whole():
+    text = "보상금 지급통지서는 지체 없이 신청인에게 보내야 한다."
+    assert ask("지급통지서는 언제까지 보내?", text).startswith("**지체 없이** [1]")
+
+
+def test_a_period_of_dates_in_points_is_told_to_its_end():
+    text = "◇ 활동기간 : 2023. 7. ~ 2024. 7.(1년)"
+    assert ask("활동 기간은 언제까지야?", text).startswith(r"**2023\. 7. ~ 2024. 7.(1년)** [1]")
+
+
+def test_the_items_of_one_list_stand_together_under_their_lead():
+    text = (
+        "① 허가의 기준은 다음 각 호와 같다.\n\n"
+        "  1. 저장소의 재해방지대책을 세울 것\n  2. 색이 예쁠 것\n"
+        "  3. 저장소의 기술인력을 둘 것\n"
+    )
+    answer = ask("저장소에는 뭘 둬야 허가돼?", text)
+    assert answer.count("다음 각 호와 같다") == 1
+    assert answer.index("1. ") < answer.index("3. ")
+
+
+def test_a_question_for_what_there_is_gets_the_whole_table():
+    rows = "\n".join(f"| {number} | 종류 {number} |" for number in range(10))
+    answer = ask(
+        "ChartType에는 어떤 값이 있어?", f"# ChartType\n\n| 값 | 설명 |\n| --- | --- |\n{rows}"
+    )
+    assert "종류 9" in answer
+
+
+INVESTMENT = """# 해외직접투자
+
+□ 국가별 동향(상위 5개)
+
+(단위: 억 달러)
+
+| 구 분 | 2022년 |  | 2023년 |  |
+| --- | --- | --- | --- | --- |
+|  | 1분기 | 2분기 | 1분기 | 2분기 |
+| 미국 | 91.8 | 72.4 | 87.1 | 64.0 |
+|  | (113.5) | (15.7) | (△5.2) | (△11.6) |
+"""
+
+
+def test_a_table_comes_with_its_name_and_its_unit():
+    answer = ask("미국 해외직접투자는?", INVESTMENT)
+    assert "국가별 동향(상위 5개) (단위: 억 달러)\n\n| 구 분 |" in answer
+
+
+def test_a_header_of_two_rows_names_the_columns_and_is_no_answer():
+    answer = ask("미국의 2023년 2분기 해외직접투자 금액은?", INVESTMENT)
+    assert answer.startswith("**64.0** [1]")
+    assert "| 구 분 | 2022년 1분기 | 2022년 2분기 | 2023년 1분기 | 2023년 2분기 |" in answer
+    assert "|  | 1분기" not in answer
+
+
+def test_an_outline_leaves_out_names_of_tables():
+    text = (
+        "해외직접투자는 156.6억 달러로 전년보다 감소하였다.\n\n"
+        "□ 업종별 해외직접투자 동향(상위 5개)\n\n"
+        "| 업종 | 금액 |\n| --- | --- |\n| 제조업 | 36.1 |\n"
+    )
+    answer = ask("요약해줘", text, is_whole_document=True)
+    assert "감소하였다" in answer
+    assert "상위 5개" not in answer
