@@ -36,7 +36,7 @@ from chats.serializers import SendRequest, to_frame
 from chats.services import turns
 from documents import notices
 from documents.errors import explain_code
-from documents.libraries import list_readable_libraries
+from documents.libraries import list_held_roles
 from documents.models import Document
 from jobs import connections, limiter
 from jobs.background import LoopTask
@@ -225,48 +225,48 @@ CHECK_PAUSE_SECONDS = 0.5
 
 
 class ReadingWatcher(LoopTask):
-    """Tells open pages that their user may read less than before.
+    """Tells open pages that their user may read less than before, or has another role in a library.
 
-    Requests are refused already; the pages also hide what they still show.
+    Requests are refused already; the pages also hide what they still show or offer.
     """
 
     TROUBLE = "readers_not_checked"
 
     def __init__(self) -> None:
-        self._libraries_by_user: dict[int, set[UUID]] = {}
+        self._roles_by_user: dict[int, set[tuple[UUID, str]]] = {}
         self._seen_moves: set[tuple[UUID, datetime]] = set()
         self._changed = asyncio.Event()
 
     async def add(self, user_id: int) -> None:
         """Remember what a user who opens a page may read."""
-        if user_id not in self._libraries_by_user:
-            libraries = await in_database(list_readable_libraries, [user_id])
-            self._libraries_by_user.setdefault(user_id, libraries[user_id])
+        if user_id not in self._roles_by_user:
+            roles = await in_database(list_held_roles, [user_id])
+            self._roles_by_user.setdefault(user_id, roles[user_id])
 
     async def run_round(self) -> None:
         """Check once."""
         access.RightsListener.of_running_loop().waiting.add(self._changed)
         await access.wait_for_change(self._changed, RIGHTS_CHECK_SECONDS)
         pages = NoticeListener.of_running_loop().pages
-        known = {pk: readable for pk, readable in self._libraries_by_user.items() if pk in pages}
-        readable, moved_documents = await in_database(find_readable, [*known])
+        known = {pk: roles for pk, roles in self._roles_by_user.items() if pk in pages}
+        roles, moved_documents = await in_database(find_readable, [*known])
         new_moves = [
             document
             for document in moved_documents
             if (document.pk, document.moved_at) not in self._seen_moves
         ]
         self._seen_moves = {(document.pk, document.moved_at) for document in moved_documents}
-        for user_id, had_libraries in known.items():
-            has_lost = bool(had_libraries - readable[user_id]) or any(
-                had_libraries and not document.is_readable(user_id, readable[user_id])
-                for document in new_moves
+        for user_id, had_roles in known.items():
+            readable = {library_id for library_id, _role in roles[user_id]}
+            has_lost = bool(had_roles - roles[user_id]) or any(
+                had_roles and not document.is_readable(user_id, readable) for document in new_moves
             )
             for page in pages.get(user_id, ()) if has_lost else ():
                 page.send_soon(log.to_json(to_frame("rights.changed", {})))
         # `add` has entered the users of pages opened meanwhile.
-        self._libraries_by_user = {
-            pk: readable.get(pk, had_libraries)
-            for pk, had_libraries in self._libraries_by_user.items()
+        self._roles_by_user = {
+            pk: roles.get(pk, had_roles)
+            for pk, had_roles in self._roles_by_user.items()
             if pk in pages
         }
         await asyncio.sleep(CHECK_PAUSE_SECONDS)  # the next check sees what is announced meanwhile
@@ -289,12 +289,12 @@ class MovedDocument(NamedTuple):
 
 def find_readable(
     user_ids: Collection[int],
-) -> tuple[dict[int, set[UUID]], list[MovedDocument]]:
-    """The ids of the libraries that each user may read, and the documents moved just now."""
+) -> tuple[dict[int, set[tuple[UUID, str]]], list[MovedDocument]]:
+    """The libraries that each user may read, with roles, and the documents moved just now."""
     since = timezone.now() - timedelta(seconds=RIGHTS_CHECK_SECONDS) - access.MAX_CLOCK_SKEW
     rows = Document.objects.filter(moved_at__gt=since)
     places = rows.values_list("pk", "moved_at", "owner_id", "library_id", named=True)
-    return list_readable_libraries(user_ids), [
+    return list_held_roles(user_ids), [
         MovedDocument._make(row) for row in places
     ] if user_ids else []
 

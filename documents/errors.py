@@ -140,7 +140,7 @@ class NotRenderable(NuraError):
 
 
 class LibraryNotFound(NuraError):
-    """There is no such library, or the user may not add documents to it."""
+    """There is no such library, or the user may not read it, or not add documents to it."""
 
     code = "library_not_found"
 
@@ -431,7 +431,7 @@ DOCUMENTS: Mapping[str, Explanation] = {
                 "The document has no such version. Choose another one from its list."
             ),
             "library_not_found": _(
-                "There is no such library, or you may not add documents to it. Choose another one."
+                "There is no such library, or you may not do this in it. Choose another one."
             ),
             "page_not_found": _("The document has no such page. Choose another one."),
             "picture_not_found": _(

@@ -183,14 +183,24 @@ def find_libraries(*, user: User, library_ids: Collection[UUID]) -> list[UUID]:
     return ids
 
 
+def list_held_roles(user_ids: Collection[int]) -> dict[int, set[tuple[UUID, str]]]:
+    """The libraries that each of these users may read, each with a role held in it. Two queries.
+
+    A library stands there once for each role: the user's own, and those of the user's groups.
+    """
+    roles: dict[int, set[tuple[UUID, str]]] = {pk: set() for pk in user_ids}
+    own = LibraryMember.objects.filter(user__in=roles).values_list("user", "library_id", "role")
+    groups = LibraryMember.objects.filter(group__user__in=roles)
+    of_groups = groups.values_list("group__user", "library_id", "role")
+    for user_id, library_id, role in (*own, *of_groups):
+        roles[user_id].add((library_id, role))
+    return roles
+
+
 def list_readable_libraries(user_ids: Collection[int]) -> dict[int, set[UUID]]:
     """The ids of the libraries that each of these users may read. Two queries."""
-    library_ids: dict[int, set[UUID]] = {pk: set() for pk in user_ids}
-    own = LibraryMember.objects.filter(user__in=library_ids).values_list("user", "library_id")
-    groups = LibraryMember.objects.filter(group__user__in=library_ids)
-    for user_id, library_id in (*own, *groups.values_list("group__user", "library_id")):
-        library_ids[user_id].add(library_id)
-    return library_ids
+    roles = list_held_roles(user_ids)
+    return {pk: {library_id for library_id, _role in held} for pk, held in roles.items()}
 
 
 def find_unreadable_documents(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:

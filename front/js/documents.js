@@ -204,10 +204,19 @@ watchFileInput({
   onFiles: (...found) => uploads.add(...found),
 });
 
-/** Check whether the reader may still read the documents and the library shown. */
+/** The reader's role in the library shown; null if it can no longer be read. */
+function askRole() {
+  return getJson(`/libraries/${page.library.id}`).then(
+    ({ role }) => role,
+    (error) => (error.status === 404 ? null : page.library.role),
+  );
+}
+
+/** Check what the reader may still read and do here. */
 async function checkRights() {
-  const isClosed = page.library && (await getJson(`/libraries/${page.library.id}`).then(() => false, (error) => error.status === 404));
-  if (isClosed) location.assign(toAddress("/documents"));
+  const role = page.library && (await askRole());
+  if (page.library && !role) location.assign(toAddress("/documents"));
+  else if (page.library && role !== page.library.role && !uploads.working.length) location.reload();
   else refreshTable();
 }
 

@@ -278,6 +278,19 @@ async def test_an_open_page_is_told_at_once_that_its_user_reads_less(
         assert "rights.changed" not in {one["type"] for one in await hear(other, "pong")}
 
 
+async def test_an_open_page_is_told_that_its_user_has_another_role(web, stranger, membership, key):
+    def promote():
+        role = LibraryRole.CONTRIBUTOR
+        libraries.change_member(member=membership, role=role, actor=stranger)
+
+    async with socket(web, key) as ws:
+        await say_frame(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(promote)
+        heard = await hear(ws, "rights.changed")
+        assert [one["type"] for one in heard] == ["rights.changed"]
+
+
 async def test_an_open_page_is_not_told_of_rights_that_others_lost(
     web, stranger, library, shared, membership, key
 ):

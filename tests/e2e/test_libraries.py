@@ -126,6 +126,17 @@ def test_a_reader_changes_nothing_and_asks_with_a_hash_sign(windows, member, lib
     expect(window.locator(".msg-question .attached")).to_contain_text("별빛 자료")
 
 
+def test_an_open_list_offers_what_the_new_role_allows(windows, manager, member, library):
+    window = windows(member)
+    window.goto(f"/documents?library={library['id']}")
+    expect(window.locator("#attach")).to_be_hidden()
+    place = f"libraries/{library['id']}/members/{library['member']}"
+    manager.api(place, {"role": "contributor"}, "PATCH")
+    expect(window.locator("#attach")).to_be_visible()
+    manager.api(place, {"role": "reader"}, "PATCH")
+    expect(window.locator("#attach")).to_be_hidden()
+
+
 def test_who_is_no_member_any_more_finds_nothing_and_old_answers_say_so(
     windows, manager, member, library
 ):
