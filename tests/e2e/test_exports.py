@@ -51,3 +51,16 @@ def test_a_file_that_does_not_come_is_told(page):
     page.locator("#chat-menu [data-format=pdf]").click()
     expect(page.locator(".toast-error")).to_contain_text("연결할 수 없습니다")
     page.context.set_offline(False)
+
+
+def test_a_printed_chat_is_whole_and_dark_on_white(page):
+    page.set_viewport_size({"width": 900, "height": 320})
+    page.emulate_media(media="print", color_scheme="dark")
+    heights = "(names) => names.map((name) => document.querySelector(name).scrollHeight)"
+    thread, whole = page.evaluate(heights, ["#thread", "html"])
+    assert thread > 320  # more than a screen shows
+    assert whole >= thread
+    expect(page.locator(".dock")).to_be_hidden()
+    expect(page.locator("#sidebar")).to_be_hidden()
+    expect(page.locator(".msg-answer .source-name").first).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(29, 33, 38)"
