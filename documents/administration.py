@@ -33,6 +33,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
+from unfold.views import ChangeList
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from documents.audit import Action, record_event
@@ -185,6 +186,16 @@ def count_rows(rows: QuerySet[Any], field: str) -> Coalesce:
     return Coalesce(Subquery(counts, IntegerField()), 0)
 
 
+class RowList(ChangeList):  # type: ignore[misc] # unfold has no types
+    """A list that says how many rows it was narrowed to only where it was narrowed."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Take the number of rows as that of all, if there is no search and no filter."""
+        super().get_results(request)
+        if not self.query and not self.get_filters_params():
+            self.full_result_count = self.result_count
+
+
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
     """Records additions, changes and deletions, in the transaction that makes them."""
 
@@ -192,6 +203,10 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
     addition_action = Action.SETTING_CHANGED
     deletion_action = Action.DATA_DELETED
     show_full_result_count = False  # it counts all rows once more
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RowList]:
+        """The list of rows."""
+        return RowList
 
     def find_subject(self, row: Any) -> User | None:
         """The person to whom the row belongs."""

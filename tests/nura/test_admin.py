@@ -57,6 +57,15 @@ def test_every_list_and_its_first_row_open(admin_client, chat):
             assert admin_client.get(row[1]).status_code == 200, row[1]
 
 
+@pytest.mark.parametrize(
+    ("query", "offers_all"),
+    [({}, False), ({"o": "1"}, False), ({"q": "minsu"}, True), ({"is_active__exact": "1"}, True)],
+)
+def test_a_list_offers_all_rows_only_where_it_is_narrowed(admin_client, minsu, query, offers_all):
+    page = admin_client.get("/admin/auth/user/", query).content.decode()
+    assert ('(<a href="?">' in page) is offers_all
+
+
 def read_cells(page, name):
     """The cells of a column, by the row's place."""
     found = re.findall(rf'class="[^"]*field-{name}[^"]*"[^>]*>(.*?)</t[dh]>', page, re.DOTALL)
