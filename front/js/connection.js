@@ -24,9 +24,7 @@ export class ConnectionNote {
     socket.addEventListener("down", () => this.wait());
     socket.addEventListener("unreachable", () => this.probe());
     socket.addEventListener("open", () => this.reopen());
-    for (const type of ["acknowledged", "refused"]) {
-      runs.addEventListener(type, () => socket.isOpen && !runs.outbox.size && this.hide());
-    }
+    for (const type of ["acknowledged", "refused"]) runs.addEventListener(type, () => runs.outbox.size || this.hide());
     if (!navigator.onLine) this.show(t("connection.offline"));
   }
 
@@ -60,7 +58,8 @@ export class ConnectionNote {
     const signal = AbortSignal.timeout(PROBE_MS);
     const alive = await fetch(toAddress("/healthz"), { cache: "no-store", signal }).then((response) => response.ok, () => false);
     if (alive) {
-      this.hide();
+      if (this.wasShown && this.runs.outbox.size) this.show(t("connection.slow"));
+      else this.hide();
       if (this.socket.unreachable && !this.told) this.told = showToast(t("no_socket"), { stay: 8000 });
     } else if (!navigator.onLine) this.show(t("connection.offline"));
     else if (!this.socket.isOpen) this.show(t("connection.server"));

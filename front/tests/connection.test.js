@@ -43,9 +43,15 @@ test("a question that is taken in time says nothing", () => {
   assert.equal(root.hidden, true);
 });
 
-test("a line that comes back says nothing else while the question still waits", () => {
+test("a line that breaks and comes back says nothing else while the question still waits", async () => {
   const { socket } = ask();
   mock.timers.tick(7000);
+  socket.isOpen = false;
+  socket.dispatchEvent(new Event("down"));
+  mock.timers.tick(2500);
+  await new Promise(setImmediate); // the server is asked whether it lives
+  assert.equal(root.hidden, false);
+  socket.isOpen = true;
   socket.dispatchEvent(new Event("open"));
   assert.equal(root.hidden, false);
 });
