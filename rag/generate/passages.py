@@ -697,6 +697,10 @@ class _Composer:
             (decisive.stretch_index, index) for index in block
         )  # a table is shown only once
         caption = " ".join(map(markdown.escape_line, stretch.list_caption(decisive.unit_index)))
+        hidden_count = len({decisive.unit_index, *good_rows}) - (len(lines) - 2)
+        if wants_list and hidden_count:
+            more = get_reply("passages_items", self.builder.language, count=str(hidden_count))
+            lines += ["", more]
         return "\n".join([caption, "", *lines] if caption else lines)
 
     def _find_asked_cell(self, unit: Unit) -> int | None:

@@ -602,6 +602,15 @@ def test_a_question_for_what_there_is_gets_the_whole_table():
     assert "종류 9" in answer
 
 
+def test_a_long_table_is_cut_and_says_how_much_is_left():
+    rows = "\n".join(f"| {number} | 종류 {number} |" for number in range(15))
+    answer = ask(
+        "ChartType에는 어떤 값이 있어?", f"# ChartType\n\n| 값 | 설명 |\n| --- | --- |\n{rows}"
+    )
+    assert "종류 11" in answer
+    assert answer.endswith("외 3개 항목이 문서에 더 있습니다.")
+
+
 INVESTMENT = """# 해외직접투자
 
 □ 국가별 동향(상위 5개)
