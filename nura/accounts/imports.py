@@ -67,12 +67,11 @@ MAX_KEY_CHARACTERS = 100
 PIECE_BYTES = 256 * 1024
 CONVERSATIONS = re.compile(r"(.*/)?conversations(-\d+)?\.json", re.IGNORECASE)
 ZIP_MARKS = (b"PK\x03\x04", b"PK\x05\x06")
-HIDDEN_MARKS = re.compile("\ue200.*?\ue201", re.DOTALL)
+HIDDEN_MARKS = re.compile("\ue200[^\ue200\ue201]*\ue201")
 """ChatGPT's own citation markers, in private-use characters."""
-FOLDED_DETAILS = re.compile(
-    r"""<details\b[^>]*\btype="(?:reasoning|tool_calls)".*?</details>\s*""", re.DOTALL
-)
-"""What Open WebUI's page folds away within an answer."""
+FOLDED_BEGINNING = re.compile(r'<details\b[^<>]*\btype="(?:reasoning|tool_calls)"')
+FOLDED_END = "</details>"
+"""What Open WebUI's page folds away within an answer stands between these."""
 EARLIEST_YEAR = 1990
 
 
@@ -394,11 +393,25 @@ def from_open_webui(conversation: dict[str, Any]) -> ImportedChat | None:
                 name,
                 parent if _is_key(parent) else None,
                 str(message.get("role")),
-                FOLDED_DETAILS.sub("", content) if isinstance(content, str) else "",
+                _drop_folded(content) if isinstance(content, str) else "",
                 _to_time(message.get("timestamp")),
             )
         )
     return _to_chat(f"open-webui:{key}", title, _to_time(conversation.get("created_at")), nodes)
+
+
+def _drop_folded(content: str) -> str:
+    """In one pass: a pattern of beginning and end would look for an end behind each beginning."""
+    *ended, rest = content.split(FOLDED_END)
+    kept: list[str] = []
+    is_folded = False
+    for part in ended:
+        text = part.lstrip() if is_folded else part
+        beginning = FOLDED_BEGINNING.search(text)
+        is_folded = beginning is not None
+        kept.append(text[: beginning.start()] if beginning else text + FOLDED_END)
+    kept.append(rest.lstrip() if is_folded else rest)
+    return "".join(kept)
 
 
 def from_nura(chat: Any) -> ImportedChat | None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import zipfile
 from datetime import UTC, datetime, timedelta
 
@@ -130,6 +131,27 @@ def test_a_chat_of_open_webui_comes_with_its_messages_and_times(minsu):
         ("assistant", "15일입니다.", "연차는 며칠인가요?"),
         ("assistant", "16일입니다.", "연차는 며칠인가요?"),
     ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(
+            lambda text: {"id": "o", "chat": {"history": {"messages": {"q": {"content": text}}}}},
+            id="Open WebUI",
+        ),
+        pytest.param(
+            lambda text: {"id": "c", "mapping": dict([node("q", None, "user", text)])},
+            id="ChatGPT",
+        ),
+    ],
+)
+def test_marks_that_never_end_take_no_longer_than_other_text(make):
+    """With a search for an end behind each mark, this took over 20 s."""
+    text = '<details type="reasoning">' * 60_000 + "\ue200" * 300_000
+    begun = time.process_time()
+    imports.from_conversation(make(text))
+    assert time.process_time() - begun < 2
 
 
 def test_what_is_imported_again_is_there_once(minsu):
