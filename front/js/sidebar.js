@@ -504,12 +504,13 @@ function focusFirst(selectors) {
 }
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  focused = detail.target === list && list.contains(document.activeElement) ? describeFocus() : [];
+  // a list that comes on the heels of another finds no focus in it any more: what the first one found counts
+  if (detail.target === list && list.contains(document.activeElement)) focused = describeFocus();
 });
 document.body.addEventListener("htmx:afterSettle", () => {
   hideLeavingChats();
   if (isChoosing) showChosen();
-  if (focused.length) focusFirst(focused);
+  if (focused.length && document.activeElement === document.body) focusFirst(focused);
   focused = [];
 });
 hideChatsLeftBehind();
