@@ -182,7 +182,7 @@ class Product:
 
     def stop(self, timeout: float = 40.0) -> int:
         """Stop it as Ctrl-C does and return the exit status."""
-        self._end_commands()
+        self.end_commands()
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -199,7 +199,7 @@ class Product:
     def kill(self) -> None:
         """Kill only `up` itself, as a crash would."""
         assert self.process is not None
-        self._end_commands()
+        self.end_commands()
         self.process.kill()
         self.process.wait()
 
@@ -329,7 +329,8 @@ class Product:
         """Its output so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def _end_commands(self) -> None:
+    def end_commands(self) -> None:
+        """End the process that runs commands for tests."""
         if self._commands is not None:
             self._commands.communicate()
             self._commands = None

@@ -1,6 +1,7 @@
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import tempfile
@@ -169,7 +170,9 @@ def test_it_runs_as_an_ordinary_user(open_folder):
 
 
 def test_at_last_a_stop_ends_every_process(product):
-    assert product.stop() == 0
+    product.end_commands()
+    product.process.send_signal(signal.SIGINT)  # `Product.stop` would kill what is left
+    assert product.process.wait(40) == 0
     assert product.processes() == []
 
 
