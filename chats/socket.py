@@ -258,10 +258,10 @@ class ReadingWatcher(LoopTask):
         self._seen_moves = {(document.pk, document.moved_at) for document in moved_documents}
         for user_id, had_roles in known.items():
             readable = {library_id for library_id, _role in roles[user_id]}
-            has_lost = bool(had_roles - roles[user_id]) or any(
+            has_changed = bool(had_roles - roles[user_id]) or any(
                 had_roles and not document.is_readable(user_id, readable) for document in new_moves
             )
-            for page in pages.get(user_id, ()) if has_lost else ():
+            for page in pages.get(user_id, ()) if has_changed else ():
                 page.send_soon(log.to_json(to_frame("rights.changed", {})))
         # `add` has entered the users of pages opened meanwhile.
         self._roles_by_user = {

@@ -23,9 +23,9 @@ from documents.search.segments import KEY, MAX_SEGMENT_CHUNKS, pack_postings, ro
 
 SEGMENTS_LOCK = 7_305_114_462
 """Number of the advisory lock: one process writes segments at a time."""
-LEAST_NAMESPACE_CHUNKS = bm25.WALKED_CHUNKS
+MIN_NAMESPACE_CHUNKS = bm25.WALKED_CHUNKS
 """Smaller ones are searched chunk by chunk."""
-LEAST_SEGMENT_CHUNKS = 2_000
+MIN_SEGMENT_CHUNKS = 2_000
 """So many become a segment; a search reads those in none one by one."""
 SMALL_CHUNKS, MAX_SMALL = MAX_SEGMENT_CHUNKS // 8, 8
 """So many segments of at most that many chunks become one."""
@@ -79,7 +79,7 @@ TERMS = """
       FROM documents_chunkterms
      WHERE chunk_id = ANY(%s) OR document_id = ANY(%s) ORDER BY chunk_id
 """
-LIVING = """
+EXISTING = """
     SELECT terms.chunk_id
       FROM documents_chunkterms terms
       JOIN documents_document document ON document.id = terms.document_id
@@ -93,36 +93,36 @@ _SENT_HEADER = 12
 def write_due_segments() -> int:
     """Write those that are due, one a transaction, until the turn ends; how many."""
     until, written = time.monotonic() + TURN_SECONDS, 0
-    while time.monotonic() < until and _write_next():
+    while time.monotonic() < until and _write_next_segment():
         written += 1
     return written
 
 
 def find_stale_segments() -> int:
     """How many hold chunks that are no longer there, or that a newer one holds."""
-    return sum(1 for _ in _iterate_stale())
+    return sum(1 for _ in _iterate_stale_segments())
 
 
 def renew_stale_segments() -> int:
     """Write these anew, without those chunks, one a transaction; how many."""
-    return sum(_renew(*stale) for stale in list(_iterate_stale()))
+    return sum(_renew_segment(*stale) for stale in list(_iterate_stale_segments()))
 
 
-def _renew(segment: int, namespace: int, keys: NDArray[np.int64]) -> bool:
+def _renew_segment(segment: int, namespace: int, keys: NDArray[np.int64]) -> bool:
     """Write a segment anew with these chunks, unless it was joined or somebody else writes."""
     with transaction.atomic(), connection.cursor() as cursor:
-        if not _lock(cursor) or not PostingSegment.objects.filter(pk=segment).exists():
+        if not _claim_lock(cursor) or not PostingSegment.objects.filter(pk=segment).exists():
             return False
-        _replace(cursor, namespace, [segment], keys.tolist(), ())
+        _replace_segments(cursor, namespace, [segment], keys.tolist(), ())
         return True
 
 
-def _write_next() -> bool:
+def _write_next_segment() -> bool:
     """Write the segment that is due, if one is and nobody else writes."""
     with transaction.atomic(), connection.cursor() as cursor:
-        if not _lock(cursor):
+        if not _claim_lock(cursor):
             return False
-        cursor.execute(FIND_DUE, {"fill": LEAST_SEGMENT_CHUNKS, "large": LEAST_NAMESPACE_CHUNKS})
+        cursor.execute(FIND_DUE, {"fill": MIN_SEGMENT_CHUNKS, "large": MIN_NAMESPACE_CHUNKS})
         due = cursor.fetchone()
         if due is None:
             return False
@@ -135,12 +135,12 @@ def _write_next() -> bool:
         if len(joined) < MAX_SMALL:
             joined = []
         keys = np.frombuffer(b"".join(bytes(keys) for _, keys in joined), KEY).tolist()
-        _replace(cursor, namespace, [segment for segment, _ in joined], keys, documents)
+        _replace_segments(cursor, namespace, [segment for segment, _ in joined], keys, documents)
         UnsegmentedDocument.objects.filter(pk__in=noted).delete()
         return True
 
 
-def _lock(cursor: CursorWrapper) -> bool:
+def _claim_lock(cursor: CursorWrapper) -> bool:
     cursor.execute(LOCK, [SEGMENTS_LOCK])
     return bool(cursor.fetchone()[0])
 
@@ -162,7 +162,7 @@ def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], l
     return rows, list(documents)
 
 
-def _iterate_stale() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+def _iterate_stale_segments() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
     """Segment, namespace and the keys that remain."""
     segments = PostingSegment.objects.order_by("namespace", "-pk").values_list("pk", "namespace")
     for namespace, group in itertools.groupby(list(segments), key=operator.itemgetter(1)):
@@ -170,19 +170,21 @@ def _iterate_stale() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
         for segment, _ in group:
             held = PostingSegment.objects.filter(pk=segment).values_list("keys", flat=True).first()
             keys = np.frombuffer(bytes(held or b""), KEY)
-            remaining = np.setdiff1d(_find_living(keys, namespace), newer, assume_unique=True)
+            remaining = np.setdiff1d(
+                _find_existing_keys(keys, namespace), newer, assume_unique=True
+            )
             newer = np.concatenate([newer, remaining])
             if len(remaining) < len(keys):
                 yield segment, namespace, remaining
 
 
-def _find_living(keys: NDArray[np.int64], namespace: int) -> NDArray[np.int64]:
+def _find_existing_keys(keys: NDArray[np.int64], namespace: int) -> NDArray[np.int64]:
     with connection.cursor() as cursor:
-        cursor.execute(LIVING, [keys.tolist(), namespace])
+        cursor.execute(EXISTING, [keys.tolist(), namespace])
         return np.array([key for (key,) in cursor.fetchall()], KEY)
 
 
-def _replace(
+def _replace_segments(
     cursor: CursorWrapper,
     namespace: int,
     segments: Sequence[int],
@@ -202,11 +204,11 @@ def _replace(
             keys=np.array([key for key, *_ in rows], KEY).tobytes(),
         )
         with cursor.db.wrap_database_errors, cursor.copy(COPY) as copy:
-            for line in _to_lines(segment.pk, rows):
+            for line in _to_copy_lines(segment.pk, rows):
                 copy.write(line)
 
 
-def _to_lines(
+def _to_copy_lines(
     segment: int, rows: Sequence[tuple[int, int, bytes, bytes | None]]
 ) -> Iterable[bytes]:
     """The postings of the chunks in the form of COPY, by place."""
@@ -230,12 +232,12 @@ def _weigh_terms(
     once = bm25.compute_term_weights(np.array([length for _, length, *_ in rows]))[0]
     weights = once[chunks]
     more = _parse_vectors([surplus for *_, surplus in rows])
-    at = np.searchsorted(_number(chunks, places), _number(more[0], more[1]))
+    at = np.searchsorted(_combine_numbers(chunks, places), _combine_numbers(more[0], more[1]))
     weights[at] += more[2]
     return chunks, places, weights
 
 
-def _number(chunks: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _combine_numbers(chunks: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
     return (chunks << 32) + places
 
 

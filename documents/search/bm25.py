@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from documents.models import LEXICAL_DIMENSIONS
 from documents.search import database
 from documents.search.database import Namespaces, SearchTransaction, parse_numbers
-from documents.search.segments import read_segments
+from documents.search.segments import find_largest, read_segments
 from rag.indexing import (
     K1,
     LEAST_EMPHASIS,
@@ -206,9 +206,9 @@ MARKS_OF = """
            array_send(array_agg(document_id))
       FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s::int8[])
 """
-BESIDES = "OR document_id = ANY(%(besides)s::uuid[])"
-"""And of these documents."""
-SEGMENTED = 8
+OR_OF_DOCUMENTS = "OR document_id = ANY(%(documents)s::uuid[])"
+"""And the chunks of these documents."""
+LIKELY_PER_HIT = 8
 """In scopes that are in segments, for each hit wanted, so many of the likely ones are scored."""
 POSTINGS = """
     SELECT held.keys, held.lengths
@@ -392,7 +392,7 @@ def _find_by_segments(
     by_place = dict.fromkeys(places, 0.0)
     for place, weight in zip(places, weights.score.tolist(), strict=True):
         by_place[place] += weight
-    likely = segments.find_likely(search, by_place, SEGMENTED * limit)
+    likely = segments.find_likely(search, by_place, LIKELY_PER_HIT * limit)
     if likely is None:
         return None
     marked = _fetch_marks_of(search, terms, weights, likely, segments.unsegmented)
@@ -404,7 +404,7 @@ def _find_by_segments(
     frequencies += marked.select(~is_likely).count_held()
     weights = _Weights.from_counts(counts, frequencies.tolist(), max(size, *frequencies))
     scores = _compute_scores(marked, weights)
-    best = _find_best(scores, 2 * limit)  # their surplus is yet to be weighed anew
+    best = find_largest(scores, 2 * limit)  # their surplus is yet to be weighed anew
     best = best[scores[best] > 0]
     return _read_scored(search, (terms, weights), marked, (scores, best), limit)
 
@@ -439,7 +439,7 @@ def _find_by_rare_terms(
         asked, size = wanted, max(size, *found.counts)
         weights = _Weights.from_counts(counts, frequencies.tolist(), size)
         keys, held, once = found.sum_up(weights.score[order[:asked]])
-        likely = _find_best(once * held, FIRST * limit)
+        likely = find_largest(once * held, FIRST * limit)
         bar = _find_bar(_score_chunks(search, terms, weights, keys[likely])[1], limit)
     values = weights.score[order[:asked]]
     if _count_needed(weights.score[order], bar) > asked:
@@ -449,10 +449,10 @@ def _find_by_rare_terms(
     keys, held, once = found.sum_up(values)
     reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
     kept = np.flatnonzero(reach >= bar)
-    kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
+    kept = kept[find_largest((once * held)[kept], MAX_SCORED)]
     marked, scores = _score_chunks(search, terms, weights, keys[kept])
     return _read_scored(
-        search, (terms, weights), marked, (scores, _find_best(scores, limit)), limit
+        search, (terms, weights), marked, (scores, find_largest(scores, limit)), limit
     )
 
 
@@ -577,28 +577,21 @@ def _fetch_marks_of(
     terms: Mapping[str, float],
     weights: _Weights,
     keys: NDArray[np.int64],
-    besides: Sequence[UUID] = (),
+    documents: Sequence[UUID] = (),
 ) -> _Marked:
-    """Everything about these chunks, and about those of the documents besides."""
+    """Everything about these chunks, and about all chunks of these documents."""
     query = to_sparsevec(zip(terms, weights.score, strict=True))
     asked: dict[str, Any] = {"keys": database.to_number_array(keys), "query": query}
-    if not besides:
+    if not documents:
         return _fetch_marks(search, terms, MARKS_OF, **asked)
-    asked["besides"] = database.to_uuid_array(besides)
-    return _fetch_marks(search, terms, MARKS_OF + BESIDES, **asked)
+    asked["documents"] = database.to_uuid_array(documents)
+    return _fetch_marks(search, terms, MARKS_OF + OR_OF_DOCUMENTS, **asked)
 
 
 def _compute_scores(found: _Marked, weights: _Weights) -> Figures:
     once = compute_term_weights(found.lengths)[0]
     scores: Figures = once * found.sum_marked(HELD, weights.score) + found.surplus
     return scores
-
-
-def _find_best(values: Figures, limit: int) -> NDArray[Any]:
-    """The places of the largest values, in no order."""
-    if len(values) <= limit:
-        return np.arange(len(values))
-    return np.argpartition(-values, limit)[:limit]
 
 
 def compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:

@@ -7,6 +7,7 @@ that are in no segment yet are few, and all of their chunks are scored.
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -22,7 +23,7 @@ NUMBER, WEIGHT, KEY = np.dtype("<u2"), np.dtype("u1"), np.dtype("<i8")
 """How `Postings.chunks` and `PostingSegment.keys` hold them."""
 MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE = 4_000, 0.5
 """With more that are in no segment, the lexical index is faster."""
-LEAST_SHARE = 0.9
+MIN_SHARE = 0.9
 """Of the chunks in its namespaces a scope has at least that share: what is found is theirs."""
 MAX_REMEMBERED_SEGMENTS = 256
 """Of a process: 160 KB each."""
@@ -64,35 +65,39 @@ class Segments:
         self._counts: dict[int, int] = {}
         for rows in postings.values():
             for place, chunks in rows:
-                self._counts[place] = self._counts.get(place, 0) + _count(chunks)
+                self._counts[place] = self._counts.get(place, 0) + _count_postings(chunks)
 
     def count_chunks(self, place: int) -> int:
         """How many chunks hold the term of this place."""
         return self._counts.get(place, 0)
 
     def find_likely(
-        self, search: SearchTransaction, weights: Mapping[int, float], most: int
+        self, search: SearchTransaction, weights: Mapping[int, float], limit: int
     ) -> NDArray[np.int64] | None:
-        """The keys of the `most` chunks that score best, in no order; `weights` by place.
+        """The keys of the `limit` chunks that score best, in no order; `weights` by place.
 
         None where a segment was replaced meanwhile.
         """
-        found = {segment: _score(rows, weights, most) for segment, rows in self._postings.items()}
+        found = {
+            segment: _score_chunks(rows, weights, limit) for segment, rows in self._postings.items()
+        }
         if not found:
             return np.empty(0, np.int64)
         keys = _read_keys(search, found)
         if len(keys) < len(found):
             return None
-        named = np.concatenate([keys[segment][numbers] for segment, (numbers, _) in found.items()])
+        candidates = np.concatenate(
+            [keys[segment][numbers] for segment, (numbers, _) in found.items()]
+        )
         scores = np.concatenate([scores for _, scores in found.values()])
-        best: NDArray[np.int64] = named[_find_best(scores, most)]
+        best: NDArray[np.int64] = candidates[find_largest(scores, limit)]
         return best
 
 
 def read_segments(search: SearchTransaction, places: list[int]) -> Segments | None:
     """The postings of these places; None where too little of the scope is in segments."""
     facts, namespaces = search.facts, search.find_namespaces()
-    if not namespaces.keys or facts.chunks < LEAST_SHARE * namespaces.chunks:
+    if not namespaces.keys or facts.chunks < MIN_SHARE * namespaces.chunks:
         return None
     asked = list(namespaces.keys)
     ((sent, chunks),) = search.fetch_rows(UNSEGMENTED, namespaces=asked)
@@ -115,29 +120,30 @@ def round_weights(weights: Figures) -> NDArray[np.uint8]:
     return np.clip(np.rint(weights * (255 / (K1 + 1))), 1, 255).astype(np.uint8)
 
 
-def _count(chunks: bytes) -> int:
+def _count_postings(chunks: bytes) -> int:
     return len(chunks) // (NUMBER.itemsize + WEIGHT.itemsize)
 
 
-def _score(
-    rows: list[tuple[int, bytes]], weights: Mapping[int, float], most: int
+def _score_chunks(
+    rows: list[tuple[int, bytes]], weights: Mapping[int, float], limit: int
 ) -> tuple[NDArray[np.int64], Figures]:
     """The numbers of the best chunks of a segment, and their scores."""
-    numbers = [np.frombuffer(chunks, NUMBER, _count(chunks)) for _, chunks in rows]
+    numbers = [np.frombuffer(chunks, NUMBER, _count_postings(chunks)) for _, chunks in rows]
     scores = [
-        np.frombuffer(chunks, WEIGHT, offset=len(chunks) - _count(chunks)) * weights[place]
+        np.frombuffer(chunks, WEIGHT, offset=len(chunks) - _count_postings(chunks)) * weights[place]
         for place, chunks in rows
     ]
     total: Figures = np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
-    best = _find_best(total, most)
+    best = find_largest(total, limit)
     best = best[total[best] > 0]
     return best, total[best]
 
 
-def _find_best(values: Figures, most: int) -> NDArray[np.int64]:
-    if len(values) <= most:
+def find_largest(values: Figures, limit: int) -> NDArray[Any]:
+    """The places of the largest values, in no order."""
+    if len(values) <= limit:
         return np.arange(len(values))
-    return np.argpartition(-values, most)[:most]
+    return np.argpartition(-values, limit)[:limit]
 
 
 _remembered: dict[int, NDArray[np.int64]] = {}

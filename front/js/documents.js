@@ -74,10 +74,10 @@ export class BulkActions extends EventTarget {
   }
 
   /** A document has changed, on whichever page it is: other actions are possible, or none if it is gone. */
-  update({ id, deleted, status, stage, indexed }) {
+  update({ id, deleted, status, stage, error, indexed }) {
     if (!this.chosen.has(id)) return;
     if (deleted) this.chosen.delete(id);
-    else Object.assign(this.chosen.get(id), { status, stage, indexed: String(Boolean(indexed)) });
+    else Object.assign(this.chosen.get(id), { status, stage, error: error?.code ?? "", indexed: String(Boolean(indexed)) });
     this.show();
   }
 

@@ -33,8 +33,8 @@ QUESTION = {WORDS[3]: 1.0, WORDS[20]: 0.5, WORDS[41]: 1.5, "없는말": 1.0}
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Three chunks make a namespace large, and two a segment."""
-    monkeypatch.setattr(segments, "LEAST_NAMESPACE_CHUNKS", 3)
-    monkeypatch.setattr(segments, "LEAST_SEGMENT_CHUNKS", 2)
+    monkeypatch.setattr(segments, "MIN_NAMESPACE_CHUNKS", 3)
+    monkeypatch.setattr(segments, "MIN_SEGMENT_CHUNKS", 2)
 
 
 def make_chunks(seed, count=20):
@@ -123,7 +123,7 @@ def test_where_too_few_are_left_of_the_likely_ones_the_lexical_index_is_asked(
     owner, library, documents, monkeypatch
 ):
     """All likely ones are deleted."""
-    monkeypatch.setattr(bm25, "SEGMENTED", 1)
+    monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
     best, _ = search(documents, monkeypatch, limit=3)
     Chunk.objects.filter(pk__in=best).delete()
     with way("walk"):
@@ -139,7 +139,7 @@ def test_nothing_out_of_scope_is_found(owner, library, documents, monkeypatch):
     stranger = User.objects.create_user("stranger")
     index(stranger, make_chunks(77))
     hidden, *visible = documents
-    monkeypatch.setattr(searched, "LEAST_SHARE", 0.5)
+    monkeypatch.setattr(searched, "MIN_SHARE", 0.5)
     found, _ = search(visible, monkeypatch, limit=30)
     shown = set(Chunk.objects.filter(pk__in=found).values_list("document_id", flat=True))
     assert shown
@@ -169,7 +169,7 @@ def test_a_document_that_moved_is_found_where_it_is(owner, library, documents, m
         pass
     assert not UnsegmentedDocument.objects.exists()
     Document.objects.filter(pk=moved.pk).update(library=other)
-    monkeypatch.setattr(searched, "LEAST_SHARE", 0.1)
+    monkeypatch.setattr(searched, "MIN_SHARE", 0.1)
     found, _ = search([moved, *there], monkeypatch, question={"유일": 1.0})
     assert [*found] == [Chunk.objects.get(document=moved, index=0).pk]
     with way("index"):
