@@ -149,13 +149,23 @@ let refreshTimer = null;
 let refreshed = 0;
 const knownStates = new Map(); // id -> last known state, in view or not
 
-/** Redraw the table soon, but not for each of many changes. */
+/** Whether the reader turns a page or narrows the list, or the table is being redrawn. */
+function isListLoading() {
+  const asking = [byId("filters"), table, ...table.querySelectorAll(".pages button")];
+  return asking.some((one) => one.classList.contains("htmx-request"));
+}
+
+/**
+ * Redraw the table soon, but not for each of many changes. A list that is on its way may be older than the change, and goes first:
+ * a redrawn table would replace the button whose request waits.
+ */
 function refreshTable() {
   const wait = Math.max(REFRESH_AFTER_MS, refreshed + REFRESH_APART_MS - Date.now());
   refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
     refreshed = Date.now();
-    document.body.dispatchEvent(new Event("documents-changed"));
+    if (isListLoading()) refreshTable();
+    else document.body.dispatchEvent(new Event("documents-changed"));
   }, wait);
 }
 
