@@ -68,7 +68,9 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     "import_unreadable": (
         422,
-        gettext_lazy("This is not an export of Nura, ChatGPT or Open WebUI, or it is broken."),
+        gettext_lazy(
+            "This is not an export of Nura, ChatGPT, Claude or Open WebUI, or it is broken."
+        ),
     ),
     "import_too_large": (413, gettext_lazy("The export is larger than this server accepts.")),
     "import_under_way": (

@@ -261,12 +261,16 @@ class ImportedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ImportedChat:
-    """A chat from elsewhere, identified by `key`; messages come after their parents."""
+    """A chat from elsewhere, identified by `key`; messages come after their parents.
+
+    `shown` is the key of the message at the end of the branch that was on view there, if known.
+    """
 
     key: str
     title: str
     created_at: datetime
     messages: Sequence[ImportedMessage]
+    shown: str | None = None
 
 
 @transaction.atomic
@@ -297,7 +301,10 @@ def _is_own_chat(owner: User, key: str) -> bool:
 
 
 def _add_messages(chat: Chat, imported: ImportedChat) -> tuple[int, datetime]:
-    """Store the missing messages; returns how many, and the time of the latest."""
+    """Store the missing messages; returns how many, and the time of the latest.
+
+    A chat opens at its newest message, so the end of the branch that was on view becomes that.
+    """
     keys = {item.key: uuid5(chat.pk, item.key) for item in imported.messages}
     existing = Message.objects.filter(chat=chat).in_bulk(list(keys.values()))
     turns = {
@@ -310,13 +317,17 @@ def _add_messages(chat: Chat, imported: ImportedChat) -> tuple[int, datetime]:
     )
     by_key: dict[str | None, Message | None] = {None: None}
     now, count, latest = timezone.now(), 0, imported.created_at
-    for item in imported.messages:
+    followed = {item.parent for item in imported.messages}
+    shown = None if imported.shown in followed else imported.shown
+    for item in sorted(imported.messages, key=lambda item: item.key == shown):
         parent = by_key[item.parent]
         pk = keys[item.key]
         if pk in existing or str(pk) in deleted_ids:
             by_key[item.key] = existing.get(pk, parent)
             continue
         earliest = parent.created_at + TICK if parent else imported.created_at
+        if item.key == shown:
+            earliest = max(earliest, latest + TICK)
         created_at = max(min(item.created_at or earliest, now), earliest)
         message = Message.objects.create(
             pk=pk,

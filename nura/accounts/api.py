@@ -255,7 +255,7 @@ class MyImportsView(APIView):
     @extend_schema(request={"multipart/form-data": FileRequest}, responses={202: ImportSerializer})
     @takes_file
     def post(self, request: Request) -> Response:
-        """Import an export of Nura, ChatGPT or Open WebUI; existing chats are left alone."""
+        """Import chats of Nura, ChatGPT, Claude or Open WebUI; existing chats stay as they are."""
         file = validate_body(FileRequest, request)["file"]
         data_import = imports.request_import(
             user=get_user(request), name=get_sent_name(file), content=file

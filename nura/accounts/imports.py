@@ -1,4 +1,6 @@
-"""Chats from a file: an export of Nura, ChatGPT (`conversations.json`, zipped or not), Open WebUI.
+"""Chats from a file: an export of Nura, ChatGPT, Claude or Open WebUI.
+
+ChatGPT and Claude both call it `conversations.json`, zipped or not; its shape tells whose it is.
 
 The file is treated as hostile. Nothing is unpacked to disk; entries, sizes and depth are limited,
 and the whole file is read once before anything is written. A worker does it (`nura.tasks`), each
@@ -72,6 +74,7 @@ HIDDEN_MARKS = re.compile("\ue200[^\ue200\ue201]*\ue201")
 FOLDED_BEGINNING = re.compile(r'<details\b[^<>]*\btype="(?:reasoning|tool_calls)"')
 FOLDED_END = "</details>"
 """What Open WebUI's page folds away within an answer stands between these."""
+CLAUDE_ROLES = {"human": Message.Role.USER.value, "assistant": Message.Role.ASSISTANT.value}
 EARLIEST_YEAR = 1990
 
 
@@ -325,12 +328,18 @@ class ArrayReader:
 
 def from_conversation(conversation: dict[str, Any]) -> ImportedChat | None:
     """A conversation of another product, which its shape tells."""
-    is_open_webui = isinstance(conversation.get("chat"), dict)
-    return from_open_webui(conversation) if is_open_webui else from_chatgpt(conversation)
+    if isinstance(conversation.get("chat"), dict):
+        return from_open_webui(conversation)
+    if isinstance(conversation.get("chat_messages"), list):
+        return from_claude(conversation)
+    return from_chatgpt(conversation)
 
 
 def from_chatgpt(conversation: dict[str, Any]) -> ImportedChat | None:
-    """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them hidden."""
+    """A conversation of ChatGPT's export: `mapping` is a tree of nodes, most of them hidden.
+
+    `current_node` is the end of the branch that its page showed last.
+    """
     mapping, key = (
         conversation.get("mapping"),
         conversation.get("conversation_id") or conversation.get("id"),
@@ -349,6 +358,7 @@ def from_chatgpt(conversation: dict[str, Any]) -> ImportedChat | None:
         conversation.get("title"),
         _to_time(conversation.get("create_time")),
         nodes,
+        shown=conversation.get("current_node"),
     )
 
 
@@ -377,9 +387,50 @@ def _read_part(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
+def from_claude(conversation: dict[str, Any]) -> ImportedChat | None:
+    """A conversation of Claude's export: messages in order; some exports name their parents."""
+    key, nodes = conversation.get("uuid"), list[_ImportNode]()
+    if not _is_key(key):
+        raise ImportUnreadable
+    for message in _get_list(conversation, "chat_messages"):
+        if not isinstance(message, dict) or not _is_key(message.get("uuid")):
+            raise ImportUnreadable
+        previous = nodes[-1].key if nodes else None
+        parent = message.get("parent_message_uuid")
+        nodes.append(
+            _ImportNode(
+                message["uuid"],
+                parent if _is_key(parent) else previous,
+                CLAUDE_ROLES.get(str(message.get("sender")), ""),
+                _read_claude_text(message),
+                _to_time(message.get("created_at")),
+            )
+        )
+    started_at = _to_time(conversation.get("created_at"))
+    return _to_chat(f"claude:{key}", conversation.get("name"), started_at, nodes)
+
+
+def _read_claude_text(message: dict[str, Any]) -> str:
+    """The text without thoughts and tool calls, then the names of attached files."""
+    blocks = [block for block in _get_list(message, "content") if isinstance(block, dict)]
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    told = [text for text in texts if isinstance(text, str) and text]
+    whole = message.get("text")
+    if not blocks and isinstance(whole, str):
+        told = [whole]
+    files = [item for name in ("attachments", "files") for item in _get_list(message, name)]
+    names = [item.get("file_name") for item in files if isinstance(item, dict)]
+    told += [f"[{name}]" for name in dict.fromkeys(names) if isinstance(name, str) and name]
+    return "\n\n".join(told)
+
+
 def from_open_webui(conversation: dict[str, Any]) -> ImportedChat | None:
-    """A chat of Open WebUI's export: `history` names each message's parent."""
-    messages = _get_dict(_get_dict(conversation["chat"], "history"), "messages")
+    """A chat of Open WebUI's export: `history` names each message's parent.
+
+    Its `currentId` is the end of the branch that its page showed last.
+    """
+    history = _get_dict(conversation["chat"], "history")
+    messages = _get_dict(history, "messages")
     key, title = conversation.get("id"), conversation.get("title")
     if not _is_key(key):
         raise ImportUnreadable
@@ -397,7 +448,8 @@ def from_open_webui(conversation: dict[str, Any]) -> ImportedChat | None:
                 _to_time(message.get("timestamp")),
             )
         )
-    return _to_chat(f"open-webui:{key}", title, _to_time(conversation.get("created_at")), nodes)
+    started_at = _to_time(conversation.get("created_at"))
+    return _to_chat(f"open-webui:{key}", title, started_at, nodes, shown=history.get("currentId"))
 
 
 def _drop_folded(content: str) -> str:
@@ -488,11 +540,19 @@ class _JoinedMessage:
 
 
 def _to_chat(
-    key: str, title: Any, started_at: datetime | None, nodes: list[_ImportNode]
+    key: str,
+    title: Any,
+    started_at: datetime | None,
+    nodes: list[_ImportNode],
+    *,
+    shown: Any = None,
 ) -> ImportedChat | None:
-    """The chat of these nodes; None without messages. Nodes in a cycle are left out."""
+    """The chat of these nodes; None without messages. Nodes in a cycle are left out.
+
+    `shown` is the key of the node at the end of the branch that was on view, if the file names it.
+    """
     name = _clean_text(title) if isinstance(title, str) else ""
-    joined = _join_units(nodes)
+    joined, message_by_node = _join_units(nodes)
     complete = [item for item in joined if item.is_answered or not item.is_continued]
     if not complete:
         return None
@@ -517,27 +577,31 @@ def _to_chat(
         )
     times = [item.created_at for item in messages if item.created_at]
     started = started_at or min(times, default=timezone.now())
-    return ImportedChat(key, name, min(started, timezone.now()), messages)
+    shown_message = message_by_node.get(shown) if isinstance(shown, str) else None
+    shown_key = shown_message.node.key if shown_message else None
+    return ImportedChat(key, name, min(started, timezone.now()), messages, shown_key)
 
 
-def _join_units(nodes: list[_ImportNode]) -> list[_JoinedMessage]:
-    """The nodes joined into messages, each after its parent."""
+def _join_units(
+    nodes: list[_ImportNode],
+) -> tuple[list[_JoinedMessage], dict[str, _JoinedMessage | None]]:
+    """The nodes joined into messages, each after its parent; and the message of each node."""
     children: dict[str | None, list[_ImportNode]] = {}
     keys = {child.key for child in nodes}
     for child in nodes:
         children.setdefault(child.parent if child.parent in keys else None, []).append(child)
-    joined = list[_JoinedMessage]()
+    joined, message_by_node = list[_JoinedMessage](), dict[str, _JoinedMessage | None]()
     pending: list[tuple[_ImportNode, _JoinedMessage | None]] = [
         (child, None) for child in children.get(None, ())
     ]
     pending.reverse()
     while pending:
         node, parent = pending.pop()
-        message = _join_node(node, parent)
+        message = message_by_node[node.key] = _join_node(node, parent)
         if message is not parent and message is not None:
             joined.append(message)
         pending.extend((child, message) for child in reversed(children.get(node.key, ())))
-    return joined
+    return joined, message_by_node
 
 
 def _join_node(node: _ImportNode, parent: _JoinedMessage | None) -> _JoinedMessage | None:

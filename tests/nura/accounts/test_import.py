@@ -1,4 +1,4 @@
-"""Chats from elsewhere: Nura's own export, ChatGPT's, Open WebUI's, and other files."""
+"""Chats from elsewhere: Nura's own export, ChatGPT's, Claude's, Open WebUI's, and other files."""
 
 import io
 import json
@@ -119,7 +119,7 @@ def test_a_chat_of_open_webui_comes_with_its_messages_and_times(minsu):
         message("a1", "q1", "assistant", f"{thought}15일입니다.", 2),
         message("a2", "q1", "assistant", "16일입니다.", 3),
     ]
-    inner = {"title": "휴가", "history": {"messages": dict(messages), "currentId": "a1"}}
+    inner = {"title": "휴가", "history": {"messages": dict(messages), "currentId": "a2"}}
     told = {"id": "o-1", "title": "휴가", "chat": inner, "created_at": int(ASKED.timestamp())}
     for count in (3, 0):
         assert take(minsu, json.dumps([told]).encode()).messages == count
@@ -133,6 +133,121 @@ def test_a_chat_of_open_webui_comes_with_its_messages_and_times(minsu):
     ]
 
 
+def claude(*messages, key="c-1", **more):
+    told = {"uuid": key, "name": "휴가 규정", "created_at": ASKED.isoformat()}
+    return json.dumps([told | {"chat_messages": list(messages)} | more]).encode()
+
+
+def claudes(key, sender, text, seconds=0, **more):
+    told = {
+        "uuid": key,
+        "sender": sender,
+        "text": text,
+        "content": [{"type": "text", "text": text}],
+    }
+    moment = ASKED + timedelta(seconds=seconds)
+    return told | {"created_at": moment.isoformat(), "attachments": [], "files": []} | more
+
+
+def test_a_conversation_of_claude_comes_with_its_messages_and_times(minsu):
+    thought = [
+        {"type": "thinking", "thinking": "음"},
+        {"type": "text", "text": "15일입니다."},
+        {"type": "tool_use", "name": "search", "input": {}},
+        {"type": "text", "text": "첫해는 11일입니다."},
+    ]
+    file = {"file_name": "규정.pdf", "extracted_content": "제1조"}
+    data = claude(
+        claudes("q1", "human", "연차는 며칠인가요?", 1, attachments=[file], files=[file]),
+        claudes("a1", "assistant", "음 15일입니다.", 2, content=thought),
+        claudes("q2", "human", "그럼 반차는?", 3, content=[]),
+        claudes("a2", "assistant", "0.5일입니다.", 4),
+    )
+    for packed, count in ((zipped({"conversations.json": data, "users.json": "[]"}), 4), (data, 0)):
+        assert take(minsu, packed).messages == count
+    chat = Chat.objects.get(owner=minsu)
+    assert (chat.title, chat.created_at) == ("휴가 규정", ASKED)
+    assert chat.updated_at == ASKED + timedelta(seconds=4)
+    assert said(chat) == [
+        ("user", "연차는 며칠인가요?\n\n[규정.pdf]", None),
+        ("assistant", "15일입니다.\n\n첫해는 11일입니다.", "연차는 며칠인가요?\n\n[규정.pdf]"),
+        ("user", "그럼 반차는?", "15일입니다.\n\n첫해는 11일입니다."),
+        ("assistant", "0.5일입니다.", "그럼 반차는?"),
+    ]
+
+
+def test_branches_of_claude_stay_branches(minsu):
+    root = "00000000-0000-4000-8000-000000000000"
+    take(
+        minsu,
+        claude(
+            claudes("q1", "human", "연차는?", 1, parent_message_uuid=root),
+            claudes("a1", "assistant", "15일", 2, parent_message_uuid="q1"),
+            claudes("b1", "human", "연차는 며칠?", 3, parent_message_uuid=root),
+            claudes("b2", "assistant", "11일", 4, parent_message_uuid="b1"),
+        ),
+    )
+    assert [(content, parent) for _, content, parent in said(Chat.objects.get())] == [
+        ("연차는?", None),
+        ("15일", "연차는?"),
+        ("연차는 며칠?", None),
+        ("11일", "연차는 며칠?"),
+    ]
+
+
+def branched(shown):
+    told = talk()
+    told["mapping"] |= dict(
+        [
+            node("b1", "q1", "assistant", "입사 첫해는 11일입니다.", 5),
+            node("b2", "b1", "user", "둘째 해는?", 6),
+            node("b3", "b2", "assistant", "15일입니다.", 7),
+        ]
+    )
+    return told | {"current_node": shown}
+
+
+def as_open_webui(told):
+    """The same tree in the shape of Open WebUI's export."""
+    messages = {
+        key: {
+            "parentId": one["parent"],
+            "role": one["message"]["author"]["role"],
+            "content": one["message"]["content"]["parts"][0],
+            "timestamp": one["message"]["create_time"],
+        }
+        for key, one in told["mapping"].items()
+        if one["message"]
+    }
+    history = {"messages": messages, "currentId": told["current_node"]}
+    return {"id": "o-1", "title": told["title"], "chat": {"history": history}}
+
+
+@pytest.mark.parametrize("to_export", [lambda told: told, as_open_webui], ids=["chatgpt", "webui"])
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("a2", "연차에서 0.5일을 씁니다."),
+        ("b3", "15일입니다."),
+        ("q1", "15일입니다."),  # the newest message below it
+        ("gone", "15일입니다."),
+        (["a2"], "15일입니다."),
+    ],
+    ids=["older branch", "newer branch", "middle", "unknown", "no name"],
+)
+def test_a_chat_opens_at_the_branch_that_was_on_view(minsu, to_export, shown, expected):
+    kept = take(minsu, json.dumps([to_export(branched(shown))]).encode())
+    assert (kept.status, kept.messages) == ("DONE", 7)
+    messages = Message.objects.filter(chat=Chat.objects.get())
+    newest = messages.latest("created_at")
+    assert newest.content == expected
+    assert newest.created_at == Chat.objects.get().updated_at
+    moved = messages.exclude(pk=newest.pk).filter(created_at__gt=ASKED + timedelta(seconds=7))
+    assert not moved.exists()
+    [turn] = Turn.objects.filter(message=newest)
+    assert turn.ts == newest.created_at
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -143,6 +258,10 @@ def test_a_chat_of_open_webui_comes_with_its_messages_and_times(minsu):
         pytest.param(
             lambda text: {"id": "c", "mapping": dict([node("q", None, "user", text)])},
             id="ChatGPT",
+        ),
+        pytest.param(
+            lambda text: {"uuid": "c", "chat_messages": [claudes("q", "human", text)]},
+            id="Claude",
         ),
     ],
 )
@@ -251,6 +370,9 @@ def test_an_own_export_comes_to_another_account(minsu, stranger):
         b'[{"conversation_id": "x", "mapping": []}]',
         b'[{"mapping": {}}]',
         b'[{"chat": {}}]',
+        b'[{"chat_messages": []}]',
+        b'[{"uuid": "x", "chat_messages": ["m"]}]',
+        b'[{"uuid": "x", "chat_messages": [{"uuid": 1}]}]',
         b'[{"id": "x", "chat": {"history": {"messages": {"m": []}}}}]',
         b"\xff\xfe[",
         zipped({"other.txt": "x"}),
@@ -258,7 +380,7 @@ def test_an_own_export_comes_to_another_account(minsu, stranger):
         zipped({"export.json": json.dumps({"format": "nura-export", "chats": ["../x"]})}),
         zipped({"export.json": json.dumps({"format": "nura-export", "chats": [{}]})}),
     ],
-    ids=range(16),
+    ids=range(19),
 )
 def test_what_is_no_export_is_refused_in_words_and_writes_nothing(minsus_client, minsu, data):
     kept = take(minsu, data)
@@ -314,6 +436,32 @@ def test_a_long_chain_is_taken(minsu):
     told = conversation(node("m0", "root", "user", "0"), *steps)
     kept = take(minsu, json.dumps([told]).encode())
     assert (kept.status, kept.messages) == ("DONE", 2)
+
+
+def test_odd_messages_of_claude_harm_nothing(minsu):
+    data = claude(
+        claudes("q", "human", "한\0글", attachments=["x", {"file_name": 3}], files={"a": 1}),
+        claudes("x", "system", "숨은 말"),
+        claudes("a", "assistant", "답", created_at=[], content="답"),
+        claudes("l", "human", "돌기", parent_message_uuid="l"),
+        name=["제목"],
+    )
+    kept = take(minsu, data)
+    assert (kept.status, kept.messages) == ("DONE", 2)
+    assert [content for _, content, _ in said(Chat.objects.get())] == ["한글", "답"]
+
+
+def test_a_long_conversation_of_claude_takes_linear_time(minsu):
+    def read(count):
+        senders = ("human", "assistant")
+        messages = [claudes(f"m{n}", senders[n // 100 % 2], "글") for n in range(count)]
+        told = {"uuid": "c", "chat_messages": messages}
+        begun = time.process_time()
+        imports.from_conversation(told)
+        return time.process_time() - begun
+
+    read(1_000)
+    assert read(40_000) < 12 * read(10_000)
 
 
 def test_a_worker_that_begins_anew_ends_what_another_began(minsu):
