@@ -260,7 +260,8 @@ export function createHonestLine(message, hooks) {
   const badge = mode && status === "COMPLETED" && !isOurs ? createBadge(message, hooks) : null;
   const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
   why.addEventListener("click", () => hooks.explain(message, why));
-  return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);
+  const isOwn = Boolean(mode); // nothing is known of how an imported answer was made
+  return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), isOwn && status === "COMPLETED" ? why : null);
 }
 
 /** The model that wrote the answer, if there are several. */
