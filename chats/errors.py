@@ -353,6 +353,9 @@ NOTICES = {
     ),
     "tools_failed": _("The tools could not be used, so the answer was written without them."),
     "parts_unread": _("The documents are long; not every part of them was read for this answer."),
+    "other_language": _(
+        "The documents are in another language than your question. Try asking in their language."
+    ),
     "embedder_failed": _(
         "Semantic search is unavailable right now; the documents were searched by words only."
     ),

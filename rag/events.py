@@ -27,6 +27,9 @@ ANSWER_CUT = "answer_cut"
 PARTS_UNREAD = "parts_unread"
 """The notice of an answer on whole documents of which not every part was read."""
 
+OTHER_LANGUAGE = "other_language"
+"""The notice of an answer that found nothing, as the documents are in another language."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepBegan:
@@ -78,7 +81,7 @@ class Finished:
     document that was shown. `relevant_document_ids` are the documents relevant to the question,
     best first, cited or not. `checks` are the verdicts on its sentences, `citations` what its
     markers refer to, in order, and `notices` codes of what readers should know: "embedder_failed",
-    "retrieval_failed", "answer_cut".
+    "retrieval_failed", "answer_cut", "other_language".
     """
 
     mode: AnswerMode

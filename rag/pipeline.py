@@ -29,6 +29,7 @@ from rag.conversation import DocRef, Question
 from rag.errors import NuraError, RetrievalFailed
 from rag.events import (
     ANSWER_CUT,
+    OTHER_LANGUAGE,
     PARTS_UNREAD,
     AnswerTrace,
     Delta,
@@ -119,6 +120,8 @@ MAX_CHECKED_AT_ONCE_CHARACTERS = 400
 """Shorter answers without evidence are checked without a thread, which would take longer."""
 MAX_CAUTION_PASSAGES = 4
 """Best passages in which the user's allergies are looked for."""
+MAX_PASSAGES_SAMPLED = 20
+"""First passages of documents that tell which language they are in."""
 MAX_CHUNKS_OUTLINED = 400
 """Chunks of whole documents considered if there is no language model."""
 
@@ -608,7 +611,13 @@ class Pipeline:
             checks=answer.verification.checks if answer and cited_numbers else (),
             citations=_resolve_citations(citations, citable),
             relevant_document_ids=tuple(dict.fromkeys(relevant_document_ids)),
-            notices=(*analysed.notices, *draft.notices),
+            notices=(
+                *analysed.notices,
+                *draft.notices,
+                *await self._list_language_notices(
+                    analysed, answer.verification.label if answer else None
+                ),
+            ),
         )
 
     def _make_check(self, analysed: AnalysedQuestion, readable: AnswerContext) -> Check:
@@ -655,8 +664,34 @@ class Pipeline:
             label=answer.label,
             sources=_mark_cited(sources, answer.evidence, answer.cited, answer.spans),
             citations=_resolve_citations(answer.citations, answer.evidence),
-            notices=analysed.notices,
+            notices=(
+                *analysed.notices,
+                *await self._list_language_notices(analysed, answer.label),
+            ),
         )
+
+    async def _list_language_notices(
+        self, analysed: AnalysedQuestion, label: AnswerLabel | None
+    ) -> tuple[str, ...]:
+        """A notice if nothing was found and all documents are in another language.
+
+        There is none if the embedder knows both languages: it finds what one says in the other.
+        """
+        retrieval = analysed.retrieval
+        if label is not AnswerLabel.INSUFFICIENT or retrieval is None:
+            return ()
+        store = narrow_store(analysed.store, analysed.question, analysed.analysis.scope)
+        try:
+            passages = await asyncio.to_thread(store.read_openings, MAX_PASSAGES_SAMPLED)
+        except Exception as error:  # the answer stands without the notice
+            logger.warning("language_not_compared", exc_info=error)
+            return ()
+        is_known = self.searcher.knows_language(analysed.question.text) and all(
+            self.searcher.knows_language(passage.text) for passage in passages
+        )
+        languages = {choose_reply_language(passage.text) for passage in passages}
+        is_other = bool(languages) and analysed.language not in languages
+        return (OTHER_LANGUAGE,) if is_other and not is_known else ()
 
     def _list_sources(
         self, analysed: AnalysedQuestion, evidence: Sequence[Evidence]

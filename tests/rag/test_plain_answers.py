@@ -5,12 +5,14 @@ from uuid import uuid4
 
 import pytest
 
+from rag.events import OTHER_LANGUAGE
 from rag.generate.offline import answer_offline, find_product_topic
+from rag.ports import Piece
 from rag.types import AnswerLabel, Box, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
 from tests.quality import sets
 from tests.rag.passages import evidence
-from tests.rag.worlds import Library, engine, text_of
+from tests.rag.worlds import LetterEmbedder, Library, ScriptedLLM, engine, finished, text_of
 
 ASKED = {
     "files": (
@@ -147,3 +149,43 @@ def test_a_span_of_a_sentence_over_two_passages_is_what_stands_in_its_own():
     spans = [span for found in answer.spans.values() for span in found]
     assert [span.text for span in spans] == ["9만원을 상한으로 하여 실비로 지급한다."]
     assert all((before + after)[span.start : span.end] == span.text for span in spans)
+
+
+KOREAN = "제3조(숙박비) 숙박비의 상한은 1박에 10만원으로 한다. 초과분은 본인이 부담한다."
+ENGLISH = "Section 3. The limit for accommodation is 100 dollars a night."
+
+
+@pytest.mark.parametrize(
+    ("question", "texts", "languages", "expected"),
+    [
+        ("What is the limit for hotels?", [KOREAN], {"en"}, True),
+        ("What is the limit for hotels?", [KOREAN], {"*"}, False),
+        (
+            "What is the limit for hotels?",
+            [KOREAN, ENGLISH.replace("limit", "rule")],
+            {"en"},
+            False,
+        ),
+        ("호텔 상한은 얼마야?", [ENGLISH], {"en"}, True),
+        ("Thanks!", [KOREAN], {"en"}, False),
+        ("외국인 등록은 어디서 해?", [KOREAN], {"en"}, False),
+    ],
+)
+async def test_who_asks_in_another_language_than_the_documents_is_told(
+    question, texts, languages, expected
+):
+    library = Library(engine(embedder=LetterEmbedder(frozenset(languages))))
+    for number, text in enumerate(texts):
+        library.add(f"{number}.md", text)
+    notices = finished(await library.ask(question)).notices
+    assert (OTHER_LANGUAGE in notices) == expected
+
+
+async def test_a_model_that_finds_nothing_is_told_apart_from_one_that_just_talks():
+    async def tell(reply):
+        library = Library(engine(llm=ScriptedLLM(Piece(reply))))
+        library.add("규정.md", KOREAN)
+        return finished(await library.ask("What is the limit for hotels?")).notices
+
+    assert OTHER_LANGUAGE in await tell("The documents do not mention hotels.")
+    assert OTHER_LANGUAGE not in await tell("Hotels cost about as much as they look.")
