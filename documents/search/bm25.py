@@ -206,7 +206,7 @@ MARKS_OF = """
            array_send(array_agg(document_id))
       FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s::int8[])
 """
-OR_OF_DOCUMENTS = "OR document_id = ANY(%(documents)s::uuid[])"
+OR_UNSEGMENTED = "OR document_id = ANY(%(unsegmented)s::uuid[])"
 """And the chunks of these documents."""
 LIKELY_PER_HIT = 8
 """In scopes that are in segments, for each hit wanted, so many of the likely ones are scored."""
@@ -396,8 +396,8 @@ def _find_by_segments(
     if likely is None:
         return None
     marked = _fetch_marks_of(search, terms, weights, likely, segments.unsegmented)
-    inside = {one: UUID(bytes=one) in search.scope for one in {*marked.documents.tolist()}}
-    marked = marked.select(np.array([inside[one] for one in marked.documents.tolist()], bool))
+    inside = [search.scope.has_raw(one) for one in marked.documents.tolist()]
+    marked = marked.select(np.array(inside, bool))
     is_likely = np.isin(marked.keys, likely)
     if np.count_nonzero(is_likely) < limit <= len(likely):
         return None
@@ -584,8 +584,8 @@ def _fetch_marks_of(
     asked: dict[str, Any] = {"keys": database.to_number_array(keys), "query": query}
     if not documents:
         return _fetch_marks(search, terms, MARKS_OF, **asked)
-    asked["documents"] = database.to_uuid_array(documents)
-    return _fetch_marks(search, terms, MARKS_OF + OR_OF_DOCUMENTS, **asked)
+    asked["unsegmented"] = database.to_uuid_array(documents)
+    return _fetch_marks(search, terms, MARKS_OF + OR_UNSEGMENTED, **asked)
 
 
 def _compute_scores(found: _Marked, weights: _Weights) -> Figures:

@@ -100,6 +100,25 @@ def test_what_is_new_or_changed_is_found_at_once(owner, library, documents, monk
     assert key in found
 
 
+def test_of_what_is_in_segments_only_the_likely_ones_are_read(
+    owner, library, documents, monkeypatch
+):
+    """Beside all that is new."""
+    monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
+    new = index(owner, ["새말 새말", WORDS[3]], library=library)
+    fetch, read = bm25._fetch_marks_of, []
+
+    def record(*arguments):
+        marked = fetch(*arguments)
+        read.extend(marked.keys.tolist())
+        return marked
+
+    monkeypatch.setattr(bm25, "_fetch_marks_of", record)
+    search([*documents, new], monkeypatch, limit=4)
+    assert {*Chunk.objects.filter(document=new).values_list("pk", flat=True)} < {*read}
+    assert len(read) == 4 + 2
+
+
 def test_with_too_much_new_the_lexical_index_is_asked(owner, library, documents, monkeypatch):
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 1)
     new = index(owner, ["새말 새말", WORDS[3]], library=library)
