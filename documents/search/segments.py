@@ -4,9 +4,10 @@ The postings say of every chunk of a segment what each term scores in it, up to 
 byte. That orders all chunks; the first ones are then scored from their marks, exactly. Documents
 that are in no segment yet are few, and all of their chunks are scored.
 """
+# ruff: noqa: S608 - every part of every statement is a constant
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -28,11 +29,14 @@ MIN_SHARE = 0.9
 MAX_REMEMBERED_SEGMENTS = 256
 """Of a process: 160 KB each."""
 
-UNSEGMENTED = """
+NOTED = """
+    SELECT id, chunk_count FROM documents_document
+     WHERE id = ANY(ARRAY(SELECT document_id FROM documents_unsegmenteddocument))
+       AND chunk_count > 0
+"""
+UNSEGMENTED = f"""
     SELECT array_send(array_agg(id)), coalesce(sum(chunk_count), 0)::int8
-      FROM (SELECT id, chunk_count FROM documents_document
-             WHERE id = ANY(ARRAY(SELECT document_id FROM documents_unsegmenteddocument))
-               AND namespace = ANY(%(namespaces)s) AND chunk_count > 0
+      FROM ({NOTED} AND namespace = ANY(%(namespaces)s)
              UNION
             SELECT id, chunk_count FROM documents_document
              WHERE namespace = ANY(ARRAY(
@@ -40,12 +44,27 @@ UNSEGMENTED = """
                        EXCEPT SELECT namespace FROM documents_postingsegment))
                AND chunk_count > 0) AS unsegmented
 """
+UNSEGMENTED_ANYWHERE = f"""
+    WITH borders AS (
+        SELECT lag(namespace) OVER (ORDER BY namespace) AS low, namespace AS high
+          FROM (SELECT namespace FROM documents_postingsegment
+                 UNION VALUES (-9223372036854775808), (9223372036854775807)) AS known)
+    SELECT array_send(array_agg(id)), coalesce(sum(chunk_count), 0)::int8
+      FROM ({NOTED}
+             UNION
+            SELECT other.id, other.chunk_count
+              FROM borders, LATERAL (
+                       SELECT id, chunk_count FROM documents_document
+                        WHERE namespace > borders.low AND namespace < borders.high
+                          AND chunk_count > 0 LIMIT %(most)s) AS other) AS unsegmented
+"""
+"""Namespaces without segments lie between those that have some: none of the others' is read."""
 POSTINGS = """
     SELECT segment_id, place, chunks FROM documents_postings
-     WHERE segment_id IN (SELECT id FROM documents_postingsegment
-                           WHERE namespace = ANY(%(namespaces)s))
+     WHERE segment_id IN (SELECT id FROM documents_postingsegment {within})
        AND place = ANY(%(places)s)
 """
+WITHIN = "WHERE namespace = ANY(%(namespaces)s)"
 KEYS = "SELECT id, keys FROM documents_postingsegment WHERE id = ANY(%(segments)s)"
 
 Figures = NDArray[np.float64]
@@ -78,34 +97,48 @@ class Segments:
 
         None where a segment was replaced meanwhile.
         """
-        found = {
-            segment: _score_chunks(rows, weights, limit) for segment, rows in self._postings.items()
-        }
-        if not found:
-            return np.empty(0, np.int64)
-        keys = _read_keys(search, found)
-        if len(keys) < len(found):
+        best, scores = np.empty((2, 0), np.int64), np.empty(0)  # segments and numbers
+        for segment, rows in self._postings.items():
+            total = _score_chunks(rows, weights)
+            # far fewer than the segment's once there are enough
+            numbers = np.flatnonzero(total > (scores.min() if len(scores) == limit else 0))
+            best = np.hstack([best, [np.full(len(numbers), segment), numbers]])
+            scores = np.concatenate([scores, total[numbers]])
+            kept = find_largest(scores, limit)
+            best, scores = best[:, kept], scores[kept]
+        segments = np.unique(best[0]).tolist()
+        keys = _read_keys(search, segments)
+        if len(keys) < len(segments):
             return None
-        candidates = np.concatenate(
-            [keys[segment][numbers] for segment, (numbers, _) in found.items()]
-        )
-        scores = np.concatenate([scores for _, scores in found.values()])
-        best: NDArray[np.int64] = candidates[find_largest(scores, limit)]
-        return best
+        likely = [keys[segment][best[1, best[0] == segment]] for segment in segments]
+        return np.concatenate([np.empty(0, np.int64), *likely])
 
 
 def read_segments(search: SearchTransaction, places: list[int]) -> Segments | None:
     """The postings of these places; None where too little of the scope is in segments."""
-    facts, namespaces = search.facts, search.find_namespaces()
-    if not namespaces.keys or facts.chunks < MIN_SHARE * namespaces.chunks:
+    if search.facts.whole:
+        return _read_segments(search, places, None)
+    namespaces = search.find_namespaces()
+    if not namespaces.keys or search.facts.chunks < MIN_SHARE * namespaces.chunks:
         return None
-    asked = list(namespaces.keys)
-    ((sent, chunks),) = search.fetch_rows(UNSEGMENTED, namespaces=asked)
-    if chunks > min(MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE * facts.chunks):
+    return _read_segments(search, places, list(namespaces.keys))
+
+
+def _read_segments(
+    search: SearchTransaction, places: list[int], namespaces: list[int] | None
+) -> Segments | None:
+    """In these namespaces; None: in all."""
+    if namespaces is None:
+        rows = search.fetch_rows(UNSEGMENTED_ANYWHERE, most=MAX_UNSEGMENTED_CHUNKS)
+    else:
+        rows = search.fetch_rows(UNSEGMENTED, namespaces=namespaces)
+    ((sent, chunks),) = rows
+    if chunks > min(MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE * search.facts.chunks):
         return None
     unsegmented = [UUID(bytes=one) for one in database.parse_numbers(sent, "V16").tolist()]
     postings: dict[int, list[tuple[int, bytes]]] = {}
-    for segment, place, held in search.fetch_rows(POSTINGS, namespaces=asked, places=places):
+    statement = POSTINGS.format(within="" if namespaces is None else WITHIN)
+    for segment, place, held in search.fetch_rows(statement, namespaces=namespaces, places=places):
         postings.setdefault(segment, []).append((place, held))
     return Segments([one for one in unsegmented if one in search.scope], postings)
 
@@ -124,19 +157,14 @@ def _count_postings(chunks: bytes) -> int:
     return len(chunks) // (NUMBER.itemsize + WEIGHT.itemsize)
 
 
-def _score_chunks(
-    rows: list[tuple[int, bytes]], weights: Mapping[int, float], limit: int
-) -> tuple[NDArray[np.int64], Figures]:
-    """The numbers of the best chunks of a segment, and their scores."""
+def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -> Figures:
+    """The scores of a segment's chunks by their numbers, as far as one is named."""
     numbers = [np.frombuffer(chunks, NUMBER, _count_postings(chunks)) for _, chunks in rows]
     scores = [
         np.frombuffer(chunks, WEIGHT, offset=len(chunks) - _count_postings(chunks)) * weights[place]
         for place, chunks in rows
     ]
-    total: Figures = np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
-    best = find_largest(total, limit)
-    best = best[total[best] > 0]
-    return best, total[best]
+    return np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
 
 
 def find_largest(values: Figures, limit: int) -> NDArray[Any]:
@@ -150,9 +178,7 @@ _remembered: dict[int, NDArray[np.int64]] = {}
 _lock = threading.Lock()
 
 
-def _read_keys(
-    search: SearchTransaction, segments: Mapping[int, object]
-) -> dict[int, NDArray[np.int64]]:
+def _read_keys(search: SearchTransaction, segments: Sequence[int]) -> dict[int, NDArray[np.int64]]:
     """The keys of these segments' chunks; a process remembers them, as a segment never changes."""
     known = {segment: _remembered[segment] for segment in segments if segment in _remembered}
     if missing := [segment for segment in segments if segment not in known]:

@@ -203,6 +203,53 @@ def test_a_namespace_without_segments_is_read_chunk_by_chunk(owner, documents, m
     assert found == exact
 
 
+@pytest.fixture
+def everything(owner, documents, monkeypatch):
+    """Two libraries in segments and three people's documents in none, searched as the whole."""
+    monkeypatch.setattr(database, "COUNTED_DOCUMENTS", 1)
+    monkeypatch.setattr(database, "WHOLE_SHARE", 0.9)
+    other = Library.objects.create(name="법무")
+    there = [index(owner, make_chunks(seed), library=other) for seed in range(10, 16)]
+    while segments.write_due_segments():
+        pass
+    people = [User.objects.create_user(name) for name in ("first", "second", "third")]
+    alone = [index(one, [f"{WORDS[41]} {WORDS[3]}", WORDS[20]]) for one in people]
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE documents_document, documents_chunk")
+    return [*documents, *there, *alone]
+
+
+def test_the_whole_is_searched_by_all_segments(everything, monkeypatch):
+    found, exact = search(everything, monkeypatch, limit=30)
+    assert found == exact
+    asked = store(*everything)
+    asked.find_by_terms(QUESTION, 1)
+    assert asked._scope.facts.whole
+    assert {*Chunk.objects.filter(document__in=everything[-3:], index=0)} <= {
+        *Chunk.objects.filter(pk__in=found)
+    }
+
+
+def test_of_the_whole_nothing_out_of_scope_is_found(everything, monkeypatch):
+    hidden, *visible = everything
+    found, _ = search(visible, monkeypatch, limit=200)
+    shown = {*Chunk.objects.filter(pk__in=found).values_list("document_id", flat=True)}
+    assert shown
+    assert hidden.pk not in shown
+
+
+def test_the_whole_with_too_many_documents_in_none_is_searched_by_the_index(
+    everything, monkeypatch
+):
+    monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 5)
+    monkeypatch.setattr(searched.Segments, "find_likely", forbid)
+    with way("index"):
+        assert store(*everything).find_by_terms(QUESTION, 5)
+    monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 6)
+    with way("index"), pytest.raises(AssertionError):
+        store(*everything).find_by_terms(QUESTION, 5)
+
+
 def test_a_namespace_that_was_there_before_segments_is_found_by_any_of_its_documents(
     owner, library, monkeypatch
 ):
@@ -287,6 +334,6 @@ def test_terms_and_plans_name_no_other_rows(documents):
         cursor.execute("SET LOCAL enable_seqscan = off")
         places = [bm25.hash_term(word) for word in QUESTION]
         asked = {"namespaces": [documents[0].choose_namespace()], "places": places}
-        cursor.execute("EXPLAIN " + searched.POSTINGS, asked)
+        cursor.execute("EXPLAIN " + searched.POSTINGS.format(within=searched.WITHIN), asked)
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "documents_postings_pkey" in plan
