@@ -128,8 +128,8 @@ class PromptForm(AudienceForm):
         max_length=NAME_CHARACTERS,
         widget=forms.TextInput(attrs={"autocomplete": "off", "list": "prompt-folders"}),
         help_text=gettext_lazy(
-            "Choose a folder or type a new name. Leave it empty for none. Those a folder is shared "
-            "with can use everything in it."
+            "Choose a folder or type a new name. Leave it empty for none. Everyone a folder is "
+            "shared with can use everything in it."
         ),
     )
     text = forms.CharField(

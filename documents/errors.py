@@ -524,7 +524,9 @@ SOURCES: Mapping[str, Explanation] = {
             "document_from_source": _(
                 "This document comes from a source and follows it. Change it there."
             ),
-            "entry_gone": _("It was there a moment ago and is gone. The next run will settle it."),
+            "entry_gone": _(
+                "It was there a moment ago but is gone now. The next run will sort it out."
+            ),
         },
     ),
     **_to_explanations(

@@ -145,7 +145,7 @@ class Chat(models.Model):
     answering: bool
     """Whether an answer is being written; set by `with_answering`."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = models.UUIDField("ID", primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="chats", verbose_name=_("owner")
     )

@@ -92,7 +92,7 @@ class Message(models.Model):
         PASSAGES = "passages", _("Passages found")
         TOOLS = "tools", _("From tools")
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = models.UUIDField("ID", primary_key=True, default=uuid.uuid4, editable=False)
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages", verbose_name=_("chat"))
     parent = models.ForeignKey(
         "self",
@@ -327,7 +327,7 @@ class Run(OwnedJob):
     is_owner_known: bool
     """Whether its owner has any memory; set when it is claimed."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = models.UUIDField("ID", primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
     )

@@ -131,12 +131,13 @@ class Allowance:
             sentence = _("Tokens left this month: %(left)s")
         elif questions:
             sentence = _(
-                "You have asked %(used)s questions today, more than the %(soft)s you are warned at."
+                "You have asked %(used)s questions today. This notice appears from %(soft)s on; "
+                "you can keep asking."
             )
         else:
             sentence = _(
-                "You have used %(used)s tokens this month, more than the %(soft)s you are "
-                "warned at."
+                "You have used %(used)s tokens this month. This notice appears from %(soft)s on; "
+                "you can keep asking."
             )
         return sentence % values
 

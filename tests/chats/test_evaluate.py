@@ -277,4 +277,4 @@ def test_thumbs_down_become_a_set_that_can_be_read(owner, stranger, library, tmp
         call_command("evaluate", file, "--from-feedback", "--user", "owner")
     out = io.StringIO()
     call_command("evaluate", file, "--user", "owner", stdout=out, stderr=io.StringIO())
-    assert "대화 1건, 질문 2개" in out.getvalue()
+    assert "대화 1개, 질문 2개" in out.getvalue()

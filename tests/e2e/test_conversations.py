@@ -251,7 +251,7 @@ def test_an_answer_tells_why_it_is_as_it_is(page):
     why.click()
     panel = page.locator("#panel")
     expect(panel.locator("#panel-title")).to_have_text("왜 이 답인가요?")
-    for heading in ("질문", "검색", "찾은 대목", "참고한 지난 대화", "걸린 시간"):
+    for heading in ("질문", "검색", "찾은 문단", "참고한 지난 대화", "걸린 시간"):
         expect(panel.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(panel).to_contain_text("앞 대화에 이어지는 질문")
     expect(panel.locator(".trace-candidates li").first).to_contain_text("HX-200")

@@ -186,7 +186,7 @@ def test_sources_of_which_none_is_cited_are_said_to_be_looked_at(talk, talker, l
         ("insufficient", "근거 부족"),
         ("general", "일반 지식"),
         ("conversation", "이전 대화"),
-        ("passages", "찾은 대목"),
+        ("passages", "찾은 문단"),
     ],
 )
 def test_what_an_answer_rests_on_is_said_in_a_word_and_without_percentages(

@@ -34,11 +34,11 @@ def choose(page, message, action):
 def test_an_answer_says_in_one_line_what_it_rests_on_and_what_it_searched(page):
     ask(page, "헤파 필터는 언제 교체하나요?")
     line = answer(page).locator(".msg-label")
-    expect(line.locator("[data-label=passages]")).to_have_text("찾은 대목")
+    expect(line.locator("[data-label=passages]")).to_have_text("찾은 문단")
     expect(line).to_contain_text("내 문서 2개 전체에서 찾았습니다")
     assert not re.search(r"[0-9]%|·", line.inner_text())
     line.get_by_role("button", name="왜 이 답인가요?").click()
-    expect(page.locator("#panel")).to_contain_text("찾은 대목")
+    expect(page.locator("#panel")).to_contain_text("찾은 문단")
 
 
 def test_what_stands_near_the_passages_is_offered_as_a_next_question(page):

@@ -57,6 +57,29 @@ def test_every_list_and_its_first_row_open(admin_client, chat):
             assert admin_client.get(row[1]).status_code == 200, row[1]
 
 
+def words_of(admin_client, address, language):
+    admin_client.cookies["django_language"] = language
+    return " ".join(strip_tags(admin_client.get(address).content.decode()).split())
+
+
+def test_counts_and_buttons_have_the_order_of_words_of_their_language(admin_client, minsu):
+    users = "/admin/auth/user/"
+    korean = words_of(admin_client, users, "ko")
+    assert "총 2건" in korean
+    assert "2개 중 0개 선택됨" in korean
+    assert "2 in total" in words_of(admin_client, users, "en")
+    assert "사용자 삭제" in words_of(admin_client, f"{users}{minsu.pk}/change/", "ko")
+    assert "Delete user" in words_of(admin_client, f"{users}{minsu.pk}/change/", "en")
+    admin_client.cookies["django_language"] = "ko"
+    scripts = admin_client.get("/admin/jsi18n/").content.decode("unicode_escape")
+    assert "%(cnt)s개 중 %(sel)s개 선택됨" in scripts
+
+
+@pytest.mark.parametrize("model", ["chat", "message", "run"])
+def test_the_column_of_ids_is_headed_id_in_capitals(admin_client, chat, model):
+    assert " ID " in words_of(admin_client, f"/admin/chats/{model}/", "ko")
+
+
 @pytest.mark.parametrize(
     ("query", "offers_all"),
     [({}, False), ({"o": "1"}, False), ({"q": "minsu"}, True), ({"is_active__exact": "1"}, True)],

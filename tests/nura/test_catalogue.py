@@ -15,7 +15,9 @@ FLOORS = ("nura", "chats", "documents", "jobs", "rag")
 PLAIN = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 PLURAL = {"ngettext", "ngettext_lazy"}
 CALL = re.compile(r"""\b(_|n?gettext)\((u?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'))""")
-CATALOGUES = [ROOT / "locale/ko/LC_MESSAGES", ROOT / "locale/libraries/ko/LC_MESSAGES"]
+OURS = ROOT / "locale/ko/LC_MESSAGES/django.po"
+LIBRARIES = ROOT / "locale/libraries/ko/LC_MESSAGES"
+CATALOGUES = [OURS, LIBRARIES / "django.po", LIBRARIES / "djangojs.po"]
 STANDS_FOR = re.compile(r"%\(\w+\)[sd]|\{\w*\}")
 
 
@@ -63,39 +65,39 @@ def entries(path):
     return found
 
 
-def compiled(folder):
-    with (folder / "django.mo").open("rb") as file:
+def compiled(path):
+    with path.with_suffix(".mo").open("rb") as file:
         catalogue = gettext.GNUTranslations(file)._catalog
     return {key[0] if isinstance(key, tuple) else key: text for key, text in catalogue.items()}
 
 
 def test_every_text_of_the_sources_has_its_korean():
-    korean = compiled(CATALOGUES[0])
+    korean = compiled(OURS)
     missing = {text for text in texts_of_the_sources() if text.strip() and not korean.get(text)}
     assert not missing
 
 
 def test_the_catalogue_holds_nothing_that_the_sources_do_not():
-    left_over = set(entries(CATALOGUES[0] / "django.po")) - set(texts_of_the_sources()) - {""}
+    left_over = set(entries(OURS)) - set(texts_of_the_sources()) - {""}
     assert not left_over
 
 
-@pytest.mark.parametrize("folder", CATALOGUES, ids=["ours", "libraries"])
-def test_the_compiled_catalogue_is_up_to_date(folder: Path):
-    written = {key: text for key, text in entries(folder / "django.po").items() if key and text}
-    made = {key: text for key, text in compiled(folder).items() if key}
+@pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
+def test_the_compiled_catalogue_is_up_to_date(path: Path):
+    written = {key: text for key, text in entries(path).items() if key and text}
+    made = {key: text for key, text in compiled(path).items() if key}
     assert written == made
 
 
-@pytest.mark.parametrize("folder", CATALOGUES, ids=["ours", "libraries"])
-def test_a_translation_fills_in_what_its_original_fills_in(folder: Path):
-    for original, korean in entries(folder / "django.po").items():
+@pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
+def test_a_translation_fills_in_what_its_original_fills_in(path: Path):
+    for original, korean in entries(path).items():
         if original:
             assert set(STANDS_FOR.findall(korean)) <= set(STANDS_FOR.findall(original)), original
 
 
 def test_a_translation_is_korean_unless_it_is_a_name():
-    for original, korean in entries(CATALOGUES[0] / "django.po").items():
+    for original, korean in entries(OURS).items():
         if not original or re.search("[가-힣]", korean):
             continue
         letters = set(re.findall(r"[A-Za-z]+", STANDS_FOR.sub("", korean)))

@@ -175,7 +175,7 @@ def test_the_page_of_documents_says_that_nothing_reads_them(client, beats, djang
         client.cookies["django_language"] = "en"
         return client.get("/documents").content.decode()
 
-    nobody = "Nothing is reading documents at the moment"
+    nobody = "Documents cannot be read at the moment"
     plain, staff = read(username="plain"), read(username="staff", is_staff=True)
     assert nobody in plain
     assert nobody in staff

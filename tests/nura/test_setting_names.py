@@ -7,8 +7,8 @@ import pytest
 
 from nura.settings import reference
 from tests.nura.test_catalogue import (
-    CATALOGUES,
     FLOORS,
+    OURS,
     ROOT,
     entries,
     texts_of_python,
@@ -61,7 +61,7 @@ def test_no_entry_of_the_catalogue_names_a_setting_unless_it_is_for_administrato
         meant |= set(texts_of_template(path))
     naming = {
         original
-        for original, korean in entries(CATALOGUES[0] / "django.po").items()
+        for original, korean in entries(OURS).items()
         if original and MATTERS_OF_THE_SERVER.search(f"{original}\n{korean}")
     }
     assert naming, "the advice for administrators names settings"

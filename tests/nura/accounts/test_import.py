@@ -331,7 +331,7 @@ def test_a_picture_leaves_a_word(minsu):
         "parts": [{"content_type": "image_asset_pointer"}, "무엇인가요?"],
     }
     take(minsu, chatgpt(conversation(node("q", "root", "user", "", content=content))))
-    assert Message.objects.get().content == "[사진]\n\n무엇인가요?"
+    assert Message.objects.get().content == "[이미지]\n\n무엇인가요?"
 
 
 def test_conversations_without_a_zip_and_in_several_files_are_read(minsu):

@@ -72,7 +72,7 @@ def test_the_page_shows_what_is_known_by_kind_with_the_sentence_it_comes_from(pa
 
 
 def test_a_proposal_stands_first_and_is_settled_by_a_tap(page, proposal, allergy):
-    assert "이제 “땅콩”은(는) 해당하지 않나요?" in shown(page)
+    assert "이제 ‘땅콩’은(는) 해당하지 않나요?" in shown(page)
     page.post(f"{PAGE}/{proposal.pk}", {"do": "no"})
     assert [(one.status, one.value) for one in ProfileSlot.objects.all()] == [("active", "땅콩")]
 

@@ -60,14 +60,14 @@ def test_the_composer_says_nothing_while_there_is_plenty(browser, minsu):
         (
             {"measure": "messages_today", "soft": 5},
             {"questions": 6},
-            "more than the 5 you are warned at",
+            "This notice appears from 5 on",
         ),
         ({"measure": "tokens_this_month", "hard": 1000}, {"tokens": 900}, "this month: 100"),
         ({"measure": "tokens_this_month", "hard": 900}, {"tokens": 950}, "used up this month"),
         (
             {"measure": "tokens_this_month", "soft": 100},
             {"tokens": 950},
-            "more than the 100 you are warned at",
+            "This notice appears from 100 on",
         ),
     ],
 )
