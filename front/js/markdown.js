@@ -6,7 +6,7 @@ import { createMarkers } from "./citations.js";
 import { showDiagram } from "./diagrams.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
-import { cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
+import { breakBeforeItems, cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
 import { t } from "./strings.js";
 import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
 
@@ -26,8 +26,9 @@ const DIAGRAM = "mermaid";
 const md = createParser({ breaks: true });
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
 md.validateLink = (url) => LINKS.test(url.trim());
-/** For documents: line breaks are just wrapping, and relative links, which lead to other files, are shown as text. */
+/** For documents: line breaks are just wrapping, except before items, and relative links, which lead to other files, are shown as text. */
 const documentMd = createParser({ breaks: false });
+documentMd.use(breakBeforeItems);
 documentMd.validateLink = () => true;
 
 function createParser(options) {

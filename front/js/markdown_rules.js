@@ -169,3 +169,17 @@ function cutParticle(found) {
   const raw = found.raw.slice(0, -particle);
   return Object.assign(found, { raw, text: raw, url: raw, lastIndex: found.lastIndex - particle });
 }
+
+const ITEM = /^(?:(?:\d{1,3}(?:의\d{1,2})?|[가-하])[.)]\s|\((?:\d{1,2}|[가-하])\)|[①-⑳○●◦•▪■□◇◆※])/;
+
+/** Lines that begin like an item of a statute, "1. " or "가. ", stay lines though the text does not make them a list. */
+export function breakBeforeItems(md) {
+  md.renderer.rules.softbreak = (tokens, index) => (ITEM.test(readLine(tokens, index + 1)) ? "<br>\n" : "\n");
+}
+
+/** The text of the line that begins with the token at `index`. */
+function readLine(tokens, index) {
+  let line = "";
+  for (let at = index; at < tokens.length && tokens[at].type !== "softbreak"; at += 1) line += tokens[at].content;
+  return line;
+}

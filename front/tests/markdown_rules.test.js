@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import MarkdownIt from "markdown-it";
-import { cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
+import { breakBeforeItems, cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
 
 const md = new MarkdownIt();
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
@@ -54,4 +54,18 @@ const BLOCKS = {
 
 for (const [written, shown] of Object.entries(BLOCKS)) {
   test(`a block of an answer: ${written}`, () => assert.equal(md.render(written), shown));
+}
+
+const documentMd = new MarkdownIt();
+documentMd.use(breakBeforeItems);
+
+const ITEMS = {
+  "다음과 같다.\n  1\\. 쌀\n  2\\. 콩": "<p>다음과 같다.<br>\n1. 쌀<br>\n2. 콩</p>\n",
+  "1\\. 쌀\n    가\\. 현미\n    나\\. 백미": "<p>1. 쌀<br>\n가. 현미<br>\n나. 백미</p>\n",
+  "앞\n**②** 뒤\n1의2. 또": "<p>앞<br>\n<strong>②</strong> 뒤<br>\n1의2. 또</p>\n",
+  "글이\n이어지고\n1.5배가\n2024. 5. 1. 되었\n다.": "<p>글이\n이어지고\n1.5배가\n2024. 5. 1. 되었\n다.</p>\n",
+};
+
+for (const [written, shown] of Object.entries(ITEMS)) {
+  test(`lines of a document: ${written}`, () => assert.equal(documentMd.render(written), shown));
 }
