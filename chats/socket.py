@@ -225,9 +225,9 @@ CHECK_PAUSE_SECONDS = 0.5
 
 
 class ReadingWatcher(LoopTask):
-    """Tells open pages that their user may read less than before, or has another role in a library.
+    """Tells open pages that their user may read less or more than before, or has another role.
 
-    Requests are refused already; the pages also hide what they still show or offer.
+    Requests are refused already; the pages also hide what they still show, and offer what is new.
     """
 
     TROUBLE = "readers_not_checked"
@@ -258,7 +258,7 @@ class ReadingWatcher(LoopTask):
         self._seen_moves = {(document.pk, document.moved_at) for document in moved_documents}
         for user_id, had_roles in known.items():
             readable = {library_id for library_id, _role in roles[user_id]}
-            has_changed = bool(had_roles - roles[user_id]) or any(
+            has_changed = had_roles != roles[user_id] or any(
                 had_roles and not document.is_readable(user_id, readable) for document in new_moves
             )
             for page in pages.get(user_id, ()) if has_changed else ():

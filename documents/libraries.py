@@ -1,7 +1,7 @@
 """Operations on libraries. Callers have checked that the user may change the library.
 
-Whatever takes a right away announces it (`notices.announce_rights_change`), so that answers,
-sockets and streams that read the library end at once.
+Whatever gives a right or takes one away announces it (`notices.announce_rights_change`): answers,
+sockets and streams that read the library end at once, and open pages show what has changed.
 """
 
 import unicodedata
@@ -123,6 +123,7 @@ def add_member(
             raise LibraryNotFound from error
         raise MemberExists from error
     record_membership(Action.MEMBER_ADDED, member, actor)
+    notices.announce_rights_change()
     return member
 
 

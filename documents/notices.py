@@ -84,8 +84,9 @@ def get_rights_channel() -> str:
 def announce_rights_change() -> None:
     """Have the rights of everything open checked again after commit.
 
-    Call it for whatever takes rights away: a deactivation, a revoked key, a new password, an ended
-    session or membership, a moved document. `chats.access` listens.
+    Call it for every change of a membership, and for whatever else takes rights away: a
+    deactivation, a revoked key, a new password, an ended session, a moved document. `chats.access`
+    listens.
     """
     transaction.on_commit(_publish_rights_change)
 

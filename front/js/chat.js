@@ -212,12 +212,16 @@ thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id ===
 runs.addEventListener("notice", ({ detail: frame }) => {
   if (frame.type === "document") {
     uploads.update(frame.data);
+    if (frame.data.deleted) scope.drop(frame.data.id);
     if (frame.data.status !== "PROCESSING" || frame.data.deleted) {
       scope.recount();
       refreshWelcome();
     }
   }
-  if (frame.type === "rights.changed") hideClosed();
+  if (frame.type === "rights.changed") {
+    hideClosed();
+    scope.dropClosed();
+  }
   if (frame.type === "shared.changed") menu.forgetLists();
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
@@ -253,10 +257,11 @@ async function refreshWelcome() {
 let hasBeenOpen = false;
 socket.addEventListener("open", () => {
   if (hasBeenOpen || document.querySelector(".dot-busy")) refreshChats(); // answers shown as running may have ended
+  if (hasBeenOpen) scope.dropClosed(); // notices sent while the connection was down are lost
   hasBeenOpen = true;
   uploads.catchUp();
   thread.catchUp();
-  hideClosed(); // notices sent while the connection was down are lost
+  hideClosed();
   menu.forgetLists();
 });
 socket.addEventListener("signedout", noteSignedOut);

@@ -207,6 +207,9 @@ async function renewParts() {
   Object.assign(page, JSON.parse(fresh.getElementById("page").textContent));
   const state = fresh.querySelector("article[data-document-id]");
   Object.assign(article.dataset, state.dataset);
+  const mayChange = article.dataset.mayChange === "true";
+  byId("version-upload").hidden = !mayChange;
+  editor.allow(mayChange);
   await reading.open();
   for (const part of article.querySelectorAll("[data-needs-index]")) part.hidden = article.dataset.indexed !== "true";
 }
@@ -228,11 +231,22 @@ function askAnew() {
   return getJson(`/documents/${id}`).then(receiveDocument, (error) => error.status === 404 && location.reload());
 }
 
+/** The reader may have lost the document, or have another role in its library. */
+async function checkRights() {
+  await askAnew();
+  await renewParts();
+}
+
 socket.addEventListener("frame", ({ detail: frame }) => {
   if (frame.type === "document") receiveDocument(frame.data);
-  if (frame.type === "rights.changed") askAnew();
+  if (frame.type === "rights.changed") checkRights();
 });
-socket.addEventListener("open", askAnew); // notices sent while the connection was down are lost
+let hasBeenOpen = false;
+socket.addEventListener("open", () => {
+  if (hasBeenOpen) checkRights(); // notices sent while the connection was down are lost
+  else askAnew();
+  hasBeenOpen = true;
+});
 setInterval(() => {
   if (!socket.isOpen && article.dataset.status === "PROCESSING") askAnew();
 }, LOOK_EVERY_MS);

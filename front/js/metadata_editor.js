@@ -59,6 +59,12 @@ export class MetadataEditor extends EventTarget {
     byId("metadata-edit").hidden = isOpen;
   }
 
+  /** Whether the reader may change the document: if not, what is open closes. */
+  allow(mayChange) {
+    if (!mayChange) this.toggle(false);
+    byId("metadata-edit").hidden = !mayChange || !this.form.hidden;
+  }
+
   field(key, value) {
     const input = el("input", { type: "text", maxlength: MAX_VALUE_CHARACTERS, data: { key } });
     input.value = value;

@@ -71,6 +71,25 @@ export class Scope extends EventTarget {
     this.show();
   }
 
+  /** A document or library that is gone, or closed to the reader, is searched no more. */
+  drop(id) {
+    const isOther = (document) => document.id !== id;
+    const left = this.chatDocuments.filter(isOther);
+    this.gone += this.chatDocuments.length - left.length;
+    this.chatDocuments = left;
+    this.remembered = this.remembered.filter(isOther);
+    if (this.selected.delete(id) && !this.selected.size && this.mode === THESE) this.mode = AUTO;
+    this.show();
+  }
+
+  /** Drop what the reader may read no more. */
+  async dropClosed() {
+    const named = new Map([...this.selected.values(), ...this.chatDocuments].map((document) => [document.id, document]));
+    const look = ({ id, is_library: isLibrary }) =>
+      getJson(`/${isLibrary ? "libraries" : "documents"}/${id}`).catch((error) => error.status === 404 && this.drop(id));
+    await Promise.all([...named.values()].map(look));
+  }
+
   /** Look what the chat remembers now. */
   async refreshMemory(chatId) {
     this.chatId = chatId;

@@ -26,6 +26,7 @@ from chats.socket import CHECK_PAUSE_SECONDS
 from documents import libraries
 from documents.errors import LibraryNotFound
 from documents.models import Document, LibraryRole
+from nura.accounts.roles import change_memberships
 from rag.config import Endpoint
 from rag.conversation import Question
 from rag.types import Scope, ScopeReason
@@ -289,6 +290,35 @@ async def test_an_open_page_is_told_that_its_user_has_another_role(web, stranger
         await asyncio.to_thread(promote)
         heard = await hear(ws, "rights.changed")
         assert [one["type"] for one in heard] == ["rights.changed"]
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+async def test_an_open_page_is_told_at_once_that_its_user_reads_more(
+    web, owner, stranger, library, key, by_group
+):
+    def prepare():
+        group = Group.objects.create(name="총무")
+        if by_group:
+            role = LibraryRole.READER
+            libraries.add_member(library=library, principal=group, role=role, actor=stranger)
+        return group
+
+    def admit():
+        if by_group:
+            change_memberships(user=owner, join=[group])
+        else:
+            role = LibraryRole.READER
+            libraries.add_member(library=library, principal=owner, role=role, actor=stranger)
+
+    group = await asyncio.to_thread(prepare)
+    async with socket(web, key) as ws:
+        await say_frame(ws, "ping")
+        await hear(ws, "pong")
+        since = time.monotonic()
+        await asyncio.to_thread(admit)
+        heard = await hear(ws, "rights.changed")
+        assert time.monotonic() - since < SOON
+        assert {one["type"] for one in heard} <= {"rights.changed", "shared.changed"}
 
 
 async def test_an_open_page_is_not_told_of_rights_that_others_lost(

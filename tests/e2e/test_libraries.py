@@ -137,6 +137,54 @@ def test_an_open_list_offers_what_the_new_role_allows(windows, manager, member, 
     expect(window.locator("#attach")).to_be_hidden()
 
 
+def test_the_open_page_of_a_document_offers_what_the_new_role_allows(
+    windows, manager, member, library
+):
+    window = windows(member)
+    window.goto(f"/documents/{library['document']}#about")
+    edit, upload = window.locator("#metadata-edit"), window.locator("#version-upload")
+    expect(window.locator("#metadata-shown")).to_be_visible()
+    expect(edit).to_be_hidden()
+    place = f"libraries/{library['id']}/members/{library['member']}"
+    manager.api(place, {"role": "manager"}, "PATCH")
+    expect(edit).to_be_visible()
+    expect(upload).to_be_visible()
+    edit.click()
+    manager.api(place, {"role": "reader"}, "PATCH")
+    expect(upload).to_be_hidden()
+    expect(window.locator("#metadata-form")).to_be_hidden()
+    expect(edit).to_be_hidden()
+    window.locator("[data-document-menu]").click()
+    expect(window.locator("#document-menu [data-action=download]")).to_be_visible()
+    expect(window.locator("#document-menu [data-action=delete]")).to_be_hidden()
+
+
+def test_an_open_list_shows_a_library_to_its_new_member(windows, manager, product, library):
+    newcomer = Person(product, "library-newcomer")
+    window = windows(newcomer)
+    window.goto("/documents")
+    expect(window.locator("[data-choose-files]")).to_be_visible()
+    body = {"user": newcomer.name, "role": "reader"}
+    manager.api(f"libraries/{library['id']}/members", body)
+    expect(window.locator(f"[data-document-id='{library['document']}']")).to_be_visible()
+    expect(window.locator("#library option", has_text="별빛 자료")).to_have_count(1)
+
+
+def test_an_open_chat_drops_a_chosen_library_that_is_deleted(windows, manager, member, tmp_path):
+    library = make_library(manager, member, tmp_path)
+    window = windows(member)
+    window.goto("/")
+    window.locator("#composer-input").click()
+    window.keyboard.type("#별빛")
+    expect(window.locator(".composer-option").first).to_contain_text("별빛 자료")
+    window.keyboard.press("Enter")
+    expect(window.locator("#scope-text")).to_have_text("별빛 자료")
+    manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")
+    expect(window.locator("#scope-text")).not_to_have_text("별빛 자료")
+    ask(window, "별빛 휴가는 며칠인가요?")
+    answer(window)
+
+
 def test_who_is_no_member_any_more_finds_nothing_and_old_answers_say_so(
     windows, manager, member, library
 ):
