@@ -146,6 +146,13 @@ def delete_document(
             )
 
 
+@transaction.atomic
+def delete_documents(*, documents: Collection[Document], erase: bool, actor: "User") -> None:
+    """Delete these together; see `delete_document`."""
+    for document in sorted(documents, key=lambda one: one.pk):  # locked in one order everywhere
+        delete_document(document=document, erase=erase, actor=actor)
+
+
 def remove_document(document_id: UUID) -> bool:
     """Remove row, index and files in the caller's transaction; False where it is gone already."""
     if not Document.objects.select_for_update().filter(pk=document_id).exists():

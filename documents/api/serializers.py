@@ -30,6 +30,7 @@ MAX_QUERY_CHARACTERS = 200
 MAX_METADATA_CHARACTERS = 64 * 1024
 METADATA_PREFIX = "metadata."
 MAX_FILTERS = 20
+MAX_DELETED_AT_ONCE = 100
 LARGEST_NUMBER = 2**31 - 1
 VERSION_STATES = [CURRENT_VERSION, *VersionState.values]
 
@@ -211,6 +212,14 @@ class EraseQuery(serializers.Serializer[Any]):
     """Whether the passages in old answers go at once, instead of after their retention."""
 
     erase = serializers.BooleanField(required=False, default=False)
+
+
+class DeletionRequest(EraseQuery):
+    """Several documents to delete: all or none."""
+
+    document_ids = serializers.ListField(
+        child=serializers.UUIDField(), min_length=1, max_length=MAX_DELETED_AT_ONCE
+    )
 
 
 class VersionQuery(serializers.Serializer[Any]):

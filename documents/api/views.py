@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
@@ -28,6 +28,7 @@ from documents.api.requests import get_user, validate_body, validate_query
 from documents.api.serializers import (
     ChunkShape,
     CountShape,
+    DeletionRequest,
     DocumentRequest,
     DocumentShape,
     EraseQuery,
@@ -131,6 +132,22 @@ class DocumentViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, UploadVi
         check_editable(document)
         erase = validate_query(EraseQuery, request)["erase"]
         services.delete_document(document=document, erase=erase, actor=get_user(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=DeletionRequest, responses={204: None})
+    @action(detail=False, methods=["post"], url_path="delete")
+    def destroy_several(self, request: Request) -> Response:
+        """Delete several documents: all of them, or none if one does not exist."""
+        fields = validate_body(DeletionRequest, request)
+        ids = set(fields["document_ids"])
+        documents = list(self.get_queryset().filter(pk__in=ids))
+        if len(documents) < len(ids):
+            raise Http404
+        for document in documents:
+            check_editable(document)
+        services.delete_documents(
+            documents=documents, erase=fields["erase"], actor=get_user(request)
+        )
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: ACCEPTED})

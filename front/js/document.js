@@ -3,7 +3,7 @@
 import "./theme.js";
 import { toAddress } from "./address.js";
 import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
-import { showProgress, watchDocumentMenu } from "./document_actions.js";
+import { handOverDeletion, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData, scrollWithin } from "./dom.js";
 import { findFault } from "./file_check.js";
 import { formatPercent } from "./format.js";
@@ -251,10 +251,15 @@ setInterval(() => {
   if (!socket.isOpen && article.dataset.status === "PROCESSING") askAnew();
 }, LOOK_EVERY_MS);
 
-watchDocumentMenu(page.libraries, async (action) => {
-  if (action === "delete") location.assign(toAddress("/documents"));
-  if (action === "reprocess") showToast(t("reprocess_started"));
-  await renewParts();
+watchDocumentMenu(page.libraries, {
+  onDelete: (ids, how) => {
+    handOverDeletion(ids, how);
+    location.assign(toAddress("/documents"));
+  },
+  onDone: async (action) => {
+    if (action === "reprocess") showToast(t("reprocess_started"));
+    await renewParts();
+  },
 });
 const editor = new MetadataEditor(page);
 editor.addEventListener("saved", renewParts);

@@ -1,21 +1,23 @@
 // Actions on a document, and its progress, in a row of the page.
 
 import { toAddress } from "./address.js";
-import { patchJson, postJson, sendDelete } from "./api.js";
+import { patchJson, postJson } from "./api.js";
 import { byId, placeBeside } from "./dom.js";
 import { describeStage } from "./format.js";
 import { askForLibrary } from "./libraries.js";
-import { askConfirmation, showError } from "./notify.js";
-import { t } from "./strings.js";
+import { askConfirmation, sendUnlessUndone, showError } from "./notify.js";
+import { t, tn } from "./strings.js";
 
-/** The API call of each action. */
+const MAX_DELETED_AT_ONCE = 100;
+const HANDED_OVER_KEY = "nura.deleting";
+
+/** The API call of each action but deletion. */
 export const documentCalls = {
   reprocess: (id) => postJson(`/documents/${id}/reprocess`),
   pause: (id) => postJson(`/documents/${id}/pause`),
   resume: (id) => postJson(`/documents/${id}/resume`),
   cancel: (id) => postJson(`/documents/${id}/cancel`),
   move: (id, { library_id = null } = {}) => patchJson(`/documents/${id}`, { library_id }),
-  delete: (id, { erase = false } = {}) => sendDelete(`/documents/${id}${erase ? "?erase=true" : ""}`),
 };
 
 /** The actions that are possible in the document's state, according to its row. */
@@ -36,10 +38,10 @@ export function listPossibleActions({ status, stage, error, indexed, mayChange }
 }
 
 /**
- * Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done. `libraries` are those of
- * the page.
+ * Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done, `onDelete(ids, {erase})` of
+ * what is to be deleted. `libraries` are those of the page.
  */
-export function watchDocumentMenu(libraries, onDone) {
+export function watchDocumentMenu(libraries, { onDone, onDelete }) {
   const menu = byId("document-menu");
   let chosen = null;
 
@@ -60,10 +62,14 @@ export function watchDocumentMenu(libraries, onDone) {
   menu.addEventListener("click", async (event) => {
     const action = event.target.closest("[data-action]")?.dataset.action;
     menu.hidePopover();
-    if (!documentCalls[action]) return;
+    if (action !== "delete" && !documentCalls[action]) return;
     const { documentId: id, name } = chosen.dataset;
     const how = await askHow(action, { title: t("delete_document", { name }) }, libraries, chosen.dataset.library);
     if (!how) return;
+    if (action === "delete") {
+      onDelete([id], how);
+      return;
+    }
     try {
       await documentCalls[action](id, how);
       onDone(action);
@@ -88,6 +94,59 @@ export async function askHow(action, question, libraries, current) {
 async function askForDeletion(question) {
   const said = await askConfirmation({ ...question, text: t("delete_document_text"), yes: t("delete"), choice: t("delete_document_erase") });
   return said && { erase: said.chosen };
+}
+
+const leavingDocuments = new Set();
+const deletedDocuments = new Set();
+
+/** Whether the document is deleted as far as the reader is concerned. */
+export const isLeaving = (id) => leavingDocuments.has(id);
+
+/** It is deleted on the server: nothing is left to send or to undo. */
+export const noteDeleted = (id) => deletedDocuments.add(id);
+
+/**
+ * Delete documents on the server a little later, so that they can be brought back; `onChange()` is called when other ones are
+ * leaving than before, or have left.
+ *
+ * @param {string[]} ids
+ * @param {{erase: boolean}} how
+ * @param {() => void} onChange
+ */
+export function deleteDocumentsSoon(ids, { erase }, onChange) {
+  const listUndeleted = () => ids.filter((id) => !deletedDocuments.has(id));
+  const bringBack = () => {
+    for (const id of listUndeleted()) leavingDocuments.delete(id);
+    onChange();
+  };
+  const send = async (options) => {
+    const left = listUndeleted();
+    const parts = [];
+    for (let at = 0; at < left.length; at += MAX_DELETED_AT_ONCE) parts.push(left.slice(at, at + MAX_DELETED_AT_ONCE));
+    try {
+      // together: a page that is left waits for no answer
+      await Promise.all(parts.map((part) => postJson("/documents/delete", { document_ids: part, erase }, options)));
+      onChange();
+    } catch (error) {
+      showError(error);
+      bringBack();
+    }
+  };
+  for (const id of ids) leavingDocuments.add(id);
+  onChange();
+  sendUnlessUndone(ids.length === 1 ? t("document_deleted") : tn("bulk.delete", ids.length), { send, undo: bringBack });
+}
+
+/** Leave the deletion to the list of documents, which is about to open. */
+export function handOverDeletion(ids, how) {
+  sessionStorage.setItem(HANDED_OVER_KEY, JSON.stringify({ ids, ...how }));
+}
+
+/** What the page before has left to this one: {ids, erase}, or null. */
+export function takeOverDeletion() {
+  const handed = sessionStorage.getItem(HANDED_OVER_KEY);
+  sessionStorage.removeItem(HANDED_OVER_KEY);
+  return JSON.parse(handed);
 }
 
 const STATUS_BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCESSING: "badge-warn" };

@@ -4,11 +4,22 @@ import "./theme.js";
 import { toAddress } from "./address.js";
 import { getJson, patchJson } from "./api.js";
 import "./shell.js";
-import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
+import {
+  askHow,
+  deleteDocumentsSoon,
+  documentCalls,
+  findRow,
+  isLeaving,
+  listPossibleActions,
+  noteDeleted,
+  showProgress,
+  takeOverDeletion,
+  watchDocumentMenu,
+} from "./document_actions.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { watchLibraryBar } from "./libraries.js";
-import { showError, showToast } from "./notify.js";
+import { sendUndoable, showError, showToast } from "./notify.js";
 import { Socket } from "./socket.js";
 import { t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
@@ -27,9 +38,10 @@ function nameList(fields) {
 
 /** Actions on the selected documents. Events: `done` once an action has ended. */
 export class BulkActions extends EventTarget {
-  constructor({ table, bar, filters, libraries = [] }) {
+  constructor({ table, bar, filters, onDelete, libraries = [] }) {
     super();
     this.table = table;
+    this.onDelete = onDelete;
     this.bar = bar;
     this.libraries = libraries;
     this.chosen = new Map(); // id -> the data of its row, on any page of the list
@@ -42,12 +54,12 @@ export class BulkActions extends EventTarget {
     bar.addEventListener("click", (event) => {
       const action = event.target.closest("[data-bulk]")?.dataset.bulk;
       if (action === "none") this.clear();
-      else if (documentCalls[action]) this.run(action);
+      else if (action === "delete" || documentCalls[action]) this.run(action);
     });
   }
 
   get boxes() {
-    return [...this.table.querySelectorAll("[data-choose]")];
+    return [...this.table.querySelectorAll("tr:not([hidden]) [data-choose]")];
   }
 
   toggled(box) {
@@ -113,6 +125,11 @@ export class BulkActions extends EventTarget {
     const ids = this.fit(action);
     const how = await askHow(action, this.nameFiles(ids), this.libraries);
     if (!how) return;
+    if (action === "delete") {
+      this.clear();
+      this.onDelete(ids, how);
+      return;
+    }
     const refused = [];
     const rest = [...ids];
     const work = async () => {
@@ -186,6 +203,7 @@ function receiveDocument(data) {
     row.dataset.status = data.status;
     showProgress(row, data);
   }
+  if (data.deleted) noteDeleted(data.id);
   bulk.update(data);
   if (data.deleted || before !== data.status) refreshTable();
 }
@@ -211,7 +229,10 @@ watchFileInput({
   button: byId("attach"),
   folderInput: byId("folder-input"),
   folderButton: byId("attach-folder"),
-  onFiles: (...found) => uploads.add(...found),
+  onFiles: async (...found) => {
+    await sendUndoable(); // a file that is uploaded again would be taken for the one that is about to go
+    uploads.add(...found);
+  },
 });
 
 /** The reader's role in the library shown; null if it can no longer be read. */
@@ -259,12 +280,29 @@ function watchLayouts(root) {
 
 watchLayouts(byId("layouts"));
 
-const bulk = new BulkActions({ table, bar: byId("bulk"), filters: byId("filters"), libraries: page.libraries });
+/** Documents leave the list before they leave the server. */
+function hideLeaving() {
+  for (const row of table.querySelectorAll("[data-document-id]")) row.hidden = isLeaving(row.dataset.documentId);
+}
+
+function deleteSoon(ids, how) {
+  deleteDocumentsSoon(ids, how, () => {
+    hideLeaving();
+    refreshNow();
+  });
+}
+
+document.body.addEventListener("htmx:afterSwap", hideLeaving);
+const bulk = new BulkActions({ table, bar: byId("bulk"), filters: byId("filters"), onDelete: deleteSoon, libraries: page.libraries });
 bulk.addEventListener("done", refreshNow);
 watchLibraryBar(page);
-watchDocumentMenu(page.libraries, (action) => {
-  if (action === "reprocess") showToast(t("reprocess_started"));
-  if (action === "delete") showToast(t("document_deleted"));
-  if (action === "move") showToast(t("document_moved"));
-  refreshNow();
+watchDocumentMenu(page.libraries, {
+  onDelete: deleteSoon,
+  onDone: (action) => {
+    if (action === "reprocess") showToast(t("reprocess_started"));
+    if (action === "move") showToast(t("document_moved"));
+    refreshNow();
+  },
 });
+const handedOver = takeOverDeletion();
+if (handedOver) deleteSoon(handedOver.ids, handedOver);

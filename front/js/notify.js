@@ -36,6 +36,31 @@ export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAS
   return close;
 }
 
+const undoableSends = new Set();
+
+/**
+ * Show `text` with a button to undo. Unless that is pressed, `send` runs once the note is gone, or when the page is left.
+ *
+ * @param {string} text
+ * @param {{send: (options?: {keepalive: boolean}) => Promise<unknown>, undo: () => void}} actions
+ */
+export function sendUnlessUndone(text, { send, undo }) {
+  const sendOnce = (options) => {
+    if (!undoableSends.delete(sendOnce)) return undefined;
+    close(true);
+    return send(options);
+  };
+  const run = () => undoableSends.delete(sendOnce) && undo();
+  undoableSends.add(sendOnce);
+  addEventListener("pagehide", () => sendOnce({ keepalive: true }), { once: true });
+  const close = showToast(text, { action: { label: t("undo"), run }, onClose: () => sendOnce() });
+}
+
+/** Send at once what could still be undone. */
+export async function sendUndoable() {
+  await Promise.all([...undoableSends].map((send) => send()));
+}
+
 let isReloadOffered = false;
 
 /** Offer once to reload a page that comes from another release than the server's. */

@@ -5,7 +5,7 @@ import { toAddress } from "./address.js";
 import { getJson, isSignedOut, patchJson, postJson, sendDelete } from "./api.js";
 import { editHistoryPairs, exportChat } from "./chat_actions.js";
 import { byId, el, placeBeside } from "./dom.js";
-import { askConfirmation, noteSignedOut, showError, showToast } from "./notify.js";
+import { askConfirmation, noteSignedOut, sendUnlessUndone, showError, showToast } from "./notify.js";
 import { openShareDialog } from "./sharing.js";
 import { t, tn } from "./strings.js";
 
@@ -18,7 +18,7 @@ const YEAR_SECONDS = 31_536_000;
 const DRAGGED = "application/x-nura-chats";
 
 const list = byId("chat-list");
-const leavingChats = new Map();
+const leavingChats = new Set();
 const chosen = new Set(); // ids, while several are being chosen
 let isChoosing = false;
 let isDragging = false;
@@ -120,26 +120,24 @@ function renameChat(row) {
 function removeChatsSoon(rows) {
   const chats = rows.map(readChat);
   const ids = chats.map((chat) => chat.id);
-  const send = (options) => {
-    if (!ids.some((id) => leavingChats.delete(id))) return;
-    for (const id of ids) leavingChats.delete(id);
-    postJson("/chats/bulk", { chat_ids: ids, deleted: true }, options)
-      .then(() => {
-        for (const id of ids) document.dispatchEvent(new CustomEvent("chat-deleted", { detail: { id } }));
-      })
-      .catch((error) => {
-        showError(error);
-        hideLeavingChats();
-      });
-  };
-  for (const id of ids) leavingChats.set(id, send);
-  hideLeavingChats();
-  const undo = () => {
+  const bringBack = () => {
     for (const id of ids) leavingChats.delete(id);
     hideLeavingChats();
   };
+  const send = async (options) => {
+    try {
+      await postJson("/chats/bulk", { chat_ids: ids, deleted: true }, options);
+      for (const id of ids) leavingChats.delete(id);
+      for (const id of ids) document.dispatchEvent(new CustomEvent("chat-deleted", { detail: { id } }));
+    } catch (error) {
+      showError(error);
+      bringBack();
+    }
+  };
+  for (const id of ids) leavingChats.add(id);
+  hideLeavingChats();
   const words = chats.length === 1 ? t("chat_deleted", { title: chats[0].title }) : tn("chats_deleted", chats.length);
-  showToast(words, { action: { label: t("undo"), run: undo }, onClose: () => send() });
+  sendUnlessUndone(words, { send, undo: bringBack });
 }
 
 function hideLeavingChats() {
@@ -153,7 +151,7 @@ function hideChatsLeftBehind() {
   const ids = JSON.parse(sessionStorage.getItem(LEFT_KEY) ?? "[]");
   sessionStorage.removeItem(LEFT_KEY);
   if (!ids.length) return;
-  for (const id of ids) leavingChats.set(id, () => {});
+  for (const id of ids) leavingChats.add(id);
   hideLeavingChats();
   setTimeout(() => {
     for (const id of ids) leavingChats.delete(id);
@@ -162,8 +160,7 @@ function hideChatsLeftBehind() {
 }
 
 addEventListener("pagehide", () => {
-  if (leavingChats.size) sessionStorage.setItem(LEFT_KEY, JSON.stringify([...leavingChats.keys()]));
-  for (const send of new Set(leavingChats.values())) send({ keepalive: true });
+  if (leavingChats.size) sessionStorage.setItem(LEFT_KEY, JSON.stringify([...leavingChats]));
 });
 
 // Where chats stand: pinned, in a folder, in the archive

@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils import timezone
 
 from documents import ingest, services
-from documents.models import Document
+from documents.models import Deletion, Document
 from tests.documents.conftest import TEXT, make_row, upload
 
 pytestmark = pytest.mark.django_db
@@ -216,6 +216,18 @@ def test_g91_changes_beyond_the_limits_are_400(api, document, change):
 def test_deleting_is_204_and_then_404(api, document):
     assert api.delete(f"{URL}/{document.pk}").status_code == 204
     assert api.get(f"{URL}/{document.pk}").status_code == 404
+
+
+def test_several_documents_are_deleted_together_or_not_at_all(api, owner, sent):
+    ids = [str(upload(owner, name=f"{n}.md", content=f"{n}번째").pk) for n in range(3)]
+    asked = {"document_ids": [ids[0], str(uuid.uuid4())]}
+    assert api.post(f"{URL}/delete", asked, format="json").status_code == 404
+    assert Document.objects.count() == 3
+    assert api.post(f"{URL}/delete", {"document_ids": []}, format="json").status_code == 400
+    asked = {"document_ids": ids[:2], "erase": True}
+    assert api.post(f"{URL}/delete", asked, format="json").status_code == 204
+    assert [str(one.pk) for one in Document.objects.all()] == ids[2:]
+    assert {one.key for one in Deletion.objects.filter(due_at__lte=timezone.now())} == {*ids[:2]}
 
 
 def test_the_original_comes_back_as_a_safe_download(api, document):

@@ -199,8 +199,13 @@ def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper,
     expect(page.locator("#confirm-list li")).to_have_count(2)
     expect(page.locator("#confirm-list")).to_contain_text("낱장 0.md")
     page.locator("#confirm-yes").click()
-    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
     expect(bulk).to_be_hidden()
+    page.locator("[data-choose-all]").check()
+    expect(bulk.locator("[data-words]")).to_contain_text("1")
+    page.locator("[data-choose-all]").uncheck()
+    page.locator(".toast [aria-label='닫기']").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
 
     def left():
         return [one["name"] for one in keeper.api("documents?page_size=100")["results"]]
@@ -237,6 +242,7 @@ def test_documents_chosen_on_two_pages_of_the_list_are_deleted_together(
     expect(page.locator("#confirm-list li")).to_have_text(["장부 20.md", "장부 0.md"])
     page.locator("#confirm-yes").click()
     expect(page.locator("#bulk")).to_be_hidden()
+    page.locator(".toast [aria-label='닫기']").click()
     expect(page.locator("tbody tr")).to_have_count(19)
     for one in documents[1:-1]:
         keeper.api(f"documents/{one['id']}", method="DELETE")

@@ -145,11 +145,68 @@ def test_a_document_is_deleted_after_a_question_back(fresh, newcomer):
     fresh.locator("#document-menu [data-action=delete]").click()
     fresh.locator("#confirm button[value=no]").click()
     expect(row).to_have_count(1)
-    row.locator("[data-document-menu]").click()
-    fresh.locator("#document-menu [data-action=delete]").click()
-    fresh.locator("#confirm-yes").click()
+    delete(fresh, row)
+    expect(row).to_be_hidden()
+    fresh.locator(".toast [aria-label='닫기']").click()
     expect(row).to_have_count(0)
     wait_until(lambda: newcomer.api("documents")["count"] == 0)
+
+
+def delete(page, row):
+    row.locator("[data-document-menu]").click()
+    page.locator("#document-menu [data-action=delete]").click()
+    page.locator("#confirm-yes").click()
+
+
+def upload_here(page):
+    page.goto("/documents")
+    page.locator("#file-input").set_input_files(note())
+    row = page.locator("tr[data-name='별빛 규정.md']")
+    expect(row).to_have_attribute("data-status", "COMPLETED", timeout=READY)
+    return row
+
+
+def test_a_deletion_is_undone_in_the_list(fresh, newcomer):
+    row = upload_here(fresh)
+    delete(fresh, row)
+    expect(row).to_be_hidden()
+    fresh.evaluate("() => document.body.dispatchEvent(new Event('documents-changed'))")
+    expect(row).to_be_hidden()
+    fresh.locator(".toast-action").click()
+    expect(row).to_be_visible()
+    expect(fresh.locator(".toast")).to_have_count(0)
+    fresh.goto("/")  # a deletion that was not undone would be sent now
+    fresh.goto("/documents")
+    expect(row).to_be_visible()
+
+
+def test_a_deletion_on_the_page_of_the_document_is_undone_in_the_list(fresh):
+    row = upload_here(fresh)
+    row.locator(".document-name").click()
+    delete(fresh, fresh.locator("article[data-document-id]"))
+    fresh.wait_for_url("**/documents")
+    expect(row).to_be_hidden()
+    fresh.locator(".toast-action").click()
+    expect(row).to_be_visible()
+
+
+def test_a_deletion_that_nobody_undoes_is_done_when_the_page_is_left(fresh, newcomer):
+    delete(fresh, upload_here(fresh))
+    fresh.goto("/")
+    wait_until(lambda: newcomer.api("documents")["count"] == 0)
+
+
+def test_a_file_that_was_just_deleted_is_uploaded_anew(fresh, newcomer):
+    row = upload_here(fresh)
+    old = row.get_attribute("data-document-id")
+    delete(fresh, row)
+    expect(row).to_be_hidden()
+    fresh.locator("#file-input").set_input_files(note())
+    expect(row.and_(fresh.locator("tr:visible"))).to_have_attribute(
+        "data-status", "COMPLETED", timeout=READY
+    )
+    (left,) = newcomer.api("documents")["results"]
+    assert left["id"] != old
 
 
 def test_old_answers_lose_their_passages_at_once_where_that_is_chosen(fresh, newcomer):
@@ -163,8 +220,10 @@ def test_old_answers_lose_their_passages_at_once_where_that_is_chosen(fresh, new
     fresh.locator("#document-menu [data-action=delete]").click()
     expect(fresh.locator("#confirm-title")).to_contain_text("별빛 규정.md")
     fresh.get_by_label("이전 답변에 인용된 문단도 지금 지우기").check()
-    with fresh.expect_request(re.compile(r"/api/v1/documents/[0-9a-f-]+\?erase=true$")):
-        fresh.locator("#confirm-yes").click()
+    fresh.locator("#confirm-yes").click()
+    with fresh.expect_request("**/api/v1/documents/delete") as asked:
+        fresh.locator(".toast [aria-label='닫기']").click()
+    assert asked.value.post_data_json["erase"] is True
     expect(row).to_have_count(0)
 
 

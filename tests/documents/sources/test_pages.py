@@ -172,7 +172,8 @@ def test_a_document_of_a_source_is_not_changed_by_hand(manager_api, program):
     file = SimpleUploadedFile("a.txt", "다른".encode())
     put = manager_api.put(f"{document}/file", {"file": file}, format="multipart")
     move = manager_api.patch(document, {"library_id": None}, format="json")
-    for answer in (put, move, manager_api.delete(document)):
+    several = manager_api.post("/api/v1/documents/delete", {"document_ids": [made]}, format="json")
+    for answer in (put, move, several, manager_api.delete(document)):
         assert (answer.status_code, answer.json()["code"]) == (409, "document_from_source")
     assert manager_api.get(document).json()["source_id"]
 
