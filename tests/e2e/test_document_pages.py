@@ -379,6 +379,28 @@ def test_a_document_opens_on_itself_and_a_tab_holds_the_figures(open_page, keepe
     expect(page.locator("#document-made")).to_be_visible()
 
 
+TOOLS = """bar => [...bar.querySelectorAll("button, input")]
+  .filter((one) => one.checkVisibility())
+  .map((one) => one.getBoundingClientRect())
+  .map(({ left, right, top }) => [left, right, top])"""
+
+
+@pytest.mark.parametrize("width", [320, 375])
+def test_all_tools_of_the_reader_stand_in_one_row_of_a_phone(open_page, keeper, width):
+    path = f"/documents/{notice_of(keeper)['id']}"
+    page = open_page(
+        path, viewport={"width": width, "height": 700}, has_touch=True, color_scheme="dark"
+    )
+    bar = page.locator(".reader-bar")
+    expect(bar.locator(".reader-total")).to_have_text("/ 4")
+    box = bar.bounding_box()
+    lefts, rights, tops = zip(*bar.evaluate(TOOLS), strict=True)
+    assert len(lefts) >= 5
+    assert min(lefts) >= box["x"]
+    assert max(rights) <= box["x"] + box["width"]
+    assert max(tops) - min(tops) < 20
+
+
 def test_a_document_that_is_deleted_while_its_page_opens_goes_out_of_sight(windows, keeper):
     document = keeper.upload(SAMPLES / "ventilator-manual.md", "곧 지워질 설명서.md")
     keeper.wait_for_documents()
