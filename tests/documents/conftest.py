@@ -8,6 +8,7 @@ from celery import current_app
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
+from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -59,9 +60,24 @@ def own_files(settings, tmp_path):
     settings.DATA_DIR = tmp_path
 
 
+def make_owner():
+    return User.objects.create_user("owner", password="secret-of-the-owner")
+
+
 @pytest.fixture
 def owner(db):
-    return User.objects.create_user("owner", password="secret-of-the-owner")
+    return make_owner()
+
+
+@pytest.fixture(scope="module")
+def lasting_rows(django_db_setup, django_db_blocker):
+    """What fixtures of a module write after this one stays until its end, for each of its tests.
+
+    A test's own rows go at its end, as ever. Tests that commit cannot be in such a module.
+    """
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.db import connection
 from documents import spaces
 from documents.search import bm25, database, store
 from documents.search.database import SearchedSpace, SearchScope
-from tests.documents.conftest import TinyEmbedder
+from tests.documents.conftest import TinyEmbedder, make_owner
 from tests.documents.test_store import index
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,12 @@ BESIDE = 30
 """Documents of that many chunks, one of them in scope."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def owner(lasting_rows):
+    return make_owner()
+
+
+@pytest.fixture(scope="module")
 def scope(owner):
     dice = random.Random(5)
     words = [f"말{number}" for number in range(300)]
