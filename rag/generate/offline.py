@@ -398,7 +398,7 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
     standalone = analysis.standalone or question
     passages = compose_passages(
         # a follow-up's own words first, then those completed from earlier questions
-        [question, standalone] if analysis.follows else [standalone],
+        [question, standalone] if analysis.own_words else [standalone],
         evidence,
         question_type=analysis.question_type,
         is_whole_document=is_whole_document,

@@ -726,7 +726,17 @@ class _Composer:
         if unit.kind is UnitKind.ROW:
             cell = self._find_asked_cell(unit)
             return "" if cell is None else unit.cells[cell][:MAX_VALUE_CHARACTERS]
-        values = list(self.query.value.finds.finditer(unit.text))
+        asked = [
+            match.span()
+            for word in self.query.words
+            if any(map(str.isdigit, word.text))
+            for match in re.finditer(re.escape(word.text), unit.text, re.IGNORECASE)
+        ]  # of "2분기 매출은 얼마야?" the 2 is no value
+        values = [
+            match
+            for match in self.query.value.finds.finditer(unit.text)
+            if not any(start <= match.start() < end for start, end in asked)
+        ]
         if not values or (len(values) > 1 and not self._find_contained_words(unit.text)):
             return ""
         bound = self.query.bound

@@ -57,7 +57,10 @@ MIN_SHARE, POINTING_SHARE, SINGLE_WORD_SHARE = 0.05, 0.2, 0.4
 ELDER_TURN_SHARE = 0.5
 """What a turn weighs beside the one after it."""
 MIN_OWN_WORDS = 3
-"""Words of its own with which a question needs no others, if it does not point back."""
+"""Words of its own with which a question needs no others, if it does not point back.
+
+Numbers with their units do not count.
+"""
 MAX_CARRIED_TERMS = 12
 """Lexical terms that are carried over: each costs the search some time."""
 
@@ -366,7 +369,12 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     question_words = followup.read_words(text, conversation)
     earlier = [question for _, question in turns]
     carried = followup.carry_words(question_words, earlier)
-    needs_words = question_words.refers or len(question_words.words) < MIN_OWN_WORDS
+    own_count = sum(not word.series for word in question_words.words)
+    needs_words = question_words.refers or own_count < MIN_OWN_WORDS
+    if needs_words:
+        exchanged = followup.exchange_words(question_words, earlier, conversation)
+        if exchanged and exchanged != text:
+            return replace(unchanged, standalone=exchanged, completed_by="terms")
     share = min(
         1.0,
         MIN_SHARE

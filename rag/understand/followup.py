@@ -43,6 +43,16 @@ _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
 _RELATIONAL = load_words("relational.ko") | tokenize.load_stems("relational.en")
 """Nouns that name an aspect and need its subject: "기한", "penalty"."""
 _PLAIN = tokenize.load_stems("plain.en")
+_SERIES = {word: line.split()[0] for line in load_phrases("series") for word in line.split()}
+"""Words of which one takes another's place, by the first of their line.
+
+Y is a year of four digits, # any other number.
+"""
+_YEAR, _FIGURES = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)"), re.compile(r"\d[\d.,]*")
+_PARTICLE_PAIRS = {
+    pair[at]: (pair[0], pair[1]) for pair in ("은는", "이가", "을를", "과와") for at in (0, 1)
+}
+"""A particle behind a final consonant, and behind a vowel."""
 
 
 def list_titles(conversation: Conversation) -> tuple[str, ...]:
@@ -229,6 +239,12 @@ class Word:
     article: bool = False
 
     @property
+    def series(self) -> str:
+        """What all words of its kind have in common: "#분기" of "1분기"; empty without numbers."""
+        shape = _FIGURES.sub("#", _YEAR.sub("Y", self.shown.lower()))
+        return _SERIES.get(shape, shape if "#" in shape and shape != "#" else "")
+
+    @property
     def name(self) -> bool:
         """Whether it names one thing."""
         marked = self.shown[:1].isupper() or any(sign.isdigit() for sign in self.shown)
@@ -279,17 +295,22 @@ def carry_words(question_words: QuestionWords, turns: Sequence[QuestionWords]) -
     """The words of earlier questions that a question lacks, in the order of the conversation.
 
     Of a question that was a follow-up itself only the things count, and not the side of them that
-    it asked for. Another law takes the place of the one before, and of its articles.
+    it asked for. Another law takes the place of the one before, and of its articles; any word that
+    of the same kind before it.
     """
     known = {term for word in question_words.words for term in word.terms}
     document = any(word.document for word in question_words.words)
     article = any(word.article for word in question_words.words)
     carried: list[Word] = []
+    later = [question_words]
     for age, turn in enumerate(reversed(turns)):
         opening = age == len(turns) - 1
+        replaced = {old for question in later for old in _find_replaced(question, turn)}
+        later.append(turn)
         new_words: list[Word] = []
         for word in turn.words:
             clash = (word.document and document) or (word.article and (document or article))
+            clash |= word in replaced
             aside = word.weight < 1 and not opening
             if not clash and not aside and not word.terms <= known:
                 new_words.append(word)
@@ -301,6 +322,82 @@ def carry_words(question_words: QuestionWords, turns: Sequence[QuestionWords]) -
         :MAX_CARRIED_WORDS
     ]
     return [carried[at] for at in sorted(best)]
+
+
+def _find_replaced(later: QuestionWords, earlier: QuestionWords) -> dict[Word, Word]:
+    """Words of an earlier question, and those of a later one that take their place.
+
+    A number with a unit replaces one with the same unit, a month a month. If the later question
+    says only one new thing, this replaces a name as such ("부산" for "서울"), and a compound what
+    ends with the same noun ("개발팀" for "영업팀").
+    """
+    earlier_terms = {term for word in earlier.words for term in word.terms}
+    later_terms = {term for word in later.words for term in word.terms}
+    new_words = [word for word in later.words if not word.terms <= earlier_terms]
+    old_words = [word for word in earlier.words if not word.terms <= later_terms]
+    replaced = {
+        old: new
+        for new in new_words
+        for old in old_words
+        if old.series and old.series == new.series
+    }
+    if replaced or len(new_words) != 1 or later.refers:
+        return replaced
+    (new,) = new_words
+    kind = _find_kind(new)
+    return {old: new for old in old_words if kind and _find_kind(old) == kind}
+
+
+def _find_kind(word: Word) -> str:
+    """The last noun of a Korean compound, "NNP" for a proper name; empty for any other word."""
+    nouns = [
+        item
+        for item in tokenize.analyse_morphemes(word.shown) or ()
+        if item.tag in _PARTS and not word.document and not word.article
+    ]
+    if len(nouns) == 1:
+        return "NNP" if nouns[0].tag == "NNP" else ""
+    return nouns[-1].form if nouns and nouns[-1].tag in ("NNG", "XSN", "NNB") else ""
+
+
+def exchange_words(
+    question_words: QuestionWords, turns: Sequence[QuestionWords], conversation: Conversation
+) -> str:
+    """The question before with other words: "1분기 매출은?" and "그럼 2분기는?" as "2분기 매출은?".
+
+    Empty if the question says more than that, or if it is unclear which words it replaces.
+    """
+    earlier, *rest = turns
+    for later in rest:
+        text = _exchange_words(later, earlier)
+        earlier = read_words(text, conversation) if text else later
+    return _exchange_words(question_words, earlier)
+
+
+def _exchange_words(later: QuestionWords, earlier: QuestionWords) -> str:
+    replaced = _find_replaced(later, earlier)
+    known = {term for word in (*earlier.words, *replaced.values()) for term in word.terms}
+    said = tokenize.find_subject_terms(later.text).union(*(word.terms for word in later.words))
+    is_unclear = len(set(replaced.values())) < len(replaced)
+    asks, asked = (set(_IS["asks"].findall(one.text.lower())) for one in (later, earlier))
+    if not replaced or is_unclear or later.refers or not (said <= known and asks <= asked):
+        return ""
+    text = tokenize.normalise(earlier.text)
+    for old, new in replaced.items():
+        text = _replace_word(text, old.shown, new.shown)
+    return text
+
+
+def _replace_word(text: str, old: str, new: str) -> str:
+    """The text with another word, and the particle behind it as that word needs it."""
+    match = re.search(rf"(?<!\w){re.escape(old)}((?:은|는|이|가|을|를|과|와)(?!\w))?", text)
+    if match is None:
+        return text
+    particle = match[1] or ""
+    if particle and tokenize.HANGUL.fullmatch(new[-1]):
+        is_closed = (ord(new[-1]) - ord("가")) % 28 > 0
+        particle = _PARTICLE_PAIRS[particle][0 if is_closed else 1]
+    return f"{text[: match.start()]}{new}{particle}{text[match.end() :]}"
 
 
 def complete_text(text: str, carried: Sequence[Word]) -> str:
@@ -355,7 +452,8 @@ def _strip_to_noun(text: str, match: re.Match[str], morphemes: Sequence[Morpheme
         return re.sub(edges, "", strip_particle(whole) if morphemes is None else whole)
     inside = [item for item in morphemes if match.start() <= item.start and item.end <= match.end()]
     nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING_WORDS for item in inside)
-    if not nouns and not _IS["article"].match(whole):
+    numbered = {"SN", "NNB"} <= {item.tag for item in inside}  # 2024년, 3월
+    if not (nouns or numbered or _IS["article"].match(whole)):
         return ""
     end = max((item.end for item in inside if item.tag in _PARTS), default=match.end())
     return re.sub(edges, "", text[match.start() : end])

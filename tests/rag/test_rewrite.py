@@ -8,10 +8,10 @@ import pytest
 from rag.conversation import Conversation, Memory, PastTurn, RememberedDocument
 from rag.retrieve import search as gate
 from rag.retrieve.search import SearchOptions, make_plan
-from rag.types import QuestionType, Scope, ScopeReason
+from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand import analysis
 from rag.understand.analysis import QuestionAnalysis, complete_question
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, engine, text_of
 
 NOWHERE = Scope((), ScopeReason.ALL)
 
@@ -75,6 +75,53 @@ def test_what_is_missing_stands_before_the_question(text, said, expected):
 def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_asked():
     found = completed("부동산등기법은?", "공탁법 제4조의 공탁금 회수 기한은?")
     assert found.standalone == "공탁금 회수 기한 부동산등기법은?"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "expected"),
+    [
+        ("그럼 2분기는?", "1분기 매출은?", "2분기 매출은?"),
+        ("2분기는 어때?", "2024년 1분기 매출은 얼마야?", "2024년 2분기 매출은 얼마야?"),
+        ("2023년은?", "2024년 1분기 매출은 얼마야?", "2023년 1분기 매출은 얼마야?"),
+        ("작년은?", "올해는 예산이 얼마야?", "작년은 예산이 얼마야?"),
+        ("하반기는?", "1분기 매출은?", "하반기 매출은?"),
+        ("그럼 4월은?", "3월 회의는 언제야?", "4월 회의는 언제야?"),
+        ("E-5678은?", "E-1234 오류가 나면 어떻게 해?", "E-5678 오류가 나면 어떻게 해?"),
+        ("그럼 부산은?", "서울의 창구 위치는?", "부산의 창구 위치는?"),
+        ("그럼 개발팀은?", "영업팀의 담당자는 누구야?", "개발팀의 담당자는 누구야?"),
+        ("계약보증금은?", "입찰보증금은 얼마나 내야 해?", "계약보증금은 얼마나 내야 해?"),
+        ("What about Q2?", "What was the revenue in Q1?", "What was the revenue in Q2?"),
+        ("and 2023?", "How many people came in 2024?", "How many people came in 2023?"),
+        ("and in June?", "When is the meeting in April?", "When is the meeting in June?"),
+    ],
+)
+def test_a_word_takes_the_place_of_one_of_the_same_kind(text, said, expected):
+    assert completed(text, said).standalone == expected
+
+
+def test_what_was_exchanged_is_not_looked_for_any_more():
+    found = completed("그럼 2분기는?", "1분기 매출은?")
+    assert not any("1분기" in term for term in found.context)
+    assert "1분기" not in found.background
+
+
+def test_words_are_exchanged_in_a_chain_of_questions():
+    chain = ["2024년 1분기 매출은?", "2분기는?", "2023년은?"]
+    kinds = ["single", "followup", "followup"]
+    assert completed("그럼 3분기는?", *chain, kinds=kinds).standalone == "2023년 3분기 매출은?"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "expected"),
+    [
+        ("2분기는 왜 줄었어?", "1분기 매출은?", "매출 2분기는 왜 줄었어?"),
+        ("2분기는 언제 끝나?", "1분기 매출은?", "매출 2분기는 언제 끝나?"),
+        ("3분기는?", "1분기와 2분기 매출은?", "매출 3분기는?"),
+        ("영업이익은?", "1분기 매출은?", "1분기 매출 영업이익은?"),
+    ],
+)
+def test_a_question_that_says_more_keeps_its_words(text, said, expected):
+    assert completed(text, said).standalone == expected
 
 
 def test_a_name_of_several_words_is_carried_over_whole():
@@ -269,3 +316,20 @@ def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_
         )
         scores[reason] = gate.estimate_probability(asked, faint)
     assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]
+
+
+async def test_another_quarter_is_answered_with_what_was_asked_of_the_first():
+    library = Library(engine())
+    library.add(
+        "실적.md",
+        "2분기 인력은 30명이다.\n\n2분기 행사는 3회였다.\n\n"
+        "1분기 매출은 12억원이다.\n\n2분기 매출은 15억원이다.",
+    )
+    history = [
+        HistoryMessage(Speaker.USER, "1분기 매출은 얼마야?"),
+        HistoryMessage(Speaker.ASSISTANT, "1분기 매출은 12억원이다. [1]"),
+    ]
+    told = text_of(await library.ask("그럼 2분기는?", history=history))
+    assert told.startswith("**15억원** [1]")
+    assert "**2분기 매출은 15억원이다.**" in told
+    assert "1분기" not in told
