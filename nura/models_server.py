@@ -22,6 +22,7 @@ Errors are OpenAI's `{"error": {"message", "type", "code"}}` with 400, 404 (no s
 import argparse
 import asyncio
 import base64
+import gc
 import json
 import logging.config
 import os
@@ -274,6 +275,7 @@ class Batcher:
             raise
         self.loaded[task.name, model] = "ready"
         logger.info("%s is loaded on %s", model, self.device)
+        gc.collect()
         spawn.release_memory()
 
 

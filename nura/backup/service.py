@@ -25,7 +25,6 @@ from django.contrib.auth.models import User
 from django.core.files.base import File
 from django.core.files.storage import default_storage
 from django.db import connection, transaction
-from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
@@ -43,6 +42,7 @@ from nura.accounts.deletion import delete_account
 from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_whole
 from nura.embedded import spawn
 from nura.preparation import migrate
+from nura.schema import list_known_migrations
 
 FORMAT = 1
 MAX_ATTEMPTS = 3
@@ -300,10 +300,7 @@ def _load_deletions(vault: Vault, deleted: Path | None) -> list[ListedDeletion]:
 
 def _refuse_newer(manifest: Manifest) -> None:
     """Raise BackupError if the backup has a migration that this version does not know."""
-    migrations = MigrationLoader(None).disk_migrations
-    known_migrations = set(migrations) | {
-        name for migration in migrations.values() for name in migration.replaces
-    }
+    known_migrations = list_known_migrations()
     unknown = [
         f"{app}.{label}"
         for app, label in manifest.migrations

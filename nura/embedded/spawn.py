@@ -11,7 +11,6 @@ run them.
 import contextlib
 import ctypes
 import functools
-import gc
 import hashlib
 import os
 import pwd
@@ -394,7 +393,6 @@ def name_process(name: str) -> None:
 
 def release_memory() -> None:
     """Return freed memory to the system; the C library would keep it."""
-    gc.collect()
     if _libc is not None:
         _libc.malloc_trim(0)
 

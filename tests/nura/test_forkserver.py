@@ -1,4 +1,4 @@
-"""How a forked process ends. That the product's processes are forked, `test_up` shows."""
+"""How a forked process begins and ends. That the product's are forked, `test_up` shows."""
 
 import asyncio
 import os
@@ -13,7 +13,12 @@ from tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(not ProcessForker.is_possible(), reason="only Linux forks so")
 
-SERVER = "from nura import forkserver; forkserver.load_product = lambda: None; forkserver.main()"
+SERVER = """
+import os
+from nura import forkserver
+forkserver.load_product = lambda: os.environ.update(SET_AT_IMPORT="stays", GIVEN="before")
+forkserver.main()
+"""
 """Without the seconds that the product's code takes: what is forked here is of Python's own."""
 
 
@@ -48,3 +53,13 @@ async def test_a_process_ends_with_its_own_status_and_all_its_words(
     process = await forks.fork(Launch("part", command, ROOT, entry=entry))
     assert words in await process.stdout.read()
     assert await process.wait() == status
+
+
+async def test_a_process_gets_its_environment_on_top_of_what_modules_set(forks):
+    names = ("SET_AT_IMPORT", "GIVEN", SOCKET_FD)
+    statement = f"import os; print(*map(os.environ.get, {names}))"
+    command = (sys.executable, "-m", "part", "-n1", "-r1", statement)
+    launch = Launch("part", command, ROOT, entry="timeit:main", environment={"GIVEN": "for it"})
+    process = await forks.fork(launch)
+    assert await process.stdout.readline() == b"stays for it None\n"
+    assert await process.wait() == 0
