@@ -9,7 +9,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, groupby
 from typing import Any
@@ -22,6 +22,7 @@ from rag.prompts import get_reply
 from rag.tokenize.korean import strip_particle
 from rag.tokenize.text import to_letters
 from rag.types import Evidence, QuestionType
+from rag.understand.analysis import find_everyday_words
 
 ROOM_CHARACTERS = 640
 """Length of an answer, not counting the value at its beginning."""
@@ -66,6 +67,8 @@ _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SN", "XPN"))
 _WORD = re.compile(r"[A-Za-z0-9][\w–‑.-]*|[가-힣]+")
 _HANGUL, _SHORT = re.compile(r"[가-힣]{3,}"), re.compile(r"[가-힣]{3}")
 """A noun that may be an abbreviation of a longer one: 지자체."""
+_DAY = re.compile(r"([가-힣]{2,})(?:일|일자|일시|날짜)")
+"""A day by what happens on it: forms write "마감: 3월 20일" for 마감일."""
 _CODE = re.compile(r"(?<![\w-])[A-Za-z]{1,6}-\d[\w-]*(?<=[A-Za-z\d])", re.ASCII)
 """Code of a fault, requirement or product: the analyser would split its letters from its digits."""
 _PERIODS = (
@@ -160,7 +163,8 @@ class _Text:
 class QuestionWord:
     """A content word of the question: a text contains it if its pattern or its term is found.
 
-    `name`: it names a person, an organisation or a product.
+    `name`: it names a person, an organisation or a product. `of` is the text of the word that says
+    of which thing it is: 신청 of 기간.
     """
 
     text: str
@@ -168,6 +172,7 @@ class QuestionWord:
     term: str = ""
     weight: float = 1.0
     name: bool = False
+    of: str = ""
 
     def is_in(self, text: _Text) -> bool:
         """Whether a text contains the word, or what it abbreviates."""
@@ -212,8 +217,9 @@ def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
     value = next((kind for kind in VALUES if kind.asks.search(text)), None)
     counter = _COUNTED.search(text)
     bound = _PATTERNS["bound"].search(text)
+    words = _read_words(_remove_titles(text, titles)) or _read_words(text)
     return PassageQuery(
-        words=_read_words(_remove_titles(text, titles)) or _read_words(text),
+        words=_tie_heads(" ".join(text.split()), words),
         value=None if defined else value,
         unit=_to_unit(counter) if counter else None,
         defined_term=to_letters(defined),
@@ -260,7 +266,31 @@ def _read_words(text: str) -> tuple[QuestionWord, ...]:
     runs = {word: tag for word, tag in _find_words(text) if len(word) > 1 or not word.isascii()}
     content_words = [word for word in runs if not _is_empty(word)]
     main_words = [word for word in content_words if word not in _SIDES]
-    return tuple(_to_word(word, runs[word]) for word in main_words or content_words)
+    entries = find_everyday_words(text)
+    return tuple(
+        _to_word(
+            word,
+            runs[word],
+            {
+                term
+                for words, terms in entries
+                if word in (*words, "".join(words))
+                for term in terms
+            },
+        )
+        for word in main_words or content_words
+    )
+
+
+def _tie_heads(text: str, words: Sequence[QuestionWord]) -> tuple[QuestionWord, ...]:
+    """The words, those for the kind of an answer tied to the word before: 신청 기간."""
+    pairs = zip(("", *(word.text for word in words)), words, strict=False)
+    return tuple(
+        replace(word, of=before)
+        if before and word.text in _LOOSE and f"{before} {word.text}" in text
+        else word
+        for before, word in pairs
+    )
 
 
 def _is_empty(word: str) -> bool:
@@ -296,13 +326,14 @@ def _find_words(text: str) -> Iterator[tuple[str, str]]:
         yield text[start:end], tag
 
 
-def _to_word(word: str, tag: str) -> QuestionWord:
+def _to_word(word: str, tag: str, equivalents: Collection[str] = ()) -> QuestionWord:
     is_hangul, has_figures = bool(tokenize.HANGUL.search(word)), any(map(str.isdigit, word))
     spellings = (
         {word, strip_particle(word) if len(word) > 3 else word}
         if is_hangul or has_figures
         else set()
     )
+    spellings |= {day[1] for spelling in spellings if (day := _DAY.fullmatch(spelling))}
     forms = [re.escape(_to_key(spelling)) for spelling in sorted(spellings) if len(spelling) > 1]
     forms += [
         spelling.format(match[1])
@@ -311,11 +342,13 @@ def _to_word(word: str, tag: str) -> QuestionWord:
     ]
     if tag != "VV" and _SHORT.fullmatch(word):
         forms.append("[가-힣]{0,2}".join(word))
+    has_own_form = bool(forms)
+    forms += [re.escape(other) for other in sorted(equivalents) if tokenize.HANGUL.search(other)]
     # "3월" must not match in "13월", nor "12" in "120"
     pattern = re.compile(rf"{_APART}(?:{'|'.join(forms)}){_APART}") if forms else None
     if tag == "VV":
         return QuestionWord(word, pattern, word, LOOSE_WEIGHT)
-    term = min(tokenize.count_terms(word), default="") if not forms or len(word) == 1 else ""
+    term = min(tokenize.count_terms(word), default="") if not has_own_form or len(word) == 1 else ""
     # a passage on another year is no answer, but many passages name no year
     is_loose = word in _LOOSE or (is_hangul and len(word) == 1) or bool(_find_years(word))
     is_name = tag == "NNP" or (not is_hangul and word[0].isupper())
@@ -392,12 +425,16 @@ class _AnswerBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _RankedUnit:
-    """A unit by its place, with its score and the words of the question in it or its document."""
+    """A unit by its place, with its score and the words of the question in it or its document.
+
+    `own_words` are those in the unit and the texts above it.
+    """
 
     stretch_index: int
     unit_index: int
     score: float
     words: frozenset[int]
+    own_words: frozenset[int]
 
 
 class _Composer:
@@ -410,6 +447,10 @@ class _Composer:
             query = replace(query, value=replace(query.value, finds=query.unit, figures=False))
         self.query, self.stretches, self.builder = query, stretches, _AnswerBuilder(language)
         self._words_by_text: dict[str, frozenset[int]] = {}
+        indexes = {word.text: index for index, word in enumerate(query.words)}
+        self.owners = {
+            index: indexes[word.of] for index, word in enumerate(query.words) if word.of in indexes
+        }
         self.words_by_unit = [
             [self._find_contained_words(_get_own_text(unit)) for unit in stretch.units]
             for stretch in stretches
@@ -494,11 +535,15 @@ class _Composer:
             documents[stretch.slot] = documents.get(stretch.slot, frozenset()) | document_words
         units = []
         for stretch_index, stretch in enumerate(self.stretches):
+            title_words = self._find_contained_words(stretch.title)
             for unit_index in filter(stretch.is_quotable, range(len(stretch.units))):
                 unit, document_words = stretch.units[unit_index], documents[stretch.slot]
-                unit_words = self.words_by_unit[stretch_index][
-                    unit_index
-                ] | self._find_contained_words(*stretch.list_texts_above(unit))
+                unit_words = self._drop_lone_heads(
+                    self.words_by_unit[stretch_index][unit_index]
+                    | self._find_contained_words(*stretch.list_texts_above(unit))
+                )
+                if unit.is_bare_date and len(unit_words | title_words) < len(self.query.words):
+                    continue
                 section = unit_words.union(
                     *(
                         self.words_by_unit[stretch_index][neighbour]
@@ -512,7 +557,13 @@ class _Composer:
                 score = round(total * self._score_form(stretch, unit_index), 9)
                 if score and not self._is_of_another_year(stretch, unit):
                     units.append(
-                        _RankedUnit(stretch_index, unit_index, score, document_words | unit_words)
+                        _RankedUnit(
+                            stretch_index,
+                            unit_index,
+                            score,
+                            document_words | unit_words,
+                            unit_words,
+                        )
                     )
         return sorted(
             units,
@@ -522,6 +573,10 @@ class _Composer:
                 ranked_unit.unit_index,
             ),
         )
+
+    def _drop_lone_heads(self, words: frozenset[int]) -> frozenset[int]:
+        """The words without those whose thing is not among them: 활동기간 is no 신청 기간."""
+        return frozenset(index for index in words if self.owners.get(index, index) in words)
 
     def _is_of_another_year(self, stretch: Stretch, unit: Unit) -> bool:
         """Whether a unit is about particular years, but none that the question names."""
@@ -558,6 +613,8 @@ class _Composer:
         query, stretch = self.query, self.stretches[best.stretch_index]
         if query.value:
             if any(word.name and index not in best.words for index, word in enumerate(query.words)):
+                return False
+            if not best.own_words.issuperset(self.owners.values()):
                 return False
             unit = stretch.units[best.unit_index]
             lead = [] if unit.lead is None else [unit.lead]
@@ -924,7 +981,8 @@ def _select_outline_sentences(stretches: Sequence[Stretch], room: int) -> list[t
 
     chosen: list[tuple[int, int]] = []
     covered: set[str] = set()
-    for key in sorted(units, key=lambda stretch: (-score_sentence(stretch), stretch)):
+    candidates = (key for key, unit in units.items() if not unit.is_bare_date)
+    for key in sorted(candidates, key=lambda stretch: (-score_sentence(stretch), stretch)):
         length = len(_shorten_sentence(units[key].text))
         if len(terms[key] - covered) >= 0.4 * len(terms[key]) and length <= room:
             chosen.append(key)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby, zip_longest
 
-from rag.lexicon import load_rules
+from rag.lexicon import load_rules, load_words
 from rag.tokenize.text import split_sentences, track_code_fences
 from rag.types import Evidence
 
@@ -61,6 +61,11 @@ class Unit:
     columns: tuple[str, ...] = ()
 
     @property
+    def is_bare_date(self) -> bool:
+        """Whether its text is a date or a period and says nothing of it."""
+        return bool(_BARE_DATE.fullmatch(self.text))
+
+    @property
     def announces_list(self) -> bool:
         """Whether its text introduces a list."""
         return bool(_LIST_ANNOUNCEMENT.search(self.text))
@@ -109,6 +114,15 @@ _OPEN_BRACKET = re.compile(r"\([^()]*$")
 """An open bracket, within which no sentence ends."""
 _NO_LETTERS = re.compile(r"[\W\d_]*")
 """Matches text without letters: page numbers and rules."""
+_DATE = re.compile(r"\d{2,4}\s?[./-]\s?\d{1,2}\s?[./-]\s?\d{1,2}(?!\d)")
+_CALENDAR = "|".join(sorted(load_words("calendar.en"), key=len, reverse=True))
+_BARE_DATE = re.compile(
+    rf"[\W\d_]*(?:(?:년|월|일|시|분|부터|까지|오전|오후|현재|기준|[월화수목금토일]요일|"
+    rf"(?<=\()[월화수목금토일](?=\))|(?<![a-z])(?:{_CALENDAR}|st|nd|rd|th|am|pm|to|from|until|at|of)"
+    r"(?![a-z]))[\W\d_]*)*",
+    re.IGNORECASE,
+)
+"""Matches a date or a period with nothing else: "2026. 3. 2.(월)부터"."""
 _AMENDMENT_NOTE = re.compile(
     r"\s*(?:<(?:개정|신설|시행|본조|전문|타법)[^<>]*>|\[(?:본조|전문|제목)[^\[\]]*\]$)"
 )
@@ -414,7 +428,7 @@ class _UnitReader:
         raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in lines[1:])])
         for start, end in _find_sentences(raw):
             text = to_visible(_CUT_VERB.sub("", raw[start:end]))
-            if not _NO_LETTERS.fullmatch(text):
+            if not _NO_LETTERS.fullmatch(text) or _DATE.search(text):
                 mark = first.mark if len(self.units) == first_index else ""
                 position = (first.body + start, first.body + end, self.block_count, self.heading)
                 self.units.append(Unit(UnitKind.SENTENCE, text, *position, lead, mark))

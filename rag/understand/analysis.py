@@ -451,14 +451,7 @@ def find_document_terms(text: str) -> Mapping[str, float]:
 
     Longer entries leave out the shorter ones in them; what the question says itself is left out.
     """
-    word_forms = _read_word_forms(text)
-    used_places: set[int] = set()
-    terms_found: dict[str, None] = {}
-    for words, terms in _match_entries(word_forms):
-        places = _find_places(words, word_forms)
-        if places and used_places.isdisjoint(places):
-            used_places |= places
-            terms_found |= dict.fromkeys(terms)
+    terms_found = dict.fromkeys(term for _, terms in find_everyday_words(text) for term in terms)
     question_terms = tokenize.weigh_query_terms(text) if terms_found else {}
     new_terms = [term for term in terms_found if term not in question_terms][:MAX_EVERYDAY_TERMS]
     if not new_terms:
@@ -467,6 +460,19 @@ def find_document_terms(text: str) -> Mapping[str, float]:
         EVERYDAY_WEIGHT, MAX_EVERYDAY_SHARE * sum(question_terms.values()) / len(new_terms)
     )
     return dict.fromkeys(new_terms, weight)
+
+
+def find_everyday_words(text: str) -> list[Entry]:
+    """The entries whose words a question says, longer ones first; none within another."""
+    word_forms = _read_word_forms(text)
+    used_places: set[int] = set()
+    found: list[Entry] = []
+    for words, terms in _match_entries(word_forms):
+        places = _find_places(words, word_forms)
+        if places and used_places.isdisjoint(places):
+            used_places |= places
+            found.append((words, terms))
+    return found
 
 
 def _match_entries(word_forms: WordReadings) -> list[Entry]:

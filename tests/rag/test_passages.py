@@ -646,3 +646,55 @@ def test_an_outline_leaves_out_names_of_tables():
     answer = ask("요약해줘", text, is_whole_document=True)
     assert "감소하였다" in answer
     assert "상위 5개" not in answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "value"),
+    [
+        ("마감일?", "- 접수 마감: 2027. 3. 12. 18:00\n- 발표: 2027. 4. 1.", "2027. 3. 12"),
+        ("마감일은?", "제출 기한은 2027년 3월 12일까지이다.", "2027년 3월 12일까지"),
+        ("마감일은 언제야?", "접수기간: 2027. 3. 2. ~ 2027. 3. 12.", "2027. 3. 12"),
+        ("발표일은?", "접수 마감: 2027. 3. 12.\n\n발표: 2027. 4. 1.", "2027. 4. 1"),
+        (
+            "신청 기간은?",
+            "활동기간: 2027. 5. 1. ~ 6. 1.\n\n접수기간: 2027. 3. 2. ~ 3. 12.",
+            "3. 12",
+        ),
+        ("신청 기간은?", "## 신청 기간\n\n2027. 3. 2. ~ 2027. 3. 12.", "2027. 3. 12"),
+    ],
+)
+def test_forms_write_a_day_by_what_happens_on_it(question, text, value):
+    bold = "".join(ask(question, text).replace("\\", "").split("**")[1::2])
+    assert value in bold
+    assert "활동" not in bold
+    assert ("2027. 4. 1" in bold) == (question == "발표일은?")
+
+
+@pytest.mark.parametrize(
+    "question", ["신청 기간은?", "신청 기간", "신청 기간은 언제야?", "신청기간은?"]
+)
+def test_a_label_that_shares_only_the_kind_of_an_answer_is_none(question):
+    text = "# 모집\n\n- 활동기간: 2027. 5. 1. ~ 6. 1.\n- 신청방법: 누리집에서 신청"
+    assert not compose(question, text).has_answer
+
+
+def test_a_comparison_shows_no_lines_that_are_only_a_date():
+    dates = "2027. 2. 20.(금)\n\n2027년 2월 20일 (금)\n\nFebruary 20, 2027\n\n"
+    shown = [
+        titled("창업 공고", f"# 지원 공고\n\n{dates}창업자에게 5,000만원을 지원한다.", slot=1),
+        titled("상인 공고", f"# 지원 공고\n\n{dates}상인에게 3,000만원을 지원한다.", slot=2),
+    ]
+    for question in ("두 공고를 비교해줘", "두 공고의 지원 금액 비교"):
+        told = ask(question, *shown, question_type=QuestionType.COMPARE)
+        assert "5,000만원" in told
+        assert "3,000만원" in told
+        assert "2월" not in told
+        assert "2. 20" not in told
+        assert "February" not in told
+
+
+def test_a_date_under_its_heading_is_an_answer_to_it():
+    text = "## 발표일\n\n2027. 4. 1.\n\n## 접수 마감\n\n2027년 3월 12일"
+    assert "4. 1" in ask("발표일은?", text)
+    assert "3월 12일" in ask("접수 마감은 언제야?", text)
+    assert "4. 1" not in ask("접수 마감은 언제야?", text)
