@@ -2,8 +2,9 @@
 
 A search within a library reads some rows of them, instead of a row for every chunk that holds a
 word (`documents.search.segments`). Workers write them beside the uploads: a trigger notes documents
-that changed (`UnsegmentedDocument`), and once these are enough, they become a segment. Small
-segments are joined. At night those that hold chunks that were deleted are written anew.
+that changed (`UnsegmentedDocument`), and once these are enough, they become a segment. Segments are
+joined with others of their size, so that they stay few. At night those that hold chunks that were
+deleted are written anew.
 """
 
 import itertools
@@ -25,10 +26,8 @@ SEGMENTS_LOCK = 7_305_114_462
 """Number of the advisory lock: one process writes segments at a time."""
 MIN_NAMESPACE_CHUNKS = bm25.WALKED_CHUNKS
 """Smaller ones are searched chunk by chunk."""
-MIN_SEGMENT_CHUNKS = 2_000
-"""So many become a segment; a search reads those in none one by one."""
-SMALL_CHUNKS, MAX_SMALL = MAX_SEGMENT_CHUNKS // 8, 8
-"""So many segments of at most that many chunks become one."""
+MIN_SEGMENT_CHUNKS = 250
+"""So many become a segment; a search reads those in none one by one, in each of its namespaces."""
 TURN_SECONDS = 2.0
 """After that long the rest waits for the next turn: uploads come first."""
 
@@ -130,12 +129,10 @@ def _write_next_segment() -> bool:
         if not is_segmented:
             cursor.execute(NOTE_ALL, [namespace])
         noted, documents = _take_documents(cursor, namespace)
-        small = PostingSegment.objects.filter(namespace=namespace, chunk_count__lte=SMALL_CHUNKS)
-        joined = list(small.values_list("pk", "keys"))
-        if len(joined) < MAX_SMALL:
-            joined = []
-        keys = np.frombuffer(b"".join(bytes(keys) for _, keys in joined), KEY).tolist()
-        _replace_segments(cursor, namespace, [segment for segment, _ in joined], keys, documents)
+        joined = _choose_joined(namespace, sum(documents.values()))
+        held = PostingSegment.objects.filter(pk__in=joined).values_list("keys", flat=True)
+        keys = np.frombuffer(b"".join(map(bytes, held)), KEY).tolist()
+        _replace_segments(cursor, namespace, joined, keys, list(documents))
         UnsegmentedDocument.objects.filter(pk__in=noted).delete()
         return True
 
@@ -145,8 +142,23 @@ def _claim_lock(cursor: CursorWrapper) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], list[UUID]]:
-    """Noted documents that fill a segment, and the rows that note them.
+def _choose_joined(namespace: int, chunks: int) -> list[int]:
+    """The segments that become one with that many new chunks: those no larger than it is by then.
+
+    So the sizes of those that are not full yet double from one to the next.
+    """
+    joined = []
+    held = PostingSegment.objects.filter(namespace=namespace).values_list("pk", "chunk_count")
+    for segment, count in held.order_by("chunk_count", "pk"):
+        if count > min(chunks, MAX_SEGMENT_CHUNKS - chunks):
+            break
+        joined.append(segment)
+        chunks += count
+    return joined
+
+
+def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], dict[UUID, int]]:
+    """The rows that note documents which fill a segment, and the chunks of each.
 
     What is read of a document afterwards is what these rows note, or newer and noted again.
     """
@@ -159,7 +171,7 @@ def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], l
             break
         rows.append(row)
         documents[document] = chunks
-    return rows, list(documents)
+    return rows, documents
 
 
 def _iterate_stale_segments() -> Iterator[tuple[int, int, NDArray[np.int64]]]:

@@ -278,14 +278,39 @@ def test_a_change_of_terms_or_namespace_is_noted(documents):
     assert UnsegmentedDocument.objects.get().document_id == document.pk
 
 
-def test_small_segments_become_one(owner, library, documents, monkeypatch):
-    monkeypatch.setattr(segments, "MAX_SMALL", 2)
-    added = []
-    for seed in (50, 51):
+def get_sizes():
+    return sorted(PostingSegment.objects.values_list("chunk_count", flat=True))
+
+
+def test_segments_of_one_size_become_one(owner, library, documents, monkeypatch):
+    added, sizes = [], []
+    assert get_sizes() == [120]
+    for seed in range(50, 58):
         added.append(index(owner, make_chunks(seed), library=library))
         segments.write_due_segments()
-    assert PostingSegment.objects.get().chunk_count == 160
+        sizes.append(get_sizes())
+    assert sizes == [
+        [20, 120],
+        [40, 120],
+        [20, 40, 120],
+        [80, 120],
+        [20, 80, 120],
+        [40, 80, 120],
+        [20, 40, 80, 120],
+        [280],
+    ]
     assert {row.segment_id for row in Postings.objects.all()} == {PostingSegment.objects.get().pk}
+    found, exact = search([*documents, *added], monkeypatch)
+    assert found == exact
+
+
+def test_no_segment_grows_beyond_what_a_number_can_tell(owner, library, documents, monkeypatch):
+    monkeypatch.setattr(segments, "MAX_SEGMENT_CHUNKS", 50)
+    added = []
+    for seed in range(50, 56):
+        added.append(index(owner, make_chunks(seed), library=library))
+        segments.write_due_segments()
+    assert get_sizes() == [40, 40, 40, 120]
     found, exact = search([*documents, *added], monkeypatch)
     assert found == exact
 
