@@ -22,7 +22,7 @@ from documents.parsers.base import (
     TooLarge,
     UnsupportedVersion,
 )
-from documents.parsers.builder import HANGUL_FORMS, PageBuilder, format_hangul_number
+from documents.parsers.builder import HANGUL_FORMS, format_hangul_number
 from documents.parsers.formulas import format_hangul_equation
 from documents.parsers.hwp.blocks import (
     HangulParser,
@@ -33,7 +33,6 @@ from documents.parsers.hwp.blocks import (
     HwpWriter,
     NumberingLevel,
     ParagraphHead,
-    ParagraphNumberer,
     PictureAnchor,
     RunningText,
     TextFrame,
@@ -406,10 +405,8 @@ _COMPRESSED_STREAM = re.compile(r"^(docinfo|bodytext/section\d+)$", re.IGNORECAS
 class HwpParser(HangulParser):
     """Reads .hwp. Locks and the inflated size are checked before anything else."""
 
-    def write_document(
-        self, path: Path, context: ReadingContext, builder: PageBuilder
-    ) -> list[str]:
-        """Write the compound file into the builder and return the margins."""
+    def write_document(self, path: Path, context: ReadingContext, writer: HwpWriter) -> None:
+        """Write the sections of the compound file."""
         import olefile
 
         check_hwp(path, context.limits)
@@ -417,13 +414,12 @@ class HwpParser(HangulParser):
             read_stream = _open_streams(ole)
             context.add_metadata(_read_summary(ole))
             info = DocInfo(read_stream(["DocInfo"]))
-            writer = HwpWriter(builder, ParagraphNumberer(info.numberings))
+            writer.start_numbering(info.numberings)
             for entry in list_sections(ole):
                 writer.write(HwpSection(read_stream(entry), info).iterate_paragraphs())
             sieve = PictureSieve(context)
             for name, offset in writer.pictures:
                 sieve.add_file(name, partial(_read_picture, ole, name), offset)
-        return writer.margins
 
 
 def _open_streams(ole: Any) -> Callable[[list[str]], list[HwpRecord]]:

@@ -141,17 +141,25 @@ class ParagraphNumberer:
 
 
 class HwpWriter:
-    """Writes paragraphs into a builder, in order.
+    """Writes the paragraphs of a document, in order, and builds its page.
 
-    `margins` collects running headers and footers, each once; `pictures` the part of each picture
-    with its offset in the text.
+    `pictures` collects the part of each picture with its offset in the text.
     """
 
-    def __init__(self, builder: PageBuilder, numberer: ParagraphNumberer) -> None:
-        self._builder = builder
-        self._numberer = numberer
-        self.margins: list[str] = []
+    def __init__(self, context: ReadingContext) -> None:
+        self._builder = PageBuilder(context)
+        self._numberer = ParagraphNumberer({})
+        self._margins: list[str] = []
+        """Running headers and footers, each once."""
         self.pictures: list[tuple[str, int]] = []
+
+    def start_numbering(self, numberings: Mapping[int, Sequence[NumberingLevel]]) -> None:
+        """Number the paragraphs that follow by the numberings of the document."""
+        self._numberer = ParagraphNumberer(numberings)
+
+    def build_page(self) -> Page:
+        """The page of what was written; running headers and footers are its margins."""
+        return self._builder.build_page(self._margins)
 
     def write(self, paragraphs: Iterable[HwpParagraph]) -> None:
         """Write paragraphs, each followed by what is anchored to it."""
@@ -188,8 +196,8 @@ class HwpWriter:
 
     def _write_margin(self, margin: RunningText) -> None:
         text = "\n".join(self._iterate_texts(margin.blocks))
-        if text and text not in self.margins:
-            self.margins.append(text)
+        if text and text not in self._margins:
+            self._margins.append(text)
 
     def _write_table(self, table: HwpTable) -> None:
         """Write a table; one with a single row or column is a frame: only its content."""
@@ -263,15 +271,13 @@ class HangulParser(ABC):
 
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page. Raises `Encrypted` for a locked document."""
-        builder = PageBuilder(context)
-        margins = self.write_document(path, context, builder)
-        page = builder.build_page(margins)
+        writer = HwpWriter(context)
+        self.write_document(path, context, writer)
+        page = writer.build_page()
         if _DISTRIBUTION_NOTICE in page.text[:1000]:
             raise Encrypted(lock="distribution")
         yield page
 
     @abstractmethod
-    def write_document(
-        self, path: Path, context: ReadingContext, builder: PageBuilder
-    ) -> list[str]:
-        """Write the file into the builder and return its running headers and footers."""
+    def write_document(self, path: Path, context: ReadingContext, writer: HwpWriter) -> None:
+        """Write the paragraphs of the file; load its pictures and metadata into the context."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from documents.parsers.archive import Archive, check_xml_part, get_local_name
 from documents.parsers.base import Corrupt, Encrypted, ReadingContext
-from documents.parsers.builder import PageBuilder, format_hangul_number
+from documents.parsers.builder import format_hangul_number
 from documents.parsers.formulas import format_hangul_equation
 from documents.parsers.hwp.blocks import (
     HangulParser,
@@ -19,7 +19,6 @@ from documents.parsers.hwp.blocks import (
     HwpWriter,
     NumberingLevel,
     ParagraphHead,
-    ParagraphNumberer,
     PictureAnchor,
     RunningText,
     TextFrame,
@@ -299,15 +298,13 @@ def _format_auto_number(element: Any) -> str:
 class HwpxParser(HangulParser):
     """Reads .hwpx. Encryption and unsafe XML are checked before anything else."""
 
-    def write_document(
-        self, path: Path, context: ReadingContext, builder: PageBuilder
-    ) -> list[str]:
-        """Write the package into the builder and return the margins."""
+    def write_document(self, path: Path, context: ReadingContext, writer: HwpWriter) -> None:
+        """Write the sections of the package."""
         archive = Archive(path, context.limits)
         check_hwpx(archive)
         context.add_metadata(read_properties(archive))
         styles = HwpxStyles(parse_part(archive, HEADER_PART) if HEADER_PART in archive else None)
-        writer = HwpWriter(builder, ParagraphNumberer(styles.numberings))
+        writer.start_numbering(styles.numberings)
         for part in list_sections(archive):
             writer.write(HwpxSection(parse_part(archive, part), styles.heads).iterate_paragraphs())
         sieve, parts = PictureSieve(context), map_parts(archive)
@@ -315,7 +312,6 @@ class HwpxParser(HangulParser):
             sieve.add_file(
                 picture_id, partial(archive.read_part, parts.get(picture_id, picture_id)), offset
             )
-        return writer.margins
 
 
 def check_hwpx(archive: Archive) -> None:
