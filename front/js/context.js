@@ -1,4 +1,4 @@
-// What is in play in a chat, beside the thread: its documents, the last questions, the summary of those before.
+// What the next answer of a chat can draw on, beside the thread: documents, recent questions, a summary of older ones.
 
 import { toAddress } from "./address.js";
 import { getJson, patchJson, sendDelete } from "./api.js";
@@ -30,7 +30,7 @@ export class ContextView {
     await this.refresh();
   }
 
-  /** Look again, where it is in sight and nobody is writing in it. */
+  /** Load it anew if it is in view and nobody is writing in it. */
   async refresh() {
     if (!this.root.isConnected || this.root.querySelector("textarea")) return;
     const { chatId } = this;
@@ -45,7 +45,7 @@ export class ContextView {
     return `/chats/${this.chatId}/context${branch ? `?message_id=${branch}` : ""}`;
   }
 
-  /** Leaves in place what is as it was: it may be under a finger. */
+  /** Redraw only if something changed: the reader may be about to tap it. */
   draw(found) {
     this.all.href = toAddress(`/c/${this.chatId}/turns`);
     if (this.all.parentNode !== this.root) this.root.replaceChildren(this.parts, this.all);
@@ -145,7 +145,7 @@ export class ContextView {
   }
 }
 
-/** What is known of the person. Null where nothing is, or nothing is used here. */
+/** What is remembered about the user; null if nothing is, or if it is not used in this chat. */
 function createProfile(slots) {
   if (!slots.length) return null;
   const item = ({ title, value, unit }) => el("li", { text: [`${title}:`, value, unit].filter(Boolean).join(" ") });

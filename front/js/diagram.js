@@ -1,6 +1,6 @@
-// Draws one diagram in the frame that templates/diagram.html is: without an origin, cookies or network, so that whatever a
-// diagram does stays there. It gets {text, dark} and answers {height}, again where that changes, or {failed}. A bundle of
-// its own, loaded with the frame; see diagrams.js.
+// Draws one diagram in the frame of templates/diagram.html, which has no origin, cookies or network, so that a diagram can do
+// no harm. The frame receives {text, dark} and replies {height}, again whenever it changes, or {failed}. A separate bundle,
+// loaded with the frame; see diagrams.js.
 
 import DOMPurify from "dompurify";
 import mermaid from "mermaid";
@@ -9,7 +9,7 @@ const MAX_EDGES = 400;
 const LEAST_SCALE = 0.6; // a diagram that would be smaller scrolls
 const FONT = 'Pretendard, "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans KR", "Noto Sans CJK KR", system-ui, sans-serif';
 
-// What Mermaid itself allows, without all that leads or asks for something: labels are words.
+// What Mermaid itself allows, except links, media and form controls: labels are only text.
 const DRAWN = {
   ADD_TAGS: ["foreignobject"],
   ADD_ATTR: ["dominant-baseline"],
@@ -18,7 +18,7 @@ const DRAWN = {
 };
 
 const TAG = /<(?!br\b)[a-z][a-z0-9-]*[\s/][^>]*>/gi; // "<br/>" ends a line, "<<interface>>" is a word
-const tell = (what) => parent.postMessage(what, "*");
+const notifyPage = (message) => parent.postMessage(message, "*");
 let count = 0;
 
 async function draw({ text, dark }) {
@@ -32,10 +32,10 @@ async function draw({ text, dark }) {
     secure: [...mermaid.mermaidAPI.defaultConfig.secure, "layout"],
     theme: dark ? "dark" : "neutral",
     fontFamily: FONT,
-    maxTextSize: text.length + 1, // who sends it has a limit
+    maxTextSize: text.length + 1, // the sender limits it
     maxEdges: MAX_EDGES,
   });
-  // labels are measured before they are cleaned below: what a tag with attributes would do is not even tried
+  // Mermaid inserts labels to measure them, before they are sanitised below: tags with attributes must not get that far
   const { svg } = await mermaid.render(`diagram-${count}`, text.replace(TAG, ""));
   document.body.innerHTML = DOMPurify.sanitize(svg, DRAWN);
   const drawn = document.body.firstElementChild;
@@ -50,10 +50,10 @@ function fit(drawn) {
   drawn.style.maxWidth = "none";
   drawn.style.width = `${shown}px`;
   drawn.style.height = `${(shown * height) / width}px`;
-  tell({ height: document.body.scrollHeight });
+  notifyPage({ height: document.body.scrollHeight });
 }
 
 addEventListener("message", ({ source, data }) => {
-  if (source === parent) draw(data).catch(() => tell({ failed: true }));
+  if (source === parent) draw(data).catch(() => notifyPage({ failed: true }));
 });
-tell({ ready: true });
+notifyPage({ ready: true });

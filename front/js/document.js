@@ -103,7 +103,7 @@ async function keepPage(panel) {
   if (readPlace().page) await follow();
 }
 
-/** The document itself, once it can be read; it opens at the place `asked` for by a search. */
+/** The text of the document, once it can be read. */
 class DocumentReading {
   constructor(id) {
     this.id = id;
@@ -123,7 +123,7 @@ class DocumentReading {
     else await this.reader.open(document_);
   }
 
-  /** In a small window it reaches beyond the page's end, and in one made smaller again, until somebody moves the page. */
+  /** Keep the reader in view, also when the window is resized, until somebody scrolls. */
   keepInSight() {
     const moved = new AbortController();
     const { signal } = moved;
@@ -272,7 +272,7 @@ const reading = new DocumentReading(id);
 const opened = reading.open();
 openAsked();
 
-/** A search led here. */
+/** Open the passage that a search found, if one is in the address. */
 async function openAsked() {
   const index = new URLSearchParams(location.search).get("chunk");
   if (index === null) return;

@@ -38,8 +38,8 @@ export function listPossibleActions({ status, stage, error, indexed, mayChange }
 }
 
 /**
- * Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done, `onDelete(ids, {erase})` of
- * what is to be deleted. `libraries` are those of the page.
+ * Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` is called after an action, `onDelete(ids, {erase})`
+ * instead of deleting. `libraries` are those of the page.
  */
 export function watchDocumentMenu(libraries, { onDone, onDelete }) {
   const menu = byId("document-menu");

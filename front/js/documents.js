@@ -28,7 +28,7 @@ const MAX_CALLS = 4;
 const MAX_NAMED_FILES = 8; // listed in the question before deleting
 const MAX_ASKED_DOCUMENTS = 50; // documents named in an address
 
-/** What a list shows, from the fields of its request: the library, search, filters and order, whichever page it is. */
+/** A key for the list, the same for each of its pages: library, search, filters and order, from the fields of its request. */
 function nameList(fields) {
   const list = new URLSearchParams(fields);
   list.delete("page");

@@ -11,7 +11,7 @@ export function formatPages(source) {
 
 const UNITS = ["B", "KB", "MB", "GB"];
 
-/** As the server writes them, with "B" for bytes. */
+/** Formatted as on the server, but with "B" for bytes. */
 export function formatFileSize(bytes) {
   let value = bytes;
   let unit = 0;
@@ -41,7 +41,7 @@ const dayAndClock = new Intl.DateTimeFormat(locale, {
   minute: "2-digit",
 });
 
-/** "7:13 AM"; of another day with the day, of another year with the year. */
+/** "7:13 AM"; with the date if on another day, and with the year if in another year. */
 export function formatTime(iso) {
   const [at, now] = [new Date(iso), new Date()];
   if (at.toDateString() === now.toDateString()) return clock.format(at);

@@ -30,7 +30,7 @@ export function countVerdicts({ grounding }) {
   return { supported, unsupported, claims: supported + unsupported };
 }
 
-/** Why a sentence was not confirmed, in words. */
+/** The reasons why a sentence was not confirmed, in words. */
 export function describeReasons({ reasons }) {
   const told = (reasons ?? []).map((reason) => `doubt.${reason}`).filter(hasString);
   return told.length ? told.map((key) => t(key)) : [t("doubt.overlap")];

@@ -20,8 +20,8 @@ export function watchLibraryBar(page) {
 }
 
 /**
- * Take the options that come with a list drawn anew. htmx would move them one by one, after which a browser chooses the last
- * of them; and while the reader has the choice open it would close.
+ * Replace the options with those of the new list. htmx would move them one by one, after which browsers select the last one,
+ * and would close the menu while the reader has it open.
  */
 function watchLibraryOptions(choice) {
   let options = "";

@@ -4,7 +4,7 @@ import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { renderPlain } from "./markdown.js";
 import { t } from "./strings.js";
 
-/** Hidden while there is but one branch. */
+/** Buttons that switch between branches; hidden if there is only one. */
 export class BranchSwitcher {
   /** `onStep(step)` is called with -1 or 1. */
   constructor(onStep) {

@@ -20,7 +20,7 @@ const TABS = ["cited", "reviewed", "whole"];
 
 const WEB_ADDRESS = /^https?:\/\//;
 
-/** Where the source of a document has it; addresses of the web lead there. */
+/** Where a document came from; a web address is a link. */
 function createOrigin(place) {
   const props = { class: "origin", text: t("origin", { place }), title: place };
   return WEB_ADDRESS.test(place) ? el("a", { ...props, href: place, target: "_blank", rel: "noopener noreferrer" }) : el("span", props);
@@ -375,10 +375,10 @@ function toPassage({ page, boxes, start = null, end = null }) {
   return { page, boxes: boxes ?? [], start, end };
 }
 
-/** The sentences of a source where they stand in its kept text, whose own offsets are those of a document that is gone. */
+/** The sentences of a source located in its stored text: their own offsets are those of a deleted document. */
 function locateInSnapshot(source, text) {
   const { toPoints } = toUnitConverter(text);
-  let after = 0; // in their order, so that a sentence said twice is found at both its places
+  let after = 0; // in order, so that a repeated sentence is found at each of its places
   return [...(source.spans ?? [])].sort((one, other) => one.start - other.start).flatMap((span) => {
     const next = text.indexOf(span.text, after);
     const at = next < 0 ? text.indexOf(span.text) : next;
@@ -393,7 +393,7 @@ function cutMiddle(text) {
   return `${text.slice(0, MAX_CHIP_CHARACTERS - 9)}…${text.slice(-8)}`;
 }
 
-/** Scrolls `row`, and nothing around it, so that `item` stands a third from its left, as far as it can be scrolled. */
+/** Scroll only `row`, so that `item` is a third from its left edge, if it can be scrolled that far. */
 function bringIntoRow(row, item) {
   row.scrollTo({ left: item.offsetLeft - row.clientWidth / 3, behavior: "instant" });
 }

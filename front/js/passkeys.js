@@ -1,6 +1,6 @@
-// Passkeys: the forms `data-passkey` ask the browser for one (`get`) or have it make one (`create`), and send what it gives.
+// Passkeys: the forms `data-passkey` get a credential from the browser (`get`) or create one (`create`), and submit it.
 //
-// What the browser is asked stands in the page (#passkey-options) or at the address `data-options`.
+// The options are in the page (#passkey-options) or at the address `data-options`.
 
 const canUsePasskeys = typeof globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON === "function";
 
@@ -11,7 +11,7 @@ async function readOptions(form) {
   return response.json();
 }
 
-/** What the browser makes, whole: a passkey where the person wants to sign in with it alone. */
+/** Create a credential; if `isAlone`, a passkey that is enough to sign in without a password. */
 function createCredential(options, isAlone) {
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options.creation_options.publicKey);
   publicKey.authenticatorSelection = {

@@ -1,5 +1,5 @@
-// PDFs drawn by pdf.js in the page: the file is parsed in a worker of its own, under the page's strict policy, and can be
-// ended there. Nothing of it runs: no scripts, no forms, no embedded files; its links open only when they are clicked.
+// PDFs drawn by pdf.js in the page: the file is parsed in a worker, under the page's strict policy, and the worker can be
+// stopped. Nothing in it is executed: no scripts, forms or embedded files; links open only when they are clicked.
 
 import { AnnotationMode, getDocument, GlobalWorkerOptions, PDFWorker, VerbosityLevel } from "pdfjs-dist/legacy/build/pdf.mjs";
 import { EventBus, FindState, LinkTarget, PDFFindController, PDFLinkService, PDFViewer } from "pdfjs-dist/legacy/web/pdf_viewer.mjs";
@@ -20,7 +20,7 @@ const LINE_SHARE = 0.6; // of a letter's height that two boxes share on one line
 const MAX_WORD_GAP = 1.2; // between two boxes of one line, in heights of it
 
 /**
- * Words of the viewer are our own, in the reader's language: nothing of pdf.js is translated.
+ * The texts of the viewer are our own, in the reader's language, so pdf.js needs no translations.
  *
  * @type {any}
  */
@@ -39,8 +39,8 @@ const NO_WORDS = {
 export class UnreadablePdf extends Error {}
 
 /**
- * A PDF in `container`, whose place is fixed and which scrolls. Marks are `{page, boxes, text?}`, boxes in fractions of the
- * page from its top left.
+ * A PDF in `container`, which has a fixed position and scrolls. Marks are `{page, boxes, text?}`; boxes are in fractions of the
+ * page, from its top left.
  */
 export class PdfView {
   /** `onPage(number)`: another page is in sight; `onFound({current, total, isDone})`; `onScale(factor)`. */
@@ -308,7 +308,7 @@ function measure(places, from, to, frame) {
   return boxes;
 }
 
-/** Boxes that stand beside each other on one line as one, so that marks do not lie over each other. */
+/** Merge neighbouring boxes of a line, so that marks do not overlap. */
 function joinLines(boxes) {
   const lines = [];
   for (const box of boxes) {

@@ -1,11 +1,11 @@
-// Where the reader is, in the address: the message in sight, and the source that the panel shows.
+// The reader's place, in the address: the message in view, and the source that the panel shows.
 //
-// `?message=ID&source=2&tab=whole&page=7`: `source` counts those of the message, `page` is that of the whole document.
-// Opening the panel is a step of the history, so that Back closes it; what moves within it is not.
+// `?message=ID&source=2&tab=whole&page=7`: `source` is the number of a source of the message, `page` a page of the whole
+// document. Opening the panel adds an entry to the history, so that Back closes it; moving within it does not.
 
 const SETTLE_MS = 200;
 
-/** What the address says. */
+/** The place in the address. */
 export function readPlace() {
   const query = new URLSearchParams(location.search);
   const number = (name) => Number.parseInt(query.get(name) ?? "", 10) || null;
@@ -19,7 +19,7 @@ function write(values, state, step) {
   else history.replaceState(state, "", address);
 }
 
-/** Keeps the address of a chat true. `chatId()` gives the chat, null before its first question. */
+/** Keeps the address of a chat up to date. `chatId()` returns the chat, null before its first question. */
 export class Place {
   constructor({ thread, panel, chatId }) {
     this.thread = thread;

@@ -1,4 +1,4 @@
-// The reader's own message: shown, folded where it is long, and written anew.
+// The reader's own message: shown, folded if it is long, and edited.
 
 import { createIcon, createIconButton, el } from "./dom.js";
 import { formatFileSize } from "./format.js";
@@ -10,7 +10,7 @@ import { t } from "./strings.js";
 const MAX_UNFOLDED_CHARACTERS = 1400;
 
 /**
- * `documents` are those named for the message; `hooks`: limit, edit and reword(message, content), step(message, by), fork and remove(message).
+ * `documents` are those chosen for the message; `hooks`: limit, edit and reword(message, content), step(message, by), fork and remove(message).
  */
 export class QuestionView {
   constructor(message, documents, hooks) {
@@ -96,7 +96,7 @@ export class QuestionView {
   }
 }
 
-/** The field in which a question is written anew. */
+/** The form for editing a question. */
 class QuestionEditor {
   constructor(content, limit, { ask, keep, cancel }) {
     this.before = content;

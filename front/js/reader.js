@@ -1,4 +1,4 @@
-// One document in a pane: as its file has it (PDF) or as its text reads, with marks, search, zoom and outline.
+// One document in a pane: the pages of a PDF, or the text of other files, with marks, search, zoom and outline.
 
 import { toAddress } from "./address.js";
 import { getJson, getText, toQueryString } from "./api.js";
@@ -359,7 +359,7 @@ export function createNote(icon, text, kind = "note-info") {
   return el("p", { class: `note ${kind}`, role: "note" }, createIcon(icon), el("span", { text }));
 }
 
-/** Pictures whose place in the text is known: {start, url, width, height, words}. Those of a version that is gone are not kept. */
+/** Pictures whose place in the text is known: {start, url, width, height, words}. Those of deleted versions are not stored. */
 async function listPictures(path) {
   const found = [];
   for (let page = 1; found.length < MAX_PICTURES; page += 1) {

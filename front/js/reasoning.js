@@ -1,4 +1,4 @@
-// What the model thought before it answered: one live line while it thinks, a quiet fold afterwards.
+// What the model thought before it answered: one live line while it thinks, folded afterwards.
 
 import { createIcon, el } from "./dom.js";
 import { StreamedMarkdown } from "./markdown.js";

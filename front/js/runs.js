@@ -1,4 +1,4 @@
-// Runs that this tab follows: nothing lost, nothing twice. Over the socket, or over HTTP where there is none.
+// Runs that this tab follows: each event once, none lost, over the socket or, without one, over HTTP.
 
 import { toAddress } from "./address.js";
 import { isSignedOut, postJson } from "./api.js";
@@ -11,7 +11,7 @@ const MAX_FALLBACK_TRIES = 40;
 
 /**
  * Events: `event` (detail: envelope of a run, in order), `acknowledged` {pending, frame}, `refused` {pending, error},
- * `lost` {runId} (its log is gone: fetch the message), `silent` {runId} (look whether it still lives).
+ * `lost` {runId} (its log is gone: fetch the message), `silent` {runId} (check whether it is still running).
  */
 export class Runs extends EventTarget {
   constructor(socket) {

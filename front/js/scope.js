@@ -1,4 +1,4 @@
-// What the next question reads: left to Nura, documents that the reader names, or all of them. One line says it.
+// What the next question searches: what Nura chooses, documents that the reader chooses, or all. One line shows it.
 
 import { getJson, sendDelete, toQueryString } from "./api.js";
 import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
@@ -12,18 +12,18 @@ const THESE = "these";
 const ALL = "all";
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-/** Documents of the reader that can be asked, newest first, whose names hold `text`: {count, results}. */
+/** The reader's documents that are ready and whose names contain `text`, newest first: {count, results}. */
 export function findReadyDocuments(text, limit) {
   return getJson(`/documents?${toQueryString({ status: "COMPLETED", q: text, page_size: limit })}`);
 }
 
-/** Libraries of the reader whose names hold `text`, as what may be chosen beside documents. */
+/** The reader's libraries whose names contain `text`, as choices beside documents. */
 export async function findLibraries(text, limit) {
   const found = await getJson(`/libraries?${toQueryString({ q: text, page_size: limit })}`);
   return found.results.map(({ id, name, document_count: documents }) => ({ id, name, documents, is_library: true }));
 }
 
-/** Events: `changed`. `mode` is "auto", "these" or "all" and stays until it is changed; a new topic holds for one question. */
+/** Events: `changed`. `mode` ("auto", "these" or "all") stays until it is changed; a new topic is for one question only. */
 export class Scope extends EventTarget {
   constructor({ selected, chatDocuments, libraries = [], gone, total, uploads }) {
     super();
@@ -292,7 +292,7 @@ export class Scope extends EventTarget {
   }
 }
 
-/** How much there is to a document or a library. */
+/** The size of a document or library, in words. */
 export function describeSize({ is_library: isLibrary, documents, page_count: pages }) {
   if (isLibrary) return documents === undefined ? t("library") : tn("library.documents", documents);
   return pages ? tn("pages", pages) : "";

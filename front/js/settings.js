@@ -1,4 +1,4 @@
-// The settings work without scripts; this shows what only the browser knows.
+// The settings work without scripts; this adds what only a browser can do.
 
 import "./theme.js";
 import "./shell.js";
@@ -7,7 +7,7 @@ import { byId, el } from "./dom.js";
 import { copyText } from "./notify.js";
 import { t } from "./strings.js";
 
-/** The voices of this browser to choose from, in place of a field for a name. */
+/** Replace the field for the name of a voice by a choice of this browser's voices. */
 function offerVoices() {
   const field = /** @type {HTMLInputElement | null} */ (document.querySelector("input[name=voice]"));
   const names = new Set((globalThis.speechSynthesis?.getVoices() ?? []).map((voice) => voice.name));
@@ -17,13 +17,13 @@ function offerVoices() {
   field.replaceWith(el("select", { id: field.id, name: "voice" }, el("option", { value: "", text: t("voice.usual") }), choices));
 }
 
-/** On a phone the tabs scroll: the open one must be seen. Not `scrollIntoView`, which moves the page too. */
+/** On a phone the tabs scroll: bring the open one into view. `scrollIntoView` would scroll the page, too. */
 function showOpenTab() {
   const tab = /** @type {HTMLElement | null} */ (document.querySelector(".settings-link[aria-current]"));
   if (tab?.parentElement) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
 }
 
-/** A button that copies the text of the element that it names. */
+/** Show the buttons that copy the text of the element they name. */
 function offerCopies() {
   for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll("[data-copies]"))) {
     button.hidden = false;
@@ -33,9 +33,9 @@ function offerCopies() {
 
 const LOOK_EVERY_MS = 1000;
 
-/** How far a worker is with what this element stands for; the page is drawn anew when it has ended. */
+/** Show the progress of the job of this element; reload the page when it has ended. */
 async function watchJob(element) {
-  const job = await getJson(element.dataset.job).catch(() => null); // perhaps the next time
+  const job = await getJson(element.dataset.job).catch(() => null); // try again later
   if (job && job.status !== "WAITING") {
     location.reload();
     return;
@@ -47,7 +47,7 @@ async function watchJob(element) {
   setTimeout(watchJob, LOOK_EVERY_MS, element);
 }
 
-/** Send the chosen file; what the server says against it stands below the field. */
+/** Send the chosen file; errors are shown below the field. */
 function offerImport() {
   const form = /** @type {HTMLFormElement | null} */ (document.querySelector("[data-import]"));
   if (!form) return;

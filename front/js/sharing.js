@@ -1,4 +1,4 @@
-// The dialog that shows a chat to others. The server draws what stands in it (templates/team/share_panel.html).
+// The dialog for sharing a chat. The server renders its content (templates/team/share_panel.html).
 
 import { toAddress } from "./address.js";
 import { byId } from "./dom.js";

@@ -1,4 +1,4 @@
-// What all pages with a sidebar share: the sidebar itself, and the shortcuts.
+// Shared by all pages with a sidebar: the sidebar itself, and the shortcuts.
 
 import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
@@ -82,12 +82,12 @@ function watchUserMenu() {
 }
 
 for (const button of document.querySelectorAll("[data-side-toggle]")) button.addEventListener("click", toggleSidebar);
-/** Where a keyboard lies over the page instead of making it smaller (iOS), the page ends above it. */
+/** If the keyboard covers the page instead of making it smaller (iOS), end the page above it. */
 function watchKeyboard() {
   const { visualViewport: seen } = globalThis;
   const { style } = document.documentElement;
   const show = () => {
-    const isZoomed = seen.scale !== 1; // then the rest is out of sight because the reader wants it so
+    const isZoomed = seen.scale !== 1; // then the reader chose to see only a part
     style.setProperty("--covered", isZoomed ? "0px" : `${Math.max(0, innerHeight - seen.height)}px`);
     style.setProperty("--shown-top", isZoomed ? "0px" : `${seen.offsetTop}px`);
   };
@@ -102,5 +102,5 @@ watchKeyboard();
 showSidebarState();
 dressFileInputs();
 
-// What shows the offline page; it keeps nothing else. Browsers have it on https and on this machine only.
+// The service worker shows the offline page and caches nothing else. Browsers allow it on https and on localhost only.
 addEventListener("load", () => navigator.serviceWorker?.register(document.documentElement.dataset.serviceWorker));

@@ -1,4 +1,4 @@
-// Keys that do something on every page. The reader may give them others, or switch them off.
+// Keyboard shortcuts of all pages. The reader can change them or switch them off.
 
 import { byId, el } from "./dom.js";
 import { t } from "./strings.js";
@@ -6,7 +6,7 @@ import { t } from "./strings.js";
 const KEPT = "nura.shortcuts";
 export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
 
-/** What can be given other keys, and its usual ones: "Mod" is Ctrl, on a Mac ⌘. */
+/** The actions with their default keys; "Mod" is Ctrl, or ⌘ on a Mac. */
 const USUAL = {
   search: "Mod+K",
   new_chat: "Mod+Shift+O",
@@ -31,7 +31,7 @@ function readKept() {
     const found = JSON.parse(localStorage.getItem(KEPT) ?? "{}");
     return { off: found.off === true, keys: typeof found.keys === "object" && found.keys ? found.keys : {} };
   } catch {
-    return { off: false, keys: {} }; // what somebody else wrote there
+    return { off: false, keys: {} }; // written by something else
   }
 }
 
@@ -42,7 +42,7 @@ function keep() {
 
 const keysOf = (action) => kept.keys[action] ?? USUAL[action];
 
-/** The keys of an event as they are kept; empty while only modifiers are down. */
+/** The keys of an event in the stored form; empty while only modifiers are down. */
 function readKeys(event) {
   if (MODIFIERS.has(event.key)) return "";
   const held = { Mod: isMac ? event.metaKey : event.ctrlKey, Alt: event.altKey, Shift: event.shiftKey };
@@ -53,12 +53,12 @@ function readKeys(event) {
 
 export const showKeys = (keys) => keys.split("+").map((one) => SHOWN[one] ?? one).join(" ");
 
-/** Say what the keys of `action` do on this page. */
+/** Set what the keys of `action` do on this page. */
 export function setShortcut(action, run) {
   actions[action] = run;
 }
 
-/** Do what the keys of the event stand for; false where they stand for nothing. */
+/** Run the action of the event's keys; false if they have none. */
 export function runShortcut(event) {
   if (kept.off || recording || event.isComposing) return false;
   const keys = readKeys(event);

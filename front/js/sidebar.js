@@ -1,5 +1,5 @@
-// The chats of the sidebar: their menu, folders, drag and drop, several at once. The server draws the list
-// (templates/panels/sidebar_chats.html); what is done here is told to it, and it is asked to draw anew.
+// The chats of the sidebar: their menu, folders, drag and drop, bulk actions. The server renders the list
+// (templates/panels/sidebar_chats.html): each change is sent to it, then the list is fetched again.
 
 import { toAddress } from "./address.js";
 import { getJson, isSignedOut, patchJson, postJson, sendDelete } from "./api.js";
@@ -11,7 +11,7 @@ import { t, tn } from "./strings.js";
 
 const LEFT_KEY = "nura.left";
 const LEFT_FOR_MS = 1500;
-const REFRESH_AFTER_MS = 100; // several news in a row are one
+const REFRESH_AFTER_MS = 100; // several changes in a row lead to one refresh
 const MAX_CHATS_A_CALL = 1000;
 const SHORT_ID_CHARACTERS = 8; // of a folder in the cookie, as chats/views.py
 const YEAR_SECONDS = 31_536_000;
@@ -26,10 +26,10 @@ let refreshTimer = null;
 let menuRow = null;
 let menuFolder = null;
 
-/** A name is typed or a chat is carried in the list: it must stay as it is until that ends. */
+/** Whether a name is being typed or a chat dragged: until then the list must not be replaced. */
 const isHeld = () => isDragging || Boolean(list.querySelector(".side-rename"));
 
-/** Ask the server for the list again, unless it is held. */
+/** Fetch the list again soon, unless it is held. */
 export function refreshChats() {
   refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
@@ -38,15 +38,15 @@ export function refreshChats() {
   }, REFRESH_AFTER_MS);
 }
 
-// One that was asked for before may come while it is held.
+// A list requested earlier may arrive while this one is held.
 list.addEventListener("htmx:beforeSwap", (event) => {
   if (isHeld()) event.detail.shouldSwap = false;
 });
 
-/** The reader has the chat before him: no dot for it. Behind another tab he has not seen it yet. */
+/** Remove the dot of a chat that the reader sees; if the tab is hidden, once it is shown. */
 export function markSeen(id) {
   if (document.visibilityState === "visible") {
-    // One that was deleted elsewhere leaves the list.
+    // A chat deleted elsewhere leaves the list.
     patchJson(`/chats/${id}`, { unread: false }).catch((error) => (error.status === 404 ? refreshChats() : showError(error)));
   } else document.addEventListener("visibilitychange", () => markSeen(id), { once: true });
 }
@@ -57,7 +57,7 @@ function readChat(row) {
   return { id: row.dataset.chatId, title: row.querySelector(".side-title").textContent.trim() };
 }
 
-/** Tell the server what changes about these chats; false where it refused. */
+/** Send changes of these chats to the server; false if it refused. */
 async function changeChats(ids, changes) {
   try {
     for (let at = 0; at < ids.length; at += MAX_CHATS_A_CALL) {
@@ -72,7 +72,7 @@ async function changeChats(ids, changes) {
   }
 }
 
-// A name, typed where it stands
+// Renaming in place
 
 function renameInPlace(holder, name, save) {
   const input = el("input", { type: "text", class: "side-rename", value: name, maxlength: "200", "aria-label": t("new_name") });
@@ -114,9 +114,9 @@ function renameChat(row) {
   });
 }
 
-// Deleting, with a way back
+// Deleting, with undo
 
-/** The chats leave the list at once and the server a little later, so that they can be brought back. */
+/** Remove chats from the list at once and from the server a little later, so that it can be undone. */
 function removeChatsSoon(rows) {
   const chats = rows.map(readChat);
   const ids = chats.map((chat) => chat.id);
@@ -146,7 +146,7 @@ function hideLeavingChats() {
   if (active?.hidden) focusFirst(findNeighbours(active));
 }
 
-/** The next page was asked for before its chats were deleted: keep them hidden until the list is fresh. */
+/** Hide chats deleted on the previous page: this one may have been rendered before. */
 function hideChatsLeftBehind() {
   const ids = JSON.parse(sessionStorage.getItem(LEFT_KEY) ?? "[]");
   sessionStorage.removeItem(LEFT_KEY);
@@ -163,7 +163,7 @@ addEventListener("pagehide", () => {
   if (leavingChats.size) sessionStorage.setItem(LEFT_KEY, JSON.stringify([...leavingChats]));
 });
 
-// Where chats stand: pinned, in a folder, in the archive
+// Moving chats: pinned, into a folder, into the archive
 
 /** `place`: "pinned", "recent", or the id of a folder. */
 async function moveChats(ids, place) {
@@ -183,7 +183,7 @@ const moveDialog = byId("move-dialog");
 const movePlaces = byId("move-places");
 let movingIds = [];
 
-/** The way into a folder without a mouse. */
+/** Ask where to move chats: the way into a folder without a mouse. */
 async function askForPlace(ids) {
   movingIds = ids;
   let folders;
@@ -228,7 +228,7 @@ const folderName = byId("folder-name");
 const folderTrouble = byId("folder-trouble");
 let folderIds = [];
 
-/** A new folder; chats that were on their way are put into it. */
+/** Ask for the name of a new folder; the chats are moved into it. */
 function askForFolder(ids = []) {
   folderIds = ids;
   folderName.value = "";
@@ -252,7 +252,7 @@ folderDialog.querySelector("form").addEventListener("submit", async (event) => {
 });
 byId("folder-cancel").addEventListener("click", () => folderDialog.close());
 
-/** Which folders are open, for the server to draw them so. */
+/** Note in a cookie whether a folder is open, for the server to render it so. */
 function rememberFolder(id, isOpen) {
   const opened = /(?:^|; )folders=([^;]*)/.exec(document.cookie)?.[1].split(".").filter(Boolean) ?? [];
   const short = id.slice(0, SHORT_ID_CHARACTERS);
@@ -288,7 +288,7 @@ list.addEventListener("dragstart", (event) => {
   event.dataTransfer.setData(DRAGGED, JSON.stringify(isChoosing && chosen.has(id) ? [...chosen] : [id]));
   event.dataTransfer.setData("text/plain", title);
   event.dataTransfer.effectAllowed = "move";
-  requestAnimationFrame(() => list.classList.add("side-dragging")); // a list that moves now would end the drag
+  requestAnimationFrame(() => list.classList.add("side-dragging")); // if the list moved now, the drag would end
 });
 list.addEventListener("dragend", () => endDrag());
 list.addEventListener("dragover", (event) => {
@@ -318,7 +318,7 @@ function endDrag() {
   showTarget(null);
 }
 
-// Several at once
+// Bulk actions
 
 const bulk = byId("side-bulk");
 
@@ -376,7 +376,7 @@ bulk.addEventListener("click", (event) => {
 
 // Menus
 
-/** Open `menu` beside `button`; arrows walk through it. */
+/** Open `menu` beside `button`; arrow keys move through it. */
 function openMenu(menu, button) {
   menu.showPopover({ source: button });
   placeBeside(menu, button);
@@ -462,7 +462,7 @@ for (const menu of [chatMenu, folderMenu]) {
   });
 }
 
-// Drawn anew by the server
+// Replaced by the server's list
 
 document.body.addEventListener("htmx:responseError", ({ detail }) => isSignedOut(detail.xhr.status) && noteSignedOut());
 
@@ -478,14 +478,14 @@ let focused = [];
 
 const toRowSelector = (row) => `[data-chat-id="${row.dataset.chatId}"]`;
 
-/** Where the focus goes when a chat leaves the list: to the next one, else to the one before. */
+/** Selectors of the chats that get the focus when this one leaves the list: the next ones, then those before. */
 function findNeighbours(row) {
   const rows = [...list.querySelectorAll(".side-chat")];
   const at = rows.indexOf(row);
   return [...rows.slice(at + 1), ...rows.slice(0, at).reverse()].map((one) => `${toRowSelector(one)} .side-link`);
 }
 
-/** What has the focus, as selectors for the list that comes: itself, then what stands beside it. */
+/** Selectors for restoring the focus in a new list: the focused control, then its neighbours. */
 function describeFocus() {
   const control = CONTROLS.find((one) => document.activeElement.matches(one));
   if (!control) return [];
@@ -501,7 +501,7 @@ function focusFirst(selectors) {
 }
 
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  // a list that comes on the heels of another finds no focus in it any more: what the first one found counts
+  // if two lists arrive in a row, the second finds no focus in the list: the one noted before the first counts
   if (detail.target === list && list.contains(document.activeElement)) focused = describeFocus();
 });
 document.body.addEventListener("htmx:afterSettle", () => {

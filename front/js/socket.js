@@ -1,4 +1,4 @@
-// One live connection for the tab. It only opens, keeps alive and reopens; what frames mean is for others.
+// One live connection per tab. It only opens, keeps alive and reopens; it does not interpret frames.
 
 import { toAddress } from "./address.js";
 import { noteRelease } from "./notify.js";
@@ -34,7 +34,7 @@ export class Socket extends EventTarget {
     return this.socket?.readyState === WebSocket.OPEN;
   }
 
-  /** True once several tries in a row never opened. */
+  /** True after several failures in a row. */
   get unreachable() {
     return this.failures >= TRIES_BEFORE_UNREACHABLE;
   }
@@ -47,7 +47,7 @@ export class Socket extends EventTarget {
     socket.onopen = () => {
       this.failures = 0;
       this.emit("open");
-      this.ping(); // who answers may be of another release
+      this.ping(); // the server may be of another release
     };
     socket.onmessage = (event) => this.receive(event.data);
     socket.onclose = (event) => {
@@ -72,13 +72,13 @@ export class Socket extends EventTarget {
     this.timer = setTimeout(() => this.connect(), wait * (0.7 + Math.random() * 0.6));
   }
 
-  /** The page came back: see at once whether the connection still lives, or whether somebody signed in elsewhere. */
+  /** The page is visible again: check at once whether the connection is alive, or whether somebody signed in meanwhile. */
   wake() {
     if (this.timer || !this.socket) this.connect();
     else this.ping(PONG_AFTER_SLEEP_MS);
   }
 
-  /** A connection that says nothing within `patience` ms is taken for dead, as after a phone's sleep. */
+  /** Ping; a connection that stays silent for `patience` ms is given up, as after a phone's sleep. */
   ping(patience = PONG_WITHIN_MS) {
     if (!this.send({ type: "ping" })) return;
     if (this.pongTimer && patience >= PONG_WITHIN_MS) return;

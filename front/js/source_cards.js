@@ -1,23 +1,23 @@
-// The sources under an answer: one card a document.
+// The sources under an answer: a card for each document.
 
 import { isCited } from "./citations.js";
 import { createIcon, el } from "./dom.js";
 import { t, tn } from "./strings.js";
 
-/** Passages by their slot: one group a document, as the markers count them. */
+/** Sources grouped by slot: a group for each document, as the markers count them. */
 function groupBySlot(sources) {
   const groups = new Map();
   for (const source of sources) groups.set(source.slot, [...(groups.get(source.slot) ?? []), source]);
   return [...groups.values()];
 }
 
-/** Every page that the passages touch. */
+/** The pages of the passages. */
 function listPages(group) {
   const pages = group.flatMap((one) => [one.page, ...(one.boxes ?? []).map((box) => box.page)]);
   return [...new Set(pages.filter(Boolean))].sort((one, other) => one - other);
 }
 
-/** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
+/** Cards of the cited documents, and a button that shows those only read. Null if the answer has no sources. */
 export function createSourceCards(message, hooks) {
   const all = groupBySlot(message.sources ?? []);
   if (!all.length) return null;

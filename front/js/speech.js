@@ -1,4 +1,4 @@
-// An answer read aloud: one at a time, until its end, the next question or a second press.
+// Reads an answer aloud: one at a time, until its end, the next question or a second press of the button.
 
 import { postForBlob } from "./api.js";
 import { createIconButton, readPageData, setIcon } from "./dom.js";
@@ -15,7 +15,7 @@ const HANGUL = /\p{Script=Hangul}/gu;
 const LATIN = /\p{Script=Latin}/gu;
 const LETTERS_A_SYLLABLE = 2.5;
 
-/** What is read aloud of a Markdown text: [{text, lang}], `lang` being "ko" or "en". */
+/** The sentences to read aloud of a Markdown text: [{text, lang}], `lang` being "ko" or "en". */
 export function splitSpokenSentences(markdown) {
   const lines = readLines(renderMarkdown(markdown));
   const usual = detectLanguage(lines.join(" "), "ko");
@@ -26,7 +26,7 @@ export function splitSpokenSentences(markdown) {
     .map((text) => ({ text, lang: detectLanguage(text, usual) }));
 }
 
-/** Korean as soon as Hangul prevails, a syllable being worth some Latin letters; `usual` where neither is there. */
+/** "ko" if Hangul prevails, a syllable counting as some Latin letters; `usual` for a text without either. */
 export function detectLanguage(text, usual) {
   const hangul = (text.match(HANGUL) ?? []).length * LETTERS_A_SYLLABLE;
   const latin = (text.match(LATIN) ?? []).length;
@@ -34,7 +34,7 @@ export function detectLanguage(text, usual) {
   return hangul >= latin ? "ko" : "en";
 }
 
-/** The lines of what the reader sees, a row of a table being one. */
+/** The lines of the text as shown; a table row is one line. */
 function readLines(fragment) {
   for (const code of fragment.querySelectorAll("pre:not(.plain-text)")) code.remove();
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
@@ -58,7 +58,7 @@ function splitSentences(line) {
   return [...parts].map(({ segment }) => segment.trim());
 }
 
-/** Voices fall silent in the middle of what is very long: it is cut at a comma, else at a word. */
+/** Split a long sentence at a comma, else at a word: voices stop in the middle of very long ones. */
 function splitBreaths(sentence) {
   const parts = [];
   let rest = sentence;
@@ -76,11 +76,12 @@ const speech = globalThis.speechSynthesis;
 const LOCALES = { ko: "ko-KR", en: "en-US" };
 const OWN_ENDINGS = new Set(["interrupted", "canceled"]);
 
-/** Whether the browser has a voice at all; `changed` runs when that may be otherwise. */
+/** Whether the browser has any voice. */
 export function hasVoice() {
   return Boolean(speech?.getVoices().length);
 }
 
+/** Call `changed` when the browser's voices have changed. */
 export function watchVoices(changed) {
   speech?.addEventListener?.("voiceschanged", changed);
 }
@@ -93,7 +94,7 @@ function chooseVoice(lang) {
   return own ?? fitting.find((voice) => voice.default) ?? fitting.find((voice) => voice.localService) ?? fitting[0] ?? null;
 }
 
-/** Speak a Markdown text sentence by sentence, until the signal says stop. Rejects where the browser cannot. */
+/** Speak a Markdown text sentence by sentence until `signal` aborts. Rejects if the browser cannot. */
 export async function speakInBrowser(markdown, signal) {
   if (!hasVoice()) throw new Error("no voice");
   if (speech.speaking || speech.pending) speech.cancel();
@@ -117,7 +118,7 @@ function speakSentence({ text, lang }, signal) {
   }));
 }
 
-/** Play what the server speaks of a message; `ready` runs once it begins. Rejects where that fails. */
+/** Play the server's speech for a message; `ready` is called when it begins. Rejects if it fails. */
 export async function speakFromServer(messageId, signal, ready) {
   const sound = await postForBlob(`/messages/${messageId}/speech`, {}, { signal });
   const url = URL.createObjectURL(sound);
@@ -139,7 +140,7 @@ export async function speakFromServer(messageId, signal, ready) {
 const fromServer = Boolean(readPageData("page").speech);
 let current = null;
 
-/** The button that reads a message; unseen while nothing here can speak. */
+/** The button that reads a message aloud; hidden if there is no voice. */
 export function createSpeechButton(message) {
   const button = createIconButton("volume-2", t("read_aloud"), { data: { action: "speak" }, "aria-pressed": "false" });
   button.addEventListener("click", () => {
@@ -150,7 +151,7 @@ export function createSpeechButton(message) {
   return button;
 }
 
-/** Be silent. */
+/** Stop reading; false if nothing was being read. */
 export function stopReading() {
   if (!current) return false;
   const { button, controller } = current;
@@ -171,7 +172,7 @@ async function startReading(button, message) {
   if (current === reading) stopReading();
 }
 
-/** By the server where it can, else by the browser. */
+/** Speak by the server if it can, else by the browser. */
 async function speakMessage(message, { button, controller: { signal } }) {
   if (fromServer) {
     showReadingState(button, "waiting");

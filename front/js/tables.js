@@ -1,4 +1,4 @@
-// Tables of answers and documents: figures to the right, the first column in sight, and a large view with a copy for sheets.
+// Tables of answers and documents: numbers right-aligned, the first column fixed, a large view, and copying for spreadsheets.
 
 import { createIcon, el } from "./dom.js";
 import { copyText } from "./notify.js";
@@ -9,7 +9,7 @@ const FIGURE = /^[\s(+\-−–△▲▼±~≈<>≤≥₩$€£¥]*\d[\d,.\s]*(?:
 const EMPTY = /^[\s\-–—·.]*$/;
 const NOT_AVAILABLE = /^(?:n\/?a|해당\s?없음|미정)$/i;
 
-/** Tables that are wider than their place can be moved within it. */
+/** Wrap tables, so that wide ones can be scrolled by themselves. */
 export function wrapTables(fragment) {
   for (const table of fragment.querySelectorAll("table")) {
     alignFigures(table);
@@ -34,14 +34,14 @@ function laidOut(wrap) {
   showShadows(wrap);
 }
 
-/** Shadows say on which sides there is more. */
+/** Show a shadow on each side where the table continues. */
 function showShadows(wrap) {
   const { scrollLeft, scrollWidth, clientWidth, parentElement: box } = wrap;
   box?.classList.toggle("more-before", scrollLeft > 1);
   box?.classList.toggle("more-after", scrollWidth - clientWidth - scrollLeft > 1);
 }
 
-/** A column is one of figures where all that it says are figures and its writer did not align it. */
+/** Right-align columns that contain only numbers, unless their author aligned them. */
 function alignFigures(table) {
   const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
   const columns = table.rows[0]?.cells.length ?? 0;
@@ -58,7 +58,7 @@ function alignFigures(table) {
 const MIN_ASKED_CHARACTERS = 2;
 const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "");
 
-/** Bring the column that the question names into sight, in every table that is wider than its place. */
+/** Scroll each wide table to the column that the question names. */
 export function showAskedColumn(root, question) {
   const asked = plain(question);
   for (const wrap of root.querySelectorAll(".table-wide .table-wrap")) {
@@ -70,7 +70,7 @@ export function showAskedColumn(root, question) {
 
 const waiting = new WeakMap(); // columns to be shown once their tables are laid out
 
-/** Beside the first column, which stays where it is. */
+/** Scroll to a column, beside the first one, which is fixed. */
 function showColumn(wrap, cell) {
   const [first] = wrap.querySelector("tr").cells;
   const end = cell.offsetLeft + cell.offsetWidth;
@@ -83,13 +83,13 @@ function createTools() {
   return el("div", { class: "table-tools" }, button("copy", "copy", t("table.copy")), button("open", "maximize-2", t("table.open")));
 }
 
-/** What a spreadsheet takes: cells parted by tabs, rows by lines. */
+/** A table for spreadsheets: cells separated by tabs, rows by line breaks. */
 export function toTabSeparated(table) {
   const cell = (one) => one.innerText.replace(/[\t\n]+/g, " ").trim();
   return [...table.rows].map((row) => [...row.cells].map(cell).join("\t")).join("\n");
 }
 
-/** Copy and open large, for every table below `root`. */
+/** Handle the buttons for copying and enlarging of all tables below `root`. */
 export function watchTables(root) {
   root.addEventListener("click", (event) => {
     const button = event.target.closest("[data-table]");
@@ -100,7 +100,7 @@ export function watchTables(root) {
   });
 }
 
-/** The table by itself, as large as the window. */
+/** Show the table alone, as large as the window. */
 function openLarge(table, opener) {
   const copy = table.cloneNode(true);
   const close = el("button", { type: "button", class: "button", text: t("close") });

@@ -1,4 +1,4 @@
-// What people make for one another. The pages work without scripts; this adds what only a browser can.
+// Shared chats, assistants and prompts. The pages work without scripts; this adds what only a browser can do.
 
 import "./theme.js";
 import "./shell.js";
@@ -11,7 +11,7 @@ import { t, tn } from "./strings.js";
 
 const page = readPageData("page");
 
-/** What needs a script is there only with one, also in a list that was drawn anew. */
+/** Show the buttons that need scripts, also after a list was redrawn. */
 function showButtons() {
   for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-share-chat], [data-import-prompts]"))) {
     button.hidden = false;
@@ -29,7 +29,7 @@ document.addEventListener("click", (event) => {
 
 const redraw = () => document.body.dispatchEvent(new Event("shared-changed"));
 
-/** A shared chat goes from the page as soon as it may not be read any more. */
+/** Remove a shared chat from the page as soon as it may no longer be read. */
 function watchShare(id) {
   const socket = new Socket();
   const end = () => {
@@ -45,7 +45,7 @@ function watchShare(id) {
 
 if (page.share_id) watchShare(page.share_id);
 
-/** A list of what people share is drawn anew when that changes, also while the line was down. */
+/** Redraw a list of what is shared when it changes, also after the connection was down. */
 function followShared() {
   const socket = new Socket();
   socket.addEventListener("open", () => socket.addEventListener("open", redraw), { once: true });
@@ -54,7 +54,7 @@ function followShared() {
 
 if (page.lists_shared) followShared();
 
-// A marker of a source opens the list that it leads into.
+// The marker of a source opens the list that contains it.
 function showMarked() {
   const marked = location.hash ? document.getElementById(location.hash.slice(1)) : null;
   const list = marked?.closest("details");
@@ -65,7 +65,7 @@ function showMarked() {
 addEventListener("hashchange", showMarked);
 showMarked();
 
-/** Take in the prompts of a file that was exported here. */
+/** Import the prompts of an exported file. */
 function choosePrompts() {
   const input = /** @type {HTMLInputElement} */ (el("input", { type: "file", accept: "application/json" }));
   input.addEventListener("change", async () => {

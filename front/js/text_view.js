@@ -268,7 +268,7 @@ function* groupBlocks(blocks) {
   if (group.length) yield { start: group[0].start, end: group.at(-1).end, blocks: group };
 }
 
-/** The ranges of the words, ignoring case and kind of white space. */
+/** The ranges of the words in the text, ignoring case and kind of white space. */
 function findAll(text, words) {
   if (!words) return [];
   const pattern = words.split(" ").map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+");

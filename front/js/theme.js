@@ -1,4 +1,4 @@
-// Light, dark or as the system. The choice is a cookie, so the server sends the page in the right colours at once.
+// Light, dark, or like the system. The choice is in a cookie, so that the server renders the right colours at once.
 
 import { toAddress } from "./address.js";
 import { patchJson } from "./api.js";
@@ -23,7 +23,7 @@ export function setTheme(theme) {
   document.querySelectorAll("[data-theme-cycle]").forEach(show);
 }
 
-/** With the account, for other devices. Where that fails this browser has its cookie, and the next choice tries again. */
+/** Store the choice with the account, for other devices. If that fails, this browser has its cookie. */
 function keepTheme(theme) {
   if (document.getElementById("preferences")) patchJson("/me/preferences", { theme }).catch(() => null);
 }

@@ -1,4 +1,4 @@
-// The messages of the chat: one branch of them, loaded, followed while it grows.
+// The messages of the chat: one branch, loaded, and followed while it grows.
 
 import { toAddress } from "./address.js";
 import { AnswerView } from "./answer.js";
@@ -476,7 +476,7 @@ export class Thread extends EventTarget {
 const NEAR_END_PIXELS = 90;
 const PIN_GAP_PIXELS = 12;
 
-/** Where the thread is scrolled to: a new question stays at the top while its answer grows below it. */
+/** The scroll position of the thread: a new question stays at the top while its answer grows below it. */
 export class ThreadScroll {
   constructor(root) {
     this.root = root;

@@ -1,4 +1,4 @@
-// Why an answer is as it is: every step of it in words, beside the thread.
+// How an answer was made: each step in words, beside the thread.
 
 import { describeFallback } from "./answer.js";
 import { describeScope } from "./answer_scope.js";
@@ -13,7 +13,7 @@ const LAYERS = ["system", "query", "recent", "profile", "long_term", "documents"
 const TIMES = ["understand", "retrieve", "recall", "select", "first_delta", "generate", "check", "revise", "style", "total"];
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
 
-/** Open the panel with the steps of a message, at one of its parts; `hooks` are those of its `AnswerView`. */
+/** Open the panel with the steps of an answer, at one of its parts; `hooks` are those of its `AnswerView`. */
 export async function explainAnswer(panel, message, opener, hooks, at = "") {
   const root = el("div", { class: "trace", "aria-busy": "true" }, el("div", { class: "skeleton" }));
   panel.openPart(t("why"), root, opener);
@@ -43,7 +43,7 @@ export async function explainAnswer(panel, message, opener, hooks, at = "") {
   if (place) scrollWithin(place);
 }
 
-/** That the answer is one of before, and whether it was made for other words. Null for any other. */
+/** That it is a stored answer, and whether it was made for another wording. Null for other answers. */
 function createKeptPart(cache) {
   if (!cache) return null;
   const rows = [
@@ -54,7 +54,7 @@ function createKeptPart(cache) {
   return createPart(t("trace.kept"), createFacts(rows), el("p", { class: "trace-rest", text: t("trace.kept_steps") }));
 }
 
-/** What kind of question it was taken for, and why. */
+/** How the question was understood, and why. */
 function createQuestionPart(trace) {
   const question = trace.question ?? { type: trace.question_type };
   if (!question.type) return null;
@@ -74,21 +74,21 @@ function createQuestionPart(trace) {
   );
 }
 
-/** How it was to be answered, and what decided that where it was not as usual. */
+/** How it was to be answered, and the reason if that was unusual. */
 function describeIntent({ intent, intent_by: by }) {
   if (!intent || !hasString(`intent.${intent}`)) return "";
   const name = t(`intent.${intent}`);
   return hasString(`intent_by.${by}`) ? `${name} (${t(`intent_by.${by}`)})` : name;
 }
 
-/** The documents that the question named by their place. */
+/** The documents that the question referred to by place. */
 function describeReference(reference) {
   if (!reference) return "";
   if (reference.unclear) return describeKnown("unclear", reference.unclear);
   return (reference.documents ?? []).map(({ slot, title }) => `${t("scope.slot_number", { slot })} ${title}`).join(", ");
 }
 
-/** Where was looked, and in which words. */
+/** What was searched, and with which words. */
 function createSearchPart(trace, where) {
   const { text, by } = trace.standalone ?? {};
   const names = Object.values({ ...trace.plan?.filters, ...trace.plan?.dropped_filters }).join(", ");
@@ -138,7 +138,7 @@ function createCandidatesPart(found) {
   );
 }
 
-/** What of the conversation was read. */
+/** The parts of the conversation that were read. */
 function createHistoryPart(history) {
   if (!history) return null;
   const turns = (history.selected ?? []).map((one) => t("trace.turn", { number: one })).join(", ");
@@ -156,7 +156,7 @@ function createExplorationPart(exploration) {
   return createPart(t("trace.exploration"), createSteps(exploration.steps), stopped ? el("p", { class: "trace-rest", text: stopped }) : null);
 }
 
-/** What was known of the person and used. Null where nothing was. */
+/** What was remembered about the user and used; null if nothing was. */
 function createProfilePart(profile) {
   const slots = profile?.known ?? [];
   if (!slots.length) return null;
@@ -187,7 +187,7 @@ function createTimesPart(timings) {
 
 const SIGNS = { supported: "circle-check", unsupported: "circle-help", plain: "quote" };
 
-/** Every sentence with its verdict. Null where none was checked. */
+/** Each sentence with its verdict; null if none was checked. */
 export function createChecksPart(message) {
   const sentences = listCheckedSentences(message).filter(({ text }) => text);
   if (!sentences.length) return null;
@@ -214,7 +214,7 @@ function createCheckRow(sentence) {
   );
 }
 
-/** Whether the light model put the answer into other words. Null where it was not asked to. */
+/** Whether the light model rephrased the answer; null if it was not asked to. */
 export function createStylePart(style) {
   if (!style) return null;
   const kept = style.draft_kept;
@@ -237,7 +237,7 @@ export function createList(texts) {
   return el("ul", { class: "trace-list" }, texts.map((text) => el("li", { text })));
 }
 
-/** Small bars: `value` of `most`, with a line at `mark`; `text` says the same in words. */
+/** A small bar: `value` of `most`, with a line at `mark`; `text` says the same in words. */
 export function createBars(rows) {
   const share = (value, most) => `${Math.min(100, (100 * value) / most)}%`;
   return el(
@@ -254,7 +254,7 @@ export function createBars(rows) {
   );
 }
 
-/** The steps of a look through the conversation, in their order. */
+/** The steps of a search through the conversation, in order. */
 export function createSteps(found) {
   return el(
     "ol",

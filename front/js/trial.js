@@ -1,4 +1,4 @@
-// A search tried on one document: what it finds, how near, and whether it would be enough for an answer.
+// A trial search in one document: what it finds, how relevant that is, and whether it would do for an answer.
 
 import { postJson } from "./api.js";
 import { byId, createIcon, el } from "./dom.js";
@@ -32,7 +32,7 @@ function drawResults({ hits, relevant, gate, timings_ms: timings }, query) {
   return [createVerdict(relevant, gate), el("ol", { class: "trial-hits" }, hits.map((hit, at) => createHit(hit, at, query))), createSpeed(hits, taken)];
 }
 
-/** Whether what was found bears on the question: the gate's figure beside the one that it needs. */
+/** Whether the results are relevant to the question: the gate's score and the one required. */
 function createVerdict(relevant, { score, threshold }) {
   const figures = { score: score.toFixed(2), threshold: threshold.toFixed(2) };
   return el(
@@ -70,7 +70,7 @@ const HANGUL = /^\p{N}*\p{Script=Hangul}+$/u; // "77의", too
 const MAX_PARTICLE_LETTERS = 2; // letters that a Korean word may lose to its particle
 const MIN_WORD_LETTERS = 2;
 
-/** The text as nodes, with what stands in `query` as <mark>. */
+/** The text as nodes, with the words of `query` as <mark>. */
 export function markWords(text, query) {
   const words = listWordForms(query);
   if (!words.length) return [text];
@@ -85,7 +85,7 @@ export function markWords(text, query) {
   return [...parts, text.slice(at)];
 }
 
-/** Words as they may stand in the text, the longest first: "예산은" also as "예산". */
+/** The words as they may occur in the text, the longest first: "예산은" also as "예산". */
 function listWordForms(query) {
   const found = new Set();
   for (const [word] of query.matchAll(/[\p{L}\p{N}]+/gu)) {

@@ -1,4 +1,4 @@
-// The list of files on their way. Of a long list only the rows in sight are drawn, a frame at most once.
+// The list of files being uploaded. Of a long list only the visible rows are drawn, at most once per frame.
 
 import { toAddress } from "./address.js";
 import { chooseFileIcon, createIcon, createIconButton, el, placeChildren } from "./dom.js";
@@ -12,7 +12,7 @@ const MIN_ENDED_FILES = 5; // files that must have ended before their pace says 
 
 const LOCKED = "encrypted"; // the code of a file with a password, or made for reading only
 
-/** Whether a file that failed may succeed as it is: a locked one stays locked. */
+/** Whether a failed file can be tried again as it is; a locked one cannot. */
 export function mayRetry(item) {
   return item.state === "failed" && Boolean(item.file || item.document) && item.document?.error?.code !== LOCKED;
 }
@@ -208,7 +208,7 @@ export class UploadRow {
   }
 }
 
-/** One line on where a file stands. */
+/** The state of a file in one line. */
 function describeUpload(item) {
   if (item.error) return item.error;
   if (item.state === "failed") return t("failed");

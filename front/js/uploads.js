@@ -1,4 +1,4 @@
-// Files on their way: sent three at a time, sent again when lost, followed until they can be asked about.
+// Uploads: three files at a time, retried when the connection fails, and followed until they are ready.
 
 import { toAddress } from "./address.js";
 import { ApiError, getJson, postJson, readCsrfToken, sendDelete, toApiError } from "./api.js";
@@ -247,7 +247,7 @@ export class Uploads extends EventTarget {
   }
 }
 
-/** What has left as a whole the server may have stored: `send` awaits its answer and deletes it. */
+/** Stop an upload, unless all of it is sent: the server may have stored it, so `send` waits for the reply and deletes it. */
 function stopSending(item) {
   if (item.fraction < 1) item.sending?.abort();
 }
@@ -264,9 +264,9 @@ const GATEWAY_FAILURES = new Set([0, 502, 503, 504]);
 const TOO_MANY_REQUESTS = 429;
 
 /**
- * Send `file` as a form to `path`. `onProgress` hears the share that is sent, `signal` ends it.
- * Answers {status, body, again}: `again` where it took more than one try. Throws ApiError, or AbortError.
- * Nothing is sent of a file whose first bytes are of another kind than its name.
+ * Send `file` as a form to `path`. `onProgress` is called with the share sent, `signal` aborts it.
+ * Returns {status, body, again}: `again` if it took more than one try. Throws ApiError or AbortError.
+ * A file whose first bytes contradict its name is not sent.
  *
  * @param {{method?: string, path: string, file: File, fields?: Record<string, string>, onProgress?: (share: number) => void, signal?: AbortSignal}} what
  */
@@ -309,12 +309,12 @@ function sendOnce({ method, path, file, fields, onProgress, signal }) {
   });
 }
 
-/** A failure of the connection or of a gateway passes; what the server itself says with a code stays. */
+/** Whether to try again: failures of the connection or a gateway pass, errors of the server with a code do not. */
 function isTemporary({ status, body }) {
   return status === TOO_MANY_REQUESTS || (GATEWAY_FAILURES.has(status) && !body?.code);
 }
 
-/** Wait, but no longer than until the connection is back. */
+/** Wait, but at most until the connection is back. */
 function waitForRetry(wait, signal) {
   return /** @type {Promise<void>} */ (new Promise((resolve, reject) => {
     const end = () => {
