@@ -155,10 +155,10 @@ def fit(seen: Sequence[Case], half: int) -> dict[str, float]:
 
 
 def _read(row: Row) -> tuple[float, float, float]:
-    held = min(row.evidence.coverage * row.question.terms, gate.MAX_HELD_TERMS)
+    held = min(row.evidence.coverage * row.question.terms, gate.MAX_MATCHED_TERMS)
     form = (not row.question.seeks) * gate.STATEMENT_LOGIT
     form += row.question.is_about_speakers * gate.SPEAKERS_LOGIT
-    return math.log(gate.FAINTEST_SHARE + row.evidence.share), math.log1p(held), form
+    return math.log(gate.SHARE_FLOOR + row.evidence.share), math.log1p(held), form
 
 
 def main() -> None:

@@ -143,7 +143,9 @@ def find_text_for_model(turn_id: UUID) -> tuple[str, list[str]] | None:
         return None
     extraction = extract_from_turn(turn)
     has_statements = any(not statement.known_only for statement in extraction.statements)
-    is_understood = has_statements or extraction.forgets or extraction.everything or extraction.wish
+    is_understood = (
+        has_statements or extraction.forgets or extraction.forgets_everything or extraction.wish
+    )
     return None if is_understood else (turn.user_text, _list_quoted_texts(turn))
 
 
@@ -205,7 +207,7 @@ def _list_quoted_texts(turn: Turn) -> list[str]:
 def _apply_extraction(turn: Turn, extraction: Extraction) -> None:
     owner = turn.chat.owner
     message_id = turn.message.parent_id
-    if extraction.everything:
+    if extraction.forgets_everything:
         forget_everything(owner=owner)
     for wish in extraction.forgets:
         _forget_by_wish(owner, wish, turn)

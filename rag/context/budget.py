@@ -231,15 +231,15 @@ def fit_earlier_conversation(
 def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
     """The context with half of its passages, notes and messages, after the model refused it."""
     sizes = [counter.count(item.content) for item in context.evidence]
-    room, count = sum(sizes) // 2, 0
-    while count < len(sizes) and (count == 0 or room >= sizes[count]):
-        room -= sizes[count]
-        count += 1
+    room, kept_count = sum(sizes) // 2, 0
+    while kept_count < len(sizes) and (kept_count == 0 or room >= sizes[kept_count]):
+        room -= sizes[kept_count]
+        kept_count += 1
     turns = _group_by_turn(context.window)
     window = tuple(message for turn in turns[(len(turns) + 1) // 2 :] for message in turn)
     return replace(
         context,
-        evidence=context.evidence[:count],
+        evidence=context.evidence[:kept_count],
         notes=context.notes[: len(context.notes) // 2],
         profile=context.profile[: context.protected_count],
         window=window,
@@ -285,10 +285,10 @@ def _count_tokens(text: str, counter: TokenCounter) -> int:
 
 
 async def resolve_context_tokens(config: RagConfig) -> int:
-    """The tokens of a whole prompt, so that the answer still fits behind it.
+    """The tokens of a whole prompt, with room left for the answer.
 
-    Asks the server at the first question, for `ASK_SECONDS` at most; while nothing is known,
-    `USUAL_TOKENS`. Raises nothing.
+    Asks the server at the first question, for `ASK_SECONDS` at most; `USUAL_TOKENS` as long as
+    nothing is known. Raises nothing.
     """
     if config.context.tokens is not None:
         return config.context.tokens
@@ -302,37 +302,41 @@ async def resolve_context_tokens(config: RagConfig) -> int:
     return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - FREE_SHARE)) - reply))
 
 
-_length_of: dict[Endpoint, tuple[int | None, float]] = {}
+_reported_lengths: dict[Endpoint, tuple[int | None, float]] = {}
 """What servers reported, and the monotonic time after which to ask again."""
 
 
 async def find_context_length(endpoint: Endpoint) -> int | None:
     """Tokens for prompt and reply together; None if unknown."""
-    length, ask_again = _length_of.get(endpoint, (None, 0.0))
+    length, ask_again = _reported_lengths.get(endpoint, (None, 0.0))
     if ask_again <= time.monotonic():
-        # whoever comes meanwhile does not wait
-        soon = time.monotonic() + ASK_AGAIN_SECONDS
-        _length_of[endpoint] = None, soon
+        # concurrent callers do not wait
+        retry_at = time.monotonic() + ASK_AGAIN_SECONDS
+        _reported_lengths[endpoint] = None, retry_at
         length, is_final = await _ask_server(endpoint)
-        _length_of[endpoint] = length, math.inf if is_final else soon
+        _reported_lengths[endpoint] = length, math.inf if is_final else retry_at
     return length or find_known_context_length(endpoint.model)
 
 
 def reset_context_lengths() -> None:
     """Forget what every server reported."""
-    _length_of.clear()
+    _reported_lengths.clear()
 
 
 def find_known_context_length(model: str) -> int | None:
     """The context length of a known hosted model."""
     name = model.casefold().rpartition("/")[2]
-    return next((tokens for prefixes, tokens in _load_table() if name.startswith(prefixes)), None)
+    return next(
+        (tokens for prefixes, tokens in _load_known_models() if name.startswith(prefixes)), None
+    )
 
 
 @functools.cache
-def _load_table() -> tuple[tuple[tuple[str, ...], int], ...]:
-    stored = Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
-    return tuple((tuple(one["begins"]), one["tokens"]) for one in tomllib.loads(stored)["model"])
+def _load_known_models() -> tuple[tuple[tuple[str, ...], int], ...]:
+    toml_text = Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
+    return tuple(
+        (tuple(model["begins"]), model["tokens"]) for model in tomllib.loads(toml_text)["model"]
+    )
 
 
 async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
@@ -342,12 +346,12 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
         async with asyncio.timeout(ASK_SECONDS):
             model = _find_model(await _fetch_key(endpoint, "/models", "data"), endpoint.model)
             length = _find_first_number(model, _LENGTH_FIELDS)
-            place = _LOCAL_SERVERS.get(str(model.get("owned_by")))
-            if length is not None or place is None:
+            local_server = _LOCAL_SERVERS.get(str(model.get("owned_by")))
+            if length is not None or local_server is None:
                 return length, True
-            path, key, name = place
-            loaded = _find_model(await _fetch_key(endpoint, path, key), endpoint.model)
-            length = _find_first_number(loaded, (name,))
+            path, key, name = local_server
+            loaded_model = _find_model(await _fetch_key(endpoint, path, key), endpoint.model)
+            length = _find_first_number(loaded_model, (name,))
             return length, length is not None
     except Exception as error:  # noqa: BLE001 - whatever a server does, the question goes on
         logger.info("context_length_not_told", model=endpoint.model, error=repr(error))
@@ -364,7 +368,7 @@ async def _fetch_key(endpoint: Endpoint, path: str, key: str) -> Any:
 
 
 def _find_model(listing: Any, name: str) -> Mapping[str, Any]:
-    """The model with this name, Ollama's ":latest" left out; or the only one there is."""
+    """The model with this name (Ollama adds ":latest"), or the only one there is."""
     if isinstance(listing, dict):
         return listing
     models = [

@@ -118,7 +118,7 @@ def answer_memory_wish(question: Question, packs: Packs, language: str) -> Fixed
 def _choose_wish_reply(extraction: Extraction, slots: Sequence[Slot], packs: Packs) -> str:
     """The name of the reply that says how a wish is carried out."""
     confirmed = [slot for slot in slots if slot.status is not SlotStatus.PROPOSED]
-    if extraction.everything:
+    if extraction.forgets_everything:
         return "memory_forgot"
     if extraction.forgets:
         forgotten = [

@@ -38,10 +38,10 @@ MAX_VALUE_CHARACTERS = 200
 MAX_WISH_CHARACTERS = 1000
 MAX_ITEMS = 8
 MAX_STATEMENTS = 20
-MIN_KNOWN_LETTERS = 12
-"""Shortest sentence that is looked for in texts that are not the user's."""
+MIN_QUOTED_LETTERS = 12
+"""Shortest sentence that is recognised as a quotation from a text that is not the user's."""
 MIN_FACT_LETTERS = 3
-MIN_AFTER_CHARACTERS = 8
+MIN_TAIL_CHARACTERS = 8
 """Shorter text after "기억해" is its own ending; longer text is what to remember."""
 NEAR_CHARACTERS = 30
 """Distance before an English match within which a word such as "not" negates it."""
@@ -71,29 +71,29 @@ READ_SCHEMA = {
     "required": ["facts"],
     "additionalProperties": False,
 }
-_SELF_SAID = re.compile(
+_FIRST_PERSON = re.compile(
     r"(?<![가-힣])(?:나|저|내|제|우리|저희|전|난)(?:는|도|의|가|한테|에게|\s)|\b(?:i|my|our|we)\b|\bi['’]",
     re.IGNORECASE,
 )
 """The model is asked only about messages in which users speak of themselves."""
 
 _ENDING_POLICIES = frozenset((Policy.PROTECTED, Policy.ACCUMULATE, Policy.FADING, Policy.TIMELINE))
-_UNDENIED_KINDS = frozenset((FACT, "contraindication", "preference", "demographic"))
-"""Kinds whose rules handle negation themselves."""
+_KINDS_WITHOUT_NEGATION = frozenset((FACT, "contraindication", "preference", "demographic"))
+"""Kinds for whose rules a negated clause is not looked for: they handle negation themselves."""
 _NATIVE_WORDS = (
     "열 스물 스무 서른 마흔 쉰 예순 일흔 여든 아흔 "
     "하나 한 둘 두 셋 세 넷 네 다섯 여섯 일곱 여덟 아홉"
 )
 _NATIVE_VALUES = (10, 20, 20, 30, 40, 50, 60, 70, 80, 90, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9)
 _NATIVE_NUMBERS = dict(zip(_NATIVE_WORDS.split(), _NATIVE_VALUES, strict=True))
-_NEEDED = re.compile(r"\s?(?:둬|두어|아|어)?야?\s?(?:할|하는|될|되는|하기|한다는)\s")
-_REPORTED = re.compile(
+_OBLIGATION = re.compile(r"\s?(?:둬|두어|아|어)?야?\s?(?:할|하는|될|되는|하기|한다는)\s")
+_REPORTED_SPEECH = re.compile(
     r"(?:두|둬|놔|놓)?(?:라|다|자|달라)?고\s?(?:말|했|하|부탁|시|전)|(?:는|던|은|을)\s"
 )
 _BARE_REMEMBER = re.compile(r"(?:기억|저장|메모|기록)해\s*$")
 _WRITING = re.compile(r"(?:적어|써)\s?(?:줘|주세요)$")
 """May be about how answers are written as well as about something to remember."""
-_ASKED_EN = re.compile(
+_REQUEST_PREFIX_EN = re.compile(
     r"(?:\b(?:please|can you|could you|would you|will you|and|so|but|also|just)\s*)+$",
     re.IGNORECASE,
 )
@@ -107,21 +107,21 @@ _EMPTY_KO = re.compile(
 _QUOTED_FACT = re.compile(
     r"(?:(?:이?라는|다는|는|인)\s?(?:것|거|걸|점|사실|게)(?:을|를|도|만)?|(?:다|이?라)고)\s*(?:꼭|좀|잘)?$"
 )
-_DOING = re.compile(r"하(?:니까|거든|는데|니)\s*,?$")
-_BECAUSE = re.compile(
+_DOING_ENDING = re.compile(r"하(?:니까|거든|는데|니)\s*,?$")
+_REASON_ENDING = re.compile(
     r"(?:으니까|이니까|니까|거든|인데|는데)\s*,?\s*(?:이거|이걸|그거|그걸|꼭|좀)?$"
 )
 _REQUEST_KO = re.compile(
     r"(?:줘|주세요|주십시오|주라|줄래\S*|주실래\S*|주시겠\S*|달라|해라|하세요|해봐|마|말아|라|세요|부탁\S*|써|바라\S*|바랍니다|원해\S*|원합니다|좋겠\S*)\s*[.!~?]*$"
 )
-_ASKED_POLITELY_EN = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b", re.IGNORECASE)
+_POLITE_REQUEST_EN = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b", re.IGNORECASE)
 _LOOK_UP_KO = re.compile(
     r"(?:알려|찾아|보여|골라|설명|정리|요약|말|비교|뽑아|나열|확인|계산|추려)\S*\s?(?:줘|주세요|주십시오|줄래|주실|주시)"
 )
 """May ask about documents: "앞으로 남은 일정을 알려줘" is no wish for all future answers."""
 _LASTING_TAIL = re.compile(r"[\s,]+(?:쭉|계속|내내)\s*[.!~]*$")
-_TELLING_EN = re.compile(r"\s*(?:i|my|our|we|it|the|this|that|hi|hello)\b", re.IGNORECASE)
-_SAYING_EN = re.compile(
+_STATEMENT_START_EN = re.compile(r"\s*(?:i|my|our|we|it|the|this|that|hi|hello)\b", re.IGNORECASE)
+_SUBJECT_START_EN = re.compile(
     r"\s*(?:i|my|we|our|he|she|they|it)\b(?!.{0,6}(?:prefer|like))", re.IGNORECASE
 )
 _PERSON_EN = re.compile(
@@ -130,8 +130,8 @@ _PERSON_EN = re.compile(
     r"|\b(?:he|she|they)\b",
     re.IGNORECASE,
 )
-_SELF_EN = re.compile(r"\bi\b|\bi['’]", re.IGNORECASE)
-_SELF_BEFORE = re.compile(r"(?<![가-힣])(?:저는|나는|난|전|제가|내가|저|나)\s")
+_FIRST_PERSON_EN = re.compile(r"\bi\b|\bi['’]", re.IGNORECASE)
+_FIRST_PERSON_KO = re.compile(r"(?<![가-힣])(?:저는|나는|난|전|제가|내가|저|나)\s")
 _PROFESSIONAL = re.compile(r"의사|약사|주치의|병원에서|간호사|한의사|선생님")
 _COMPANION = re.compile(r"(?:와|과|랑|하고)\s")
 _FORGETTING = re.compile(
@@ -174,24 +174,24 @@ class Wish(StrEnum):
 class Extraction:
     """What a message contributes to the profile.
 
-    `forgets` are the words of wishes to forget (empty: whatever was said last); `everything`: the
+    `forgets` are the topics to forget (empty: whatever was said last); `forgets_everything`: the
     user wants all of it forgotten. `wish` is set if the message is nothing but a wish and needs no
     other answer.
     """
 
     statements: tuple[Statement, ...] = ()
     forgets: tuple[str, ...] = ()
-    everything: bool = False
+    forgets_everything: bool = False
     wish: Wish | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to keep or forget."""
-        return not (self.statements or self.forgets or self.everything)
+        return not (self.statements or self.forgets or self.forgets_everything)
 
 
 def extract_statements(text: str, packs: Packs, *, foreign: Collection[str] = ()) -> Extraction:
-    """What a message says about its user.
+    """The statements and wishes of a message.
 
     `foreign` are texts that are not the user's own: documents and answers shown before.
     """
@@ -216,46 +216,46 @@ class _MessageReader:
 
     def __init__(self, packs: Packs, foreign: Sequence[str]) -> None:
         self._packs = packs
-        self._foreign = [one for one in foreign if one]
+        self._foreign = [text for text in foreign if text]
         self._patterns = load_patterns("profile")
         self._is_about_others = False
         self._statements: list[Statement] = []
         self._forgets: list[str] = []
-        self._everything = False
+        self._forgets_everything = False
         self._wishes: list[Wish] = []
         self._other_sentences: list[str] = []
         """Sentences so far without a wish."""
-        self._is_plain = True
-        """Nothing so far needs an answer."""
-        self._is_awaited = False
-        """There was a wish whose content has yet to follow."""
+        self._needs_no_answer = True
+        """Whether nothing so far needs an answer."""
+        self._awaits_content = False
+        """Whether a wish to remember came before what is to be remembered."""
 
     def read(self, text: str) -> Extraction:
         own_text = find_own_words(text)
         if any(self._patterns[f"remember_not_{one}"].search(own_text) for one in ("ko", "en")):
-            sentences = [one for one in split_sentences(own_text) if self._is_naming_forgotten(one)]
-            return Extraction(forgets=tuple(_to_forgotten(one) for one in sentences))
+            sentences = [one for one in split_sentences(own_text) if self._may_ask_to_forget(one)]
+            return Extraction(forgets=tuple(_extract_forget_topic(one) for one in sentences))
         for sentence in map(str.strip, split_sentences(own_text)):
             if len(sentence) <= MAX_SENTENCE_CHARACTERS:
                 self._collect_from_sentence(sentence, is_about_text=self._is_about_text(own_text))
             if self._is_about_text(sentence):
                 break  # the rest is the pasted text
         merged = _merge_statements(self._statements)
-        wish = self._wishes[0] if self._wishes and self._is_plain else None
+        wish = self._wishes[0] if self._wishes and self._needs_no_answer else None
         if wish is Wish.REMEMBER and not merged:
             wish = None
         statements = tuple(merged[:MAX_STATEMENTS])
-        return Extraction(statements, tuple(self._forgets), self._everything, wish)
+        return Extraction(statements, tuple(self._forgets), self._forgets_everything, wish)
 
     # one sentence
 
     def _collect_from_sentence(self, sentence: str, *, is_about_text: bool) -> None:
         language = detect_language(sentence)
         if _is_foreign(sentence, self._foreign):
-            self._is_plain = False
+            self._needs_no_answer = False
             return
         if self._patterns["standing_alone"].match(sentence):
-            self._is_awaited = False
+            self._awaits_content = False
             if self._other_sentences and self._collect_standing_wish(
                 f"{sentence} {self._other_sentences.pop()}", language
             ):
@@ -263,24 +263,24 @@ class _MessageReader:
             return
         if self._collect_forget_wish(sentence, language):
             return
-        body, explicit = self._find_remembered(sentence, language)
-        if explicit and not body:
+        body, is_explicit = self._remove_remember_wish(sentence, language)
+        if is_explicit and not body:
             self._collect_remember_wish()
-        elif not explicit and (
+        elif not is_explicit and (
             is_about_text or self._patterns[f"remembers_{language}"].search(sentence)
         ):
-            self._is_plain = False
-        elif not explicit and self._patterns["reports"].search(sentence):
-            self._is_plain = False
+            self._needs_no_answer = False
+        elif not is_explicit and self._patterns["reports"].search(sentence):
+            self._needs_no_answer = False
             if statement := self._find_statement_before_report(sentence, language):
                 self._collect_statements(statement, language, explicit=False)
         else:
-            if self._is_awaited and not explicit:
-                explicit, self._is_awaited = True, False
-            self._collect_statements(body, language, explicit=explicit)
+            if self._awaits_content and not is_explicit:
+                is_explicit, self._awaits_content = True, False
+            self._collect_statements(body, language, explicit=is_explicit)
 
     def _collect_statements(self, body: str, language: str, *, explicit: bool) -> None:
-        """Keep what a sentence says; its wish to be remembered is already removed."""
+        """Keep what a sentence says; its wish to remember is already removed."""
         if explicit:
             self._wishes.append(Wish.REMEMBER)
         if self._collect_standing_wish(body, language):
@@ -294,15 +294,21 @@ class _MessageReader:
             self._collect_fact(body, language)
         elif not explicit:
             if any(clause.asks for clause in clauses) or len(self._statements) == count_before:
-                self._is_plain = self._is_plain and self._is_plain_statement(body, language)
+                self._needs_no_answer = self._needs_no_answer and self._is_plain_statement(
+                    body, language
+                )
             self._other_sentences.append(body)
 
     def _find_statement_before_report(self, sentence: str, language: str) -> str:
         """The words before the clause that refers to a text: only they may be the user's own."""
         report = self._patterns["reports"].search(sentence)
-        place = report.start() if report else 0
+        report_start = report.start() if report else 0
         clauses = split_clauses(sentence, language)
-        return max((one.before for one in clauses if len(one.before) <= place), key=len, default="")
+        return max(
+            (clause.before for clause in clauses if len(clause.before) <= report_start),
+            key=len,
+            default="",
+        )
 
     def _is_plain_statement(self, sentence: str, language: str) -> bool:
         """Whether a sentence only states something and needs no answer."""
@@ -310,27 +316,29 @@ class _MessageReader:
             return False
         if language == "ko":
             return not _REQUEST_KO.search(sentence)
-        return bool(_TELLING_EN.match(sentence))
+        return bool(_STATEMENT_START_EN.match(sentence))
 
     def _is_about_text(self, text: str) -> bool:
         """Whether something is to be done with a text; a wish for all answers does not count."""
-        handled = any(self._patterns[f"handles_{one}"].search(text) for one in ("ko", "en"))
-        return handled and not self._is_standing_wish(text)
+        is_handled = any(
+            self._patterns[f"handles_{language}"].search(text) for language in ("ko", "en")
+        )
+        return is_handled and not self._is_standing_wish(text)
 
     # wishes
 
     def _collect_forget_wish(self, sentence: str, language: str) -> bool:
         patterns = self._patterns
         match = patterns[f"forget_{language}"].search(sentence)
-        if not match and self._is_naming_forgotten(sentence):
-            self._forgets.append(_to_forgotten(sentence))
-            self._is_plain = False
+        if not match and self._may_ask_to_forget(sentence):
+            self._forgets.append(_extract_forget_topic(sentence))
+            self._needs_no_answer = False
             return True
         if not match:
             return False
         if language == "ko":
-            asks = is_asking(sentence, "ko") and not re.search(r"줄래|줄\s?수", sentence)
-            if asks or patterns["forget_not_ko"].search(sentence):
+            is_question = is_asking(sentence, "ko") and not re.search(r"줄래|줄\s?수", sentence)
+            if is_question or patterns["forget_not_ko"].search(sentence):
                 return False
             topic = _FORGETTING.sub(" ", sentence)
         else:
@@ -339,64 +347,65 @@ class _MessageReader:
                 return False
         self._wishes.append(Wish.FORGET)
         if patterns[f"everything_{language}"].search(sentence):
-            self._everything = True
+            self._forgets_everything = True
             return True
-        topic = _to_forgotten(topic)
+        topic = _extract_forget_topic(topic)
         if not topic and self._statements:  # "...야. 아니다, 잊어줘": what was just said
             self._statements.clear()
         else:
             self._forgets.append(topic)
         return True
 
-    def _is_naming_forgotten(self, sentence: str) -> bool:
+    def _may_ask_to_forget(self, sentence: str) -> bool:
         """Whether a sentence may ask to forget something that is remembered."""
         perhaps = self._patterns["forget_perhaps_ko"].search(sentence)
         return bool(perhaps) and not self._patterns["forget_not_ko"].search(sentence)
 
-    def _find_remembered(self, sentence: str, language: str) -> tuple[str, bool]:
-        """The sentence without its wish to be remembered, and whether it had one."""
+    def _remove_remember_wish(self, sentence: str, language: str) -> tuple[str, bool]:
+        """The sentence without its wish to remember, and whether it had one."""
         patterns = self._patterns
         asks_back = patterns[f"remembers_{language}"].search(sentence)
         if asks_back and not re.search(
             r"줄래|줄\s?수|줘|주세요|둬|고\s?(?:계세요|계셔|있으세요)|that (?:i|my)", sentence
         ):
             return sentence, False
-        places = list(patterns[f"remember_{language}"].finditer(sentence))
-        if not places or _NEEDED.match(sentence[places[-1].end() :]):
+        matches = list(patterns[f"remember_{language}"].finditer(sentence))
+        if not matches or _OBLIGATION.match(sentence[matches[-1].end() :]):
             return sentence, False
-        if language == "ko" and self._is_of_other_memory(sentence, places[-1]):
+        if language == "ko" and self._is_remembered_by_others(sentence, matches[-1]):
             return sentence, False
-        if _WRITING.search(places[-1][0]) and self._is_standing_wish(sentence):
+        if _WRITING.search(matches[-1][0]) and self._is_standing_wish(sentence):
             return sentence, False
-        head, tail = sentence[: places[-1].start()], sentence[places[-1].end() :]
+        head, tail = sentence[: matches[-1].start()], sentence[matches[-1].end() :]
         if language == "en":
-            body = f"{_ASKED_EN.sub('', head)} {tail}".strip(" .!?,:~")
+            body = f"{_REQUEST_PREFIX_EN.sub('', head)} {tail}".strip(" .!?,:~")
             return ("" if _EMPTY_EN.fullmatch(body) else body), True
-        tail = tail if len(tail) >= MIN_AFTER_CHARACTERS else ""
+        tail = tail if len(tail) >= MIN_TAIL_CHARACTERS else ""
         body = f"{head} {tail}".strip(" .!?,:~…")
-        body = _DOING.sub("함", _QUOTED_FACT.sub(_complete_reported_ending, body))
-        body = _BECAUSE.sub("", body).strip()
+        body = _DOING_ENDING.sub("함", _QUOTED_FACT.sub(_complete_reported_ending, body))
+        body = _REASON_ENDING.sub("", body).strip()
         return ("" if _EMPTY_KO.fullmatch(body) else body), True
 
-    def _is_of_other_memory(self, sentence: str, wish: re.Match[str]) -> bool:
-        """Whether somebody else remembers or is to remember: not a wish of the user."""
-        if _REPORTED.match(sentence[wish.end() :]):
+    def _is_remembered_by_others(self, sentence: str, wish: re.Match[str]) -> bool:
+        """Whether somebody else remembers or is to remember, so that it is no wish to Nura."""
+        if _REPORTED_SPEECH.match(sentence[wish.end() :]):
             return True
-        by_others = self._patterns["person_anywhere_ko"].search(sentence[: wish.start()])
-        return bool(by_others) and _BARE_REMEMBER.search(wish[0]) is not None
+        other_person = self._patterns["person_anywhere_ko"].search(sentence[: wish.start()])
+        return bool(other_person) and _BARE_REMEMBER.search(wish[0]) is not None
 
     def _collect_remember_wish(self) -> None:
         """Apply a bare "기억해줘" to what was said before it, or else to what comes next."""
         self._wishes.append(Wish.REMEMBER)
-        self._is_awaited = not (self._other_sentences or self._statements)
+        self._awaits_content = not (self._other_sentences or self._statements)
         self._statements = [
-            replace(one, explicit=True, certainty=1.0, known_only=False) for one in self._statements
+            replace(statement, explicit=True, certainty=1.0, known_only=False)
+            for statement in self._statements
         ]
         if self._other_sentences and not self._statements:
             language = detect_language(self._other_sentences[-1])
             if self._is_plain_statement(self._other_sentences[-1], language):
                 self._collect_fact(self._other_sentences[-1], language)
-                self._is_plain = True
+                self._needs_no_answer = True
 
     def _is_standing_wish(self, text: str) -> bool:
         """Whether a text contains a wish for all future answers."""
@@ -405,7 +414,7 @@ class _MessageReader:
             if not match or not self._patterns[f"tells_{language}"].search(text):
                 continue
             if language == "en":
-                return not is_asking(text, "en") or bool(_ASKED_POLITELY_EN.search(text))
+                return not is_asking(text, "en") or bool(_POLITE_REQUEST_EN.search(text))
             return not (_LOOK_UP_KO.search(text) and is_about_time(text[match.end() :]))
         return False
 
@@ -421,11 +430,13 @@ class _MessageReader:
                 self._collect_by_rule(rule, clause, explicit=True)
         if len(self._statements) > count_before:
             return True
-        names = any(rule.key == "address" and rule.match.search(body) for rule in rules)
+        is_address = any(rule.key == "address" and rule.match.search(body) for rule in rules)
         wish = " ".join(self._patterns[f"standing_{language}"].sub(" ", body).split())
         wish = _LASTING_TAIL.sub("", wish).strip(" .!,")
-        asks = _REQUEST_KO.search(wish) if language == "ko" else not _SAYING_EN.match(body)
-        if names or not asks:
+        is_request = (
+            _REQUEST_KO.search(wish) if language == "ko" else not _SUBJECT_START_EN.match(body)
+        )
+        if is_address or not is_request:
             return False
         self._statements.append(
             Statement(
@@ -463,13 +474,13 @@ class _MessageReader:
             self._track_subject(clause)
         elif _PERSON_EN.search(clause.text):
             self._is_about_others = True
-        elif _SELF_EN.search(clause.text):
+        elif _FIRST_PERSON_EN.search(clause.text):
             self._is_about_others = False
         if clause.asks and not explicit:
             return
         count_before = len(self._statements)
-        rules = [one for one in self._packs.rules if one.language == clause.language]
-        for rule in sorted(rules, key=lambda one: one.kind == FACT):
+        rules = [rule for rule in self._packs.rules if rule.language == clause.language]
+        for rule in sorted(rules, key=lambda rule: rule.kind == FACT):
             # a clause that matched another rule is not kept as a fact, too
             if not rule.standing and not (
                 rule.kind == FACT and len(self._statements) > count_before
@@ -477,19 +488,19 @@ class _MessageReader:
                 self._collect_by_rule(rule, clause, explicit=explicit)
 
     def _track_subject(self, clause: Clause) -> None:
-        """Note whom the following clauses are about if they do not say so."""
+        """Note whom the following clauses are about unless they say so themselves."""
         others = [topic for topic in clause.topics if self._is_person(topic)]
-        named = self._patterns["person_anywhere_ko"].search(clause.text)
+        named_person = self._patterns["person_anywhere_ko"].search(clause.text)
         if clause.is_about_self or any(
             topic.own and topic not in others for topic in clause.topics
         ):
             self._is_about_others = False
-        elif others or (named and not clause.topics and not _COMPANION.search(clause.text)):
+        elif others or (named_person and not clause.topics and not _COMPANION.search(clause.text)):
             self._is_about_others = True
 
     def _is_person(self, topic: NounPhrase) -> bool:
-        named = any(self._patterns["person_ko"].search(word) for word in topic.words)
-        return named or bool(self._patterns["animal_ko"].search(topic.head))
+        is_named = any(self._patterns["person_ko"].search(word) for word in topic.words)
+        return is_named or bool(self._patterns["animal_ko"].search(topic.head))
 
     def _collect_by_rule(self, rule: ProfileRule, clause: Clause, *, explicit: bool) -> None:
         """Keep what the first valid match of a rule in the clause says."""
@@ -497,7 +508,7 @@ class _MessageReader:
             return
         for match in rule.match.finditer(clause.text):
             items = self._find_items(rule, clause, match)
-            if not items or not self._is_of_user(rule, clause, match):
+            if not items or not self._is_about_user(rule, clause, match):
                 continue
             is_denied = self._is_denied(rule, clause, match)
             if is_denied and not self._can_end(rule):
@@ -505,26 +516,28 @@ class _MessageReader:
             statements = [self._to_statement(rule, clause, match, item) for item in items]
             self._statements += [
                 replace(
-                    one,
-                    effect=Effect.END if is_denied else one.effect,
+                    statement,
+                    effect=Effect.END if is_denied else statement.effect,
                     explicit=explicit,
                     known_only=rule.known_only and not explicit,
                 )
-                for one in statements
-                if one is not None
+                for statement in statements
+                if statement is not None
             ]
             return
 
     def _can_end(self, rule: ProfileRule) -> bool:
         """Whether the negation of a rule means that something no longer holds."""
         policy = self._packs.kinds[rule.kind].policy
-        return rule.deniable or (policy in _ENDING_POLICIES and rule.kind not in _UNDENIED_KINDS)
+        return rule.deniable or (
+            policy in _ENDING_POLICIES and rule.kind not in _KINDS_WITHOUT_NEGATION
+        )
 
     def _is_denied(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> bool:
         """Whether the clause negates what the rule matched."""
         if rule.effect is Effect.END or rule.standing:
             return False
-        if rule.kind in _UNDENIED_KINDS and not rule.deniable:
+        if rule.kind in _KINDS_WITHOUT_NEGATION and not rule.deniable:
             return False
         if clause.language == "en":
             near = clause.text[max(0, match.start() - NEAR_CHARACTERS) : match.end() + 12]
@@ -532,12 +545,12 @@ class _MessageReader:
         item = match.groupdict().get("item") or ""
         return bool(self._patterns["denies_ko"].search(clause.text[match.start() + len(item) :]))
 
-    def _is_of_user(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> bool:
+    def _is_about_user(self, rule: ProfileRule, clause: Clause, match: re.Match[str]) -> bool:
         """Whether the clause is about the user."""
         if clause.language == "en" or rule.standing:
             return not (rule.kind in {"vital", "lab"} and self._is_about_others)
         topics = [topic for topic in clause.topics if topic.start < match.end()]
-        if any(self._is_other(topic, rule, match) for topic in topics):
+        if any(self._is_other_topic(topic, rule, match) for topic in topics):
             return False
         is_own = clause.is_about_self or any(topic.own for topic in topics)
         other_person = self._patterns["person_anywhere_ko"].search(clause.text[: match.start()])
@@ -547,10 +560,10 @@ class _MessageReader:
             return False
         if rule.needs_self and not is_own:
             by_professional = rule.professional and _PROFESSIONAL.search(clause.sentence)
-            return bool(by_professional or _SELF_BEFORE.search(clause.before))
+            return bool(by_professional or _FIRST_PERSON_KO.search(clause.before))
         return True
 
-    def _is_other(self, topic: NounPhrase, rule: ProfileRule, match: re.Match[str]) -> bool:
+    def _is_other_topic(self, topic: NounPhrase, rule: ProfileRule, match: re.Match[str]) -> bool:
         """Whether a topic is neither the user nor the thing that the rule matched."""
         if self._is_person(topic):
             # "우리 팀장은 ..." may only change a fact that the user had remembered
@@ -619,8 +632,8 @@ class _MessageReader:
         )
 
 
-def _to_forgotten(sentence: str) -> str:
-    """The words of a wish to forget; empty if it means whatever was said last."""
+def _extract_forget_topic(sentence: str) -> str:
+    """The topic of a wish to forget; empty if it means whatever was said last."""
     text = load_patterns("profile")["just_said"].sub(" ", sentence)
     topic = _FORGET_FILLERS.sub(" ", _FORGETTING.sub(" ", text))
     return " ".join(topic.split()).strip(" .!?,~")
@@ -699,50 +712,53 @@ def _find_wish_topic(wish: str, language: str) -> str:
     """The topic of a wish for all answers: its first noun."""
     if language == "ko":
         nouns = [
-            one.form for one in korean.analyse_question(wish) if one.tag in {"NNG", "NNP", "SL"}
+            noun.form for noun in korean.analyse_question(wish) if noun.tag in {"NNG", "NNP", "SL"}
         ]
-        return next((one for one in nouns if one not in {"답변", "답", "대답", "때"}), wish[:20])
+        return next((noun for noun in nouns if noun not in {"답변", "답", "대답", "때"}), wish[:20])
     words = re.findall(r"[a-z'-]+", wish.lower())
     return next((word for word in words if word not in _WISH_STOP_EN), wish[:20])
 
 
 def _split_fact(body: str, language: str) -> tuple[str, str]:
     """A sentence as topic and statement; the whole sentence as both if it has no topic."""
-    whole = body.strip(" .!,~")
+    text = body.strip(" .!,~")
     if language == "en":
-        match = _FACT_EN.match(whole)
+        match = _FACT_EN.match(text)
         if match and match[1].casefold() not in {"i", "it", "this", "that", "there"}:
             return match[1].strip(), match[2].strip()
-        return whole, whole
-    for clause in split_clauses(whole, "ko"):
+        return text, text
+    for clause in split_clauses(text, "ko"):
         for topic in clause.topics:
             if topic.head in {"나", "저", "내", "제"} or clause.before:
                 continue
-            key, rest = whole[: topic.end].strip(), whole[topic.end :].strip()
+            key, rest = text[: topic.end].strip(), text[topic.end :].strip()
             key = korean.strip_particle(key)
             value = _PREDICATE.sub("", rest).strip() or rest
             if len(value) > 1:
                 return key, value
-            when = whole[: topic.start].strip()  # "화요일에 회의가 있다": what there is, and when
-            named = korean.strip_particle(whole[topic.start : topic.end].strip())
-            return (named, when) if when else (whole, whole)
-    bare = _BARE_FACT.match(whole)
-    return (bare[1], bare[2]) if bare else (whole, whole)
+            # "화요일에 회의가 있다": what there is, and when
+            time_text = text[: topic.start].strip()
+            name = korean.strip_particle(text[topic.start : topic.end].strip())
+            return (name, time_text) if time_text else (text, text)
+    bare = _BARE_FACT.match(text)
+    return (bare[1], bare[2]) if bare else (text, text)
 
 
 def _merge_statements(statements: Sequence[Statement]) -> list[Statement]:
     """One statement per thing: the latest, but for a medicine the most detailed."""
     merged: dict[tuple[str, str], Statement] = {}
     for statement in statements:
-        place = (statement.kind, to_letters(statement.key) or statement.key)
-        earlier = merged.get(place)
-        same = (
+        key = (statement.kind, to_letters(statement.key) or statement.key)
+        earlier = merged.get(key)
+        is_same_medication = (
             earlier is not None
             and statement.kind == "medication"
             and earlier.effect is statement.effect
         )
-        merged[place] = (
-            earlier if earlier and same and len(earlier.value) > len(statement.value) else statement
+        merged[key] = (
+            earlier
+            if earlier and is_same_medication and len(earlier.value) > len(statement.value)
+            else statement
         )
     return list(merged.values())
 
@@ -760,7 +776,7 @@ async def read_by_model(
     """
     own_text = find_own_words(text)
     foreign_letters = [to_letters(one) for one in foreign]
-    if not packs.kinds or not _SELF_SAID.search(own_text):
+    if not packs.kinds or not _FIRST_PERSON.search(own_text):
         return ()
     language = detect_language(own_text)
     kinds = "\n".join(f"- {name}: {packs.get_kind_title(name, language)}" for name in packs.kinds)
@@ -771,22 +787,22 @@ async def read_by_model(
     facts = reply.get("facts") if isinstance(reply, dict) else None
     statements: list[Statement] = []
     for fact in facts[:MAX_STATEMENTS] if isinstance(facts, list) else ():
-        statement = _to_read_statement(fact, own_text, packs)
+        statement = _to_supported_statement(fact, own_text, packs)
         if statement is None or _is_foreign(statement.sentence, foreign_letters):
             continue
         statements.append(statement)
     return tuple(_merge_statements(statements))
 
 
-def _to_read_statement(fact: object, own_text: str, packs: Packs) -> Statement | None:
+def _to_supported_statement(fact: object, own_text: str, packs: Packs) -> Statement | None:
     """A fact that a model noted; None unless the user's words support it."""
     if not isinstance(fact, dict):
         return None
     kind, key, value, sentence = (
         " ".join(str(fact.get(name) or "").split()) for name in ("kind", "key", "value", "sentence")
     )
-    plain = " ".join(own_text.split())
-    if kind not in packs.kinds or not key or not value or not sentence or sentence not in plain:
+    own_words = " ".join(own_text.split())
+    if kind not in packs.kinds or not key or not value or not sentence or sentence not in own_words:
         return None
     if is_asking(sentence, detect_language(sentence)):
         return None
@@ -801,4 +817,6 @@ def _to_read_statement(fact: object, own_text: str, packs: Packs) -> Statement |
 
 def _is_foreign(sentence: str, texts: Sequence[str]) -> bool:
     letters = to_letters(sentence)
-    return len(letters) >= MIN_KNOWN_LETTERS and any(letters in one for one in texts)
+    return len(letters) >= MIN_QUOTED_LETTERS and any(
+        letters in other_letters for other_letters in texts
+    )

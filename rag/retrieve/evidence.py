@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rag.conversation import DocRef
 from rag.ports import PassageStore
-from rag.retrieve.scope import MAX_HEARD_DOCUMENTS
+from rag.retrieve.scope import MAX_SEPARATE_DOCUMENTS
 from rag.types import (
     AnswerSource,
     Box,
@@ -125,7 +125,7 @@ def select_evidence(
 ) -> Selection:
     """Selects the passages for a prompt with `room` tokens for them.
 
-    `store` holds the documents of `found.plan.scope`. Raises what the store raises.
+    `store` holds the documents of `retrieval.plan.scope`. Raises what the store raises.
     """
     plan = retrieval.plan
     if not plan.scope.document_ids or plan.question_type is QuestionType.SMALLTALK:
@@ -146,7 +146,7 @@ def select_evidence(
         return _split_into_portions(everything or store.read_all(MAX_CHUNKS_READ), store, selector)
     scope_documents = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
     documents = retrieval.named_documents or scope_documents
-    if plan.needs_multi_doc and 1 < len(documents) <= MAX_HEARD_DOCUMENTS:
+    if plan.needs_multi_doc and 1 < len(documents) <= MAX_SEPARATE_DOCUMENTS:
         return _select_by_document(documents, retrieval, store, selector)
     return _select_best(retrieval, store, selector)
 
@@ -390,8 +390,8 @@ def _split_into_portions(
             used, size = 0, selector.cost(item, None)
         portions[-1].append(item)
         used += size
-    frozen = tuple(tuple(portion) for portion in portions)
-    return Selection(method="whole", portions=frozen, incomplete=everything is None)
+    finished = tuple(tuple(portion) for portion in portions)
+    return Selection(method="whole", portions=finished, incomplete=everything is None)
 
 
 def _assign_turns(passages: Sequence[Evidence]) -> dict[int, int]:
@@ -451,15 +451,15 @@ def _to_unscored_evidence(passage: Passage) -> Evidence:
     return Evidence(99, 1, passage, passage.text, passage.start, 0.0)
 
 
-# Where a stretch of a passage stands: its offsets in the document, its page, its boxes there
+# The place of a part of a passage: its offsets in the document, its page, its boxes there
 
 BOX_SLACK = 0.1
-"""Share of a line by which a stretch may be guessed too far on either side."""
+"""Share of a line by which an estimated place is widened on either side."""
 _LINE = re.compile(r"[^\n]*\S[^\n]*\n?")
 
 
 def to_span(item: Evidence, start: int, end: int) -> Span:
-    """The span from `start` to `end` of a piece of evidence, with the boxes that hold it."""
+    """The span from `start` to `end` of a piece of evidence, with the boxes around it."""
     passage, offset = item.passage, item.start - item.passage.start
     boxes = _find_boxes(passage, start + offset, end + offset)
     page = boxes[0].page if boxes else passage.page
@@ -467,10 +467,10 @@ def to_span(item: Evidence, start: int, end: int) -> Span:
 
 
 def _find_boxes(passage: Passage, start: int, end: int) -> tuple[Box, ...]:
-    """The boxes of a passage in which `start`..`end` of its text stand.
+    """The boxes of a passage that contain the characters `start` to `end` of its text.
 
-    Parsers give one box a printed line. Where the text has as many lines they are told by their
-    number, else by the share of the letters before them: boxes are as wide as these together.
+    Parsers give each printed line a box. If the text has as many lines, each line is in the box of
+    the same number; else the place is estimated from the printed width of the text before it.
     """
     if len(passage.boxes) < 2:
         return passage.boxes
@@ -483,10 +483,10 @@ def _find_boxes(passage: Passage, start: int, end: int) -> tuple[Box, ...]:
     scale = widths[-1] / max(1, letters[-1])
     slack = BOX_SLACK * widths[-1] / len(passage.boxes)
     first = min(bisect_right(widths, letters[start] * scale + slack), len(passage.boxes)) - 1
-    behind = bisect_left(widths, letters[end] * scale - slack)
-    return passage.boxes[first : max(first + 1, behind)]
+    end_box = bisect_left(widths, letters[end] * scale - slack)
+    return passage.boxes[first : max(first + 1, end_box)]
 
 
 def _estimate_width(letter: str) -> int:
-    """How wide a letter is printed beside a Latin one; bars and breaks are not printed."""
+    """The printed width of a letter, a Latin one being 1; bars and line breaks are not printed."""
     return 0 if letter in "|\n" else 2 if letter >= "\u1100" else 1

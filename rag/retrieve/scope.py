@@ -13,16 +13,16 @@ from rag.understand.analysis import QuestionAnalysis
 from rag.understand.filters import NameFilter
 from rag.understand.kinds import is_whole_question, load_comparing_terms, read_message
 
-MAX_HEARD_DOCUMENTS = 8
-"""In scopes of more documents nobody expects each of them to be heard."""
+MAX_SEPARATE_DOCUMENTS = 8
+"""With more documents in scope, nobody expects passages from each of them."""
 SURE_NAMED_SCORE = 0.8
-"""From that score of the gate on, nobody looks outside of the documents named."""
+"""Gate score from which only the named documents are searched."""
 OWN_NAME_MARGIN, ISSUER_MARGIN = 0.6, 0.2
-"""How much more the gate must give to the rest of the question outside of a filter."""
+"""How much higher the gate must score the rest of the question outside of a filter."""
 SURE_FOLLOWED_SCORE = 0.97
-"""From that score of the gate on, nobody looks outside: among few documents it is easily high."""
+"""Gate score from which only the remembered documents are searched; with few, scores are high."""
 FAINT_SCORE = 0.15
-"""The score of the gate below which nothing is found outside."""
+"""Gate score below which what is found outside does not count."""
 MIN_ODDS_RATIO = 30
 """How many times the odds of inside those of outside must be, where its own words are asked."""
 CERTAIN_FOLLOWUP = 0.98

@@ -35,11 +35,11 @@ from rag.understand.kinds import INTENT_TEMPLATES, is_whole_question
 
 LEXICAL_BIAS = 0.6
 SHARE_WEIGHT = 6.4
-HELD_TERMS_WEIGHT = 3.35
-MAX_HELD_TERMS = 12
+MATCHED_TERMS_WEIGHT = 3.35
+MAX_MATCHED_TERMS = 12
 """Number of matching terms above which more add nothing."""
-FAINTEST_SHARE = 0.02
-"""Shares well below this count as none."""
+SHARE_FLOOR = 0.02
+"""Added to the share before its logarithm: shares well below this count as none."""
 
 DENSE_BIAS = -6.1
 COVERAGE_WEIGHT = 6.0
@@ -50,9 +50,9 @@ SPEAKERS_LOGIT = -0.6
 
 CHOSEN_LOGIT = 0.6
 """Added if the user chose the documents: the question is likely about them."""
-POINTED_LOGIT = 3.0
+REFERENCED_LOGIT = 3.0
 """Added if the question refers to a document of an earlier answer."""
-FEW_LOGIT = 1.5
+FEWNESS_LOGIT = 1.5
 """Added if there are few documents, so that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
 
@@ -108,9 +108,9 @@ class Prior:
             0.0 if self.is_lookup else STATEMENT_LOGIT
         ) + SPEAKERS_LOGIT * self.is_about_speakers
         choice_logit = (
-            POINTED_LOGIT if self.is_referenced else CHOSEN_LOGIT if self.is_chosen else 0.0
+            REFERENCED_LOGIT if self.is_referenced else CHOSEN_LOGIT if self.is_chosen else 0.0
         )
-        return form_logit + max(choice_logit, FEW_LOGIT * self.fewness)
+        return form_logit + max(choice_logit, FEWNESS_LOGIT * self.fewness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +166,17 @@ def _compute_lexical_logit(prior: Prior, signals: Signals) -> float:
     share = prior.fewness * signals.coverage + (1 - prior.fewness) * undiluted
     share = prior.context_share + (1 - prior.context_share) * share
     coverage = prior.context_share + (1 - prior.context_share) * signals.coverage
-    held_terms = min(coverage * prior.terms, MAX_HELD_TERMS)
+    matched_terms = min(coverage * prior.terms, MAX_MATCHED_TERMS)
     return (
         LEXICAL_BIAS
-        + SHARE_WEIGHT * math.log(FAINTEST_SHARE + share)
-        + HELD_TERMS_WEIGHT * math.log1p(held_terms)
+        + SHARE_WEIGHT * math.log(SHARE_FLOOR + share)
+        + MATCHED_TERMS_WEIGHT * math.log1p(matched_terms)
     )
 
 
 MIN_OWN_PASSAGES = 2
 """Passages found by the question's own words that come before any found by other words."""
-_WIDER = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
+_TOP_K_FACTORS = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +203,9 @@ def make_plan(
     """
     kind = analysis.question_type
     template = INTENT_TEMPLATES[analysis.intent]
-    factor = max(_WIDER.get(kind, 1.0), template.passages)
+    factor = max(_TOP_K_FACTORS.get(kind, 1.0), template.passages)
     top_k = round(usual_k * factor) if options.top_k is None else options.top_k
-    is_multi = kind in _WIDER or template.is_multi_document
+    is_multi = kind in _TOP_K_FACTORS or template.is_multi_document
     strategy = StrategyName.RRF if options.strategy is StrategyName.AUTO else options.strategy
     # If documents are remembered, search by the question's own words: names carried over from the
     # conversation would confine the search to those documents.
@@ -357,7 +357,7 @@ def add_missing_documents(
 
     A document without any word of the question adds nothing.
     """
-    if len(documents) > scope.MAX_HEARD_DOCUMENTS:
+    if len(documents) > scope.MAX_SEPARATE_DOCUMENTS:
         return list(hits)
     covered = {hit.passage.document_id for hit in hits}
     missing = [document for document in documents if document not in covered]
@@ -390,10 +390,10 @@ def _insert_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[H
     """
     if not reworded:
         return hits
-    known = {hit.passage.key: hit for hit in hits}
+    hits_by_key = {hit.passage.key: hit for hit in hits}
     ordered = {hit.passage.key: hit for hit in hits[:MIN_OWN_PASSAGES]}
     for own, other in itertools.zip_longest(hits[MIN_OWN_PASSAGES:], reworded):
         for hit in (other, own):
             if hit is not None:
-                ordered.setdefault(hit.passage.key, known.get(hit.passage.key, hit))
+                ordered.setdefault(hit.passage.key, hits_by_key.get(hit.passage.key, hit))
     return list(ordered.values())

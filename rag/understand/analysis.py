@@ -370,7 +370,7 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     earlier = [question for _, question in turns]
     carried = followup.carry_words(question_words, earlier)
     own_count = sum(not word.series for word in question_words.words)
-    needs_words = question_words.refers or own_count < MIN_OWN_WORDS
+    needs_words = question_words.refers_back or own_count < MIN_OWN_WORDS
     if needs_words:
         exchanged = followup.exchange_words(question_words, earlier, conversation)
         if exchanged and exchanged != text:
@@ -378,7 +378,7 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     share = min(
         1.0,
         MIN_SHARE
-        + POINTING_SHARE * question_words.refers
+        + POINTING_SHARE * question_words.refers_back
         + SINGLE_WORD_SHARE / max(1.0, question_words.weight),
     )
     last = turns[-1][0]
@@ -413,7 +413,7 @@ def _weigh_context_terms(
         total = sum(turn_terms.values()) or 1.0
         for term, weight in turn_terms.items():
             weights[term] = weights.get(term, 0.0) + mass * ELDER_TURN_SHARE**age * weight / total
-    carried_terms = {term for word in carried if not word.document for term in word.terms}
+    carried_terms = {term for word in carried if not word.is_document for term in word.terms}
     best = sorted(weights, key=lambda term: (term not in carried_terms, -weights[term], term))
     chosen = [term for term in best if term not in question_terms][:MAX_CARRIED_TERMS]
     needed_terms = carried_terms if not question_words.words else ()
@@ -580,7 +580,7 @@ def _add_standalone(
     """A model's question, searched beside the question's own words and never instead of them."""
     question_terms = tokenize.weigh_query_terms(completed.text)
     words = followup.read_words(standalone, conversation)
-    added = [term for word in words.words if not word.document for term in word.terms]
+    added = [term for word in words.words if not word.is_document for term in word.terms]
     new = [term for term in dict.fromkeys(added) if term not in question_terms][:MAX_CARRIED_TERMS]
     return replace(
         completed,

@@ -1,7 +1,7 @@
-"""Whether a question is bound to the conversation, and which words it lacks from there.
+"""Whether a question follows from the conversation, and which words it takes over from there.
 
-The bond is a logistic function of what its words show (`rag/lexicon/followup.toml`), fitted on
-dialogues as told in docs/notes/conversations.md.
+The bond is a logistic function of signals in its words (`rag/lexicon/followup.toml`), fitted on
+dialogues as described in docs/notes/conversations.md.
 """
 
 import functools
@@ -23,36 +23,36 @@ from rag.understand.filters import find_names, to_name_key
 from rag.understand.kinds import ParsedMessage, read_message
 
 MAX_TURNS = 4
-"""Number of last turns that count."""
+"""Number of last turns that are considered."""
 MAX_TEXT_CHARACTERS = 1000
-"""Of the beginning of a question and of an answer."""
+"""Characters read of each question and answer, from its beginning."""
 MAX_TITLES = 8
-"""Of the documents of earlier answers."""
+"""Number of titles of documents of earlier answers that are considered."""
 MAX_SHARED_NOUNS, MAX_RUN_NOUNS, MAX_NEW_NOUNS = 3, 4, 5
 MAX_CARRIED_WORDS = 6
 """Most words carried over."""
 SIDE_WEIGHT = 0.5
-"""Weight of a word that names an aspect ("기한") against one that names the thing."""
+"""Weight of a word that names an aspect ("기한"); one that names the thing has 1."""
 
 _SPACE = re.compile(r"\s")
-_IS = load_patterns("followup")
+_PATTERNS = load_patterns("followup")
 _WEIGHTS: Mapping[str, Mapping[str, float]] = load_rules("followup")["weights"]
-_NAMING = frozenset(("NNG", "NNP", "XR"))
-_SHOWN = _NAMING | {"NR", "SL", "SH"}
-_PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
+_NAMING_TAGS = frozenset(("NNG", "NNP", "XR"))
+_NOUN_TAGS = _NAMING_TAGS | {"NR", "SL", "SH"}
+_NOUN_PART_TAGS = _NOUN_TAGS | {"NNB", "SN", "XSN", "XPN"}
 _RELATIONAL = load_words("relational.ko") | tokenize.load_stems("relational.en")
 """Nouns that name an aspect and need its subject: "기한", "penalty"."""
-_PLAIN = tokenize.load_stems("plain.en")
+_PLAIN_STEMS = tokenize.load_stems("plain.en")
 _SERIES = {word: line.split()[0] for line in load_phrases("series") for word in line.split()}
-"""Words of which one takes another's place, by the first of their line.
+"""Words that can replace each other, by the first word of their line.
 
-Y is a year of four digits, # any other number.
+Y stands for a year of four digits, # for any other number.
 """
 _YEAR, _FIGURES = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)"), re.compile(r"\d[\d.,]*")
 _PARTICLE_PAIRS = {
     pair[at]: (pair[0], pair[1]) for pair in ("은는", "이가", "을를", "과와") for at in (0, 1)
 }
-"""A particle behind a final consonant, and behind a vowel."""
+"""By either form: the particle after a final consonant, and the one after a vowel."""
 
 
 def list_titles(conversation: Conversation) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def find_nouns(text: str) -> frozenset[str]:
     nouns = {
         item.form.lower()
         for item in tokenize.analyse_morphemes(clean) or ()
-        if item.tag in _NAMING and not item.form.isascii()
+        if item.tag in _NAMING_TAGS and not item.form.isascii()
     }
     for word in clean.split():
         nouns.update(term for term in tokenize.read_surface(word).others if not term[0].isdigit())
@@ -81,7 +81,7 @@ def find_naming_nouns(text: str) -> frozenset[str]:
     return find_nouns(text) - _RELATIONAL
 
 
-# What the words of a question show of its bond
+# Signals of the bond in the words of a question
 
 
 def find_signals(
@@ -104,7 +104,7 @@ def find_signals(
 
 
 def estimate_bond(message: ParsedMessage, signals: Mapping[str, float]) -> float:
-    """How likely a question with these signals follows, 0..1."""
+    """How likely a question with these signals is a follow-up, 0..1."""
     weights = _WEIGHTS["ko" if message.korean else "en"]
     logit = sum(weights[name] * value for name, value in signals.items())
     return 1 / (1 + math.exp(-logit))
@@ -117,7 +117,7 @@ def list_cues(rules: MemoryRules) -> Sequence[str]:
 
 def is_continuation(message: ParsedMessage, rules: MemoryRules) -> bool:
     """Whether it begins as a continuation."""
-    if _IS["connective"].match(message.text):
+    if _PATTERNS["connective"].match(message.text):
         return True
     start = len(message.text) - len(message.text.lstrip(" \"'([“‘"))
     return any(
@@ -126,18 +126,18 @@ def is_continuation(message: ParsedMessage, rules: MemoryRules) -> bool:
 
 
 _PRONOUNS = load_words("pronouns.ko")
-_POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
+_POINTING_WORDS = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
 
 
 def is_pointing_back(message: ParsedMessage) -> bool:
     """Whether words refer back: "그거", "위에서 말한", "the former"."""
     if not message.korean:
-        return bool(_IS["points_english"].search(message.text))
-    return bool(_IS["points_korean"].search(message.text)) or any(
+        return bool(_PATTERNS["points_english"].search(message.text))
+    return bool(_PATTERNS["points_korean"].search(message.text)) or any(
         (item.tag == "NP" and item.form in _PRONOUNS)
         or (
             item.tag in ("MM", "NNG")
-            and item.form in _POINTING
+            and item.form in _POINTING_WORDS
             and after.tag.startswith("N")
             and after.start > item.end  # 이 법, 해당 기관; no part of a word
         )
@@ -146,7 +146,7 @@ def is_pointing_back(message: ParsedMessage) -> bool:
 
 
 def is_sentence(message: ParsedMessage) -> bool:
-    """Whether it says something of its subject: "연차 며칠이야?", and not "연차는?"."""
+    """Whether it has a predicate: "연차 며칠이야?", and not "연차는?"."""
     if not message.korean:
         return not _is_english_fragment(message)
     return any(
@@ -155,16 +155,18 @@ def is_sentence(message: ParsedMessage) -> bool:
 
 
 def _is_english_fragment(message: ParsedMessage) -> bool:
-    return len(message.text.split()) <= 4 or not _IS["verb"].search(message.text)
+    return len(message.text.split()) <= 4 or not _PATTERNS["verb"].search(message.text)
 
 
 def _find_korean_signals(message: ParsedMessage, known_nouns: frozenset[str]) -> dict[str, float]:
     morphemes = message.morphemes or ()
     nouns = find_nouns(kinds.strip_table_wish(message.text))
     count = _count_words(message.text, morphemes, nouns - _RELATIONAL - known_nouns)
-    fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in morphemes)
-    proper = {item.form.lower() for item in morphemes if item.tag == "NNP"}
-    topic = len(morphemes) > 1 and morphemes[0].tag == "NNG" and morphemes[1].tag in ("JX", "JKS")
+    is_fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in morphemes)
+    proper_nouns = {item.form.lower() for item in morphemes if item.tag == "NNP"}
+    has_topic = (
+        len(morphemes) > 1 and morphemes[0].tag == "NNG" and morphemes[1].tag in ("JX", "JKS")
+    )
     return {
         "nouns": math.log1p(len(nouns)),
         "new_none": float(count == 0),
@@ -176,18 +178,18 @@ def _find_korean_signals(message: ParsedMessage, known_nouns: frozenset[str]) ->
         "condition": float(
             any(item.tag == "EC" and item.form.endswith("면") for item in morphemes)
         ),
-        "proper": float(bool(proper - known_nouns)),
+        "proper": float(bool(proper_nouns - known_nouns)),
         "also": float(
             any(item.tag == "JX" and item.form in ("도", "까지도") for item in morphemes)
         ),
-        "topic": float(topic),
-        "fragment": float(fragment),
+        "topic": float(has_topic),
+        "fragment": float(is_fragment),
         "statement": float(not kinds.is_asking(message)),
     }
 
 
 def _count_words(text: str, morphemes: Sequence[Morpheme], nouns: Collection[str]) -> int:
-    """How many words between white space hold one of these nouns, a compound being one."""
+    """How many words between white space contain one of these nouns; a compound counts once."""
     starts = [item.start for item in morphemes if item.form.lower() in nouns]
     latin = sum(not tokenize.HANGUL.search(noun) for noun in nouns)
     spaces = [space.start() for space in _SPACE.finditer(text)]
@@ -195,87 +197,89 @@ def _count_words(text: str, morphemes: Sequence[Morpheme], nouns: Collection[str
 
 
 def _measure_longest_run(morphemes: Sequence[Morpheme]) -> int:
-    """Nouns in a row, as in "체육 지도자 자격": the longest, without those that name a property."""
-    longest = run = 0
+    """Longest run of nouns, as in "체육 지도자 자격"; those for an aspect do not count."""
+    longest = length = 0
     for item in morphemes:
-        if (item.tag in _NAMING or item.tag == "SL") and item.form not in _RELATIONAL:
-            run += 1
-            longest = max(longest, run)
-        elif item.tag not in _PARTS:
-            run = 0
+        if (item.tag in _NAMING_TAGS or item.tag == "SL") and item.form not in _RELATIONAL:
+            length += 1
+            longest = max(longest, length)
+        elif item.tag not in _NOUN_PART_TAGS:
+            length = 0
     return longest
 
 
 def _find_english_signals(message: ParsedMessage, known_nouns: frozenset[str]) -> dict[str, float]:
-    terms = find_nouns(message.text) - _PLAIN
-    own = terms - _RELATIONAL
-    names = {tokenize.stem_word(name.lower()) for name in _IS["name"].findall(message.raw)} - {"i"}
+    terms = find_nouns(message.text) - _PLAIN_STEMS
+    naming_terms = terms - _RELATIONAL
+    names = {
+        tokenize.stem_word(name.lower()) for name in _PATTERNS["name"].findall(message.raw)
+    } - {"i"}
     return {
         "length": math.log1p(len(message.text)),
         "nouns": math.log1p(len(terms)),
-        "new": math.log1p(len(own - known_nouns)),
-        "shared": float(min(len(own & known_nouns), MAX_SHARED_NOUNS)),
+        "new": math.log1p(len(naming_terms - known_nouns)),
+        "shared": float(min(len(naming_terms & known_nouns), MAX_SHARED_NOUNS)),
         "proper": float(bool(names - known_nouns)),
-        "self": float(bool(_IS["speaks_of_self"].search(message.text))),
+        "self": float(bool(_PATTERNS["speaks_of_self"].search(message.text))),
         "fragment": float(_is_english_fragment(message)),
     }
 
 
-# What the last turns were about, in words that can be carried over to another question
+# Words that say what the last turns were about, and can be carried over to another question
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word that says what something is about: as it is shown, and its terms.
+    """A word that says what something is about, with its terms.
 
-    `weight` is 1 for a word that names something, less for one that names a side of it ("기한").
-    `document`: the name of a law or a document, `article` the number of an article.
+    `weight` is 1 for a word that names something, less for one that names an aspect of it ("기한").
+    `is_document`: it is the name of a law or document; `is_article`: the number of an article.
     """
 
-    shown: str
+    text: str
     terms: frozenset[str]
     weight: float = 1.0
-    document: bool = False
-    article: bool = False
+    is_document: bool = False
+    is_article: bool = False
 
     @property
     def series(self) -> str:
         """What all words of its kind have in common: "#분기" of "1분기"; empty without numbers."""
-        shape = _FIGURES.sub("#", _YEAR.sub("Y", self.shown.lower()))
+        shape = _FIGURES.sub("#", _YEAR.sub("Y", self.text.lower()))
         return _SERIES.get(shape, shape if "#" in shape and shape != "#" else "")
 
     @property
-    def name(self) -> bool:
+    def is_name(self) -> bool:
         """Whether it names one thing."""
-        marked = self.shown[:1].isupper() or any(sign.isdigit() for sign in self.shown)
-        return self.document or self.article or marked
+        marked = self.text[:1].isupper() or any(sign.isdigit() for sign in self.text)
+        return self.is_document or self.is_article or marked
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question of the conversation, in words; `rest` is its text without names of documents."""
+    """The words of a question; `rest` is its text without names of documents."""
 
     text: str
     rest: str
     words: tuple[Word, ...]
-    refers: bool
+    refers_back: bool
 
     @property
     def weight(self) -> float:
-        """How much it says by itself."""
+        """How much the question says by itself: the sum of its words' weights."""
         return sum(word.weight for word in self.words)
 
 
 def read_words(text: str, conversation: Conversation) -> QuestionWords:
-    """A question in words; names of documents of its conversation may stand in it."""
+    """The words of a question; names of documents of its conversation are recognised."""
     names = (name for name in list_titles(conversation) if filters.is_distinct("title", name))
     return _read_words(text, tuple(names))
 
 
 def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, QuestionWords], ...]:
-    """The last turns that matter, oldest first: back to one that stands alone.
+    """The last turns with a topic, oldest first, back to one that stands alone.
 
-    Small talk and what people merely tell ("담당자는 김지훈이야") are no topics.
+    Small talk and mere statements ("담당자는 김지훈이야") have none.
     """
     turns: list[tuple[PastTurn, QuestionWords]] = []
     for turn in reversed(conversation.current[-MAX_TURNS:]):
@@ -294,42 +298,43 @@ def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, QuestionWord
 def carry_words(question_words: QuestionWords, turns: Sequence[QuestionWords]) -> list[Word]:
     """The words of earlier questions that a question lacks, in the order of the conversation.
 
-    Of a question that was a follow-up itself only the things count, and not the side of them that
-    it asked for. Another law takes the place of the one before, and of its articles; any word that
-    of the same kind before it.
+    From a question that was itself a follow-up, words for aspects are not taken. A law replaces
+    an earlier one and its articles, and any word replaces an earlier one of its kind.
     """
     known = {term for word in question_words.words for term in word.terms}
-    document = any(word.document for word in question_words.words)
-    article = any(word.article for word in question_words.words)
+    has_document = any(word.is_document for word in question_words.words)
+    has_article = any(word.is_article for word in question_words.words)
     carried: list[Word] = []
     later = [question_words]
     for age, turn in enumerate(reversed(turns)):
-        opening = age == len(turns) - 1
+        is_oldest = age == len(turns) - 1
         replaced = {old for question in later for old in _find_replaced(question, turn)}
         later.append(turn)
         new_words: list[Word] = []
         for word in turn.words:
-            clash = (word.document and document) or (word.article and (document or article))
-            clash |= word in replaced
-            aside = word.weight < 1 and not opening
-            if not clash and not aside and not word.terms <= known:
+            is_conflicting = (word.is_document and has_document) or (
+                word.is_article and (has_document or has_article)
+            )
+            is_side_word = word.weight < 1 and not is_oldest
+            is_excluded = is_conflicting or is_side_word or word in replaced
+            if not is_excluded and not word.terms <= known:
                 new_words.append(word)
                 known |= word.terms
-        document |= any(word.document for word in new_words)
-        article |= any(word.article for word in new_words)
+        has_document |= any(word.is_document for word in new_words)
+        has_article |= any(word.is_article for word in new_words)
         carried = new_words + carried
-    best = sorted(range(len(carried)), key=lambda at: (not carried[at].name, at))[
+    best = sorted(range(len(carried)), key=lambda index: (not carried[index].is_name, index))[
         :MAX_CARRIED_WORDS
     ]
-    return [carried[at] for at in sorted(best)]
+    return [carried[index] for index in sorted(best)]
 
 
 def _find_replaced(later: QuestionWords, earlier: QuestionWords) -> dict[Word, Word]:
-    """Words of an earlier question, and those of a later one that take their place.
+    """Words of an earlier question, with those of a later one that replace them.
 
     A number with a unit replaces one with the same unit, a month a month. If the later question
-    says only one new thing, this replaces a name as such ("부산" for "서울"), and a compound what
-    ends with the same noun ("개발팀" for "영업팀").
+    has only one new word, a name replaces a name ("부산" for "서울"), and a compound replaces one
+    that ends with the same noun ("개발팀" for "영업팀").
     """
     earlier_terms = {term for word in earlier.words for term in word.terms}
     later_terms = {term for word in later.words for term in word.terms}
@@ -341,7 +346,7 @@ def _find_replaced(later: QuestionWords, earlier: QuestionWords) -> dict[Word, W
         for old in old_words
         if old.series and old.series == new.series
     }
-    if replaced or len(new_words) != 1 or later.refers:
+    if replaced or len(new_words) != 1 or later.refers_back:
         return replaced
     (new,) = new_words
     kind = _find_kind(new)
@@ -352,8 +357,8 @@ def _find_kind(word: Word) -> str:
     """The last noun of a Korean compound, "NNP" for a proper name; empty for any other word."""
     nouns = [
         item
-        for item in tokenize.analyse_morphemes(word.shown) or ()
-        if item.tag in _PARTS and not word.document and not word.article
+        for item in tokenize.analyse_morphemes(word.text) or ()
+        if item.tag in _NOUN_PART_TAGS and not word.is_document and not word.is_article
     ]
     if len(nouns) == 1:
         return "NNP" if nouns[0].tag == "NNP" else ""
@@ -363,9 +368,9 @@ def _find_kind(word: Word) -> str:
 def exchange_words(
     question_words: QuestionWords, turns: Sequence[QuestionWords], conversation: Conversation
 ) -> str:
-    """The question before with other words: "1분기 매출은?" and "그럼 2분기는?" as "2분기 매출은?".
+    """The previous question, adapted: "1분기 매출은?", "그럼 2분기는?" as "2분기 매출은?".
 
-    Empty if the question says more than that, or if it is unclear which words it replaces.
+    Empty if the question says more than that, or if it is unclear which words are replaced.
     """
     earlier, *rest = turns
     for later in rest:
@@ -377,19 +382,26 @@ def exchange_words(
 def _exchange_words(later: QuestionWords, earlier: QuestionWords) -> str:
     replaced = _find_replaced(later, earlier)
     known = {term for word in (*earlier.words, *replaced.values()) for term in word.terms}
-    said = tokenize.find_subject_terms(later.text).union(*(word.terms for word in later.words))
+    terms = tokenize.find_subject_terms(later.text).union(*(word.terms for word in later.words))
     is_unclear = len(set(replaced.values())) < len(replaced)
-    asks, asked = (set(_IS["asks"].findall(one.text.lower())) for one in (later, earlier))
-    if not replaced or is_unclear or later.refers or not (said <= known and asks <= asked):
+    asks, earlier_asks = (
+        set(_PATTERNS["asks"].findall(question.text.lower())) for question in (later, earlier)
+    )
+    if (
+        not replaced
+        or is_unclear
+        or later.refers_back
+        or not (terms <= known and asks <= earlier_asks)
+    ):
         return ""
     text = tokenize.normalise(earlier.text)
     for old, new in replaced.items():
-        text = _replace_word(text, old.shown, new.shown)
+        text = _replace_word(text, old.text, new.text)
     return text
 
 
 def _replace_word(text: str, old: str, new: str) -> str:
-    """The text with another word, and the particle behind it as that word needs it."""
+    """The text with a word replaced, and its particle adapted to the new word."""
     match = re.search(rf"(?<!\w){re.escape(old)}((?:은|는|이|가|을|를|과|와)(?!\w))?", text)
     if match is None:
         return text
@@ -401,12 +413,12 @@ def _replace_word(text: str, old: str, new: str) -> str:
 
 
 def complete_text(text: str, carried: Sequence[Word]) -> str:
-    """The words carried over, and the question behind them without the words that point back."""
+    """The carried words, followed by the question without the words that point back."""
     if not carried:
         return text
-    question = _IS["beginning"].sub("", text).strip()
-    question = _IS["pointing_word"].sub("", question) or question
-    prefix = " ".join(word.shown for word in carried)
+    question = _PATTERNS["beginning"].sub("", text).strip()
+    question = _PATTERNS["pointing_word"].sub("", question) or question
+    prefix = " ".join(word.text for word in carried)
     korean = tokenize.HANGUL.search(question or prefix)
     return f"{prefix} {question}" if korean else f"{prefix}: {question}"
 
@@ -421,16 +433,16 @@ def _read_words(text: str, names: tuple[str, ...]) -> QuestionWords:
     rest: list[str] = []
     for match in _split_words(clean, names):
         is_title = match[1] is not None
-        shown = (
+        word_text = (
             written[to_name_key(match[1])] if is_title else _strip_to_noun(clean, match, morphemes)
         )
-        terms = frozenset(tokenize.find_subject_terms(shown)) if shown else frozenset()
-        document = bool(terms) and (is_title or re.sub("[ㆍ·]+", "", shown) in laws)
+        terms = frozenset(tokenize.find_subject_terms(word_text)) if word_text else frozenset()
+        is_document = bool(terms) and (is_title or re.sub("[ㆍ·]+", "", word_text) in laws)
         if terms:
             weight = SIDE_WEIGHT if terms <= _RELATIONAL and not is_title else 1.0
-            article = bool(_IS["article"].match(shown))
-            words.setdefault(shown, Word(shown, terms, weight, document, article))
-        if not document:
+            is_article = bool(_PATTERNS["article"].match(word_text))
+            words.setdefault(word_text, Word(word_text, terms, weight, is_document, is_article))
+        if not is_document:
             rest.append(match[0])
     return QuestionWords(
         text, " ".join(rest), tuple(words.values()), is_pointing_back(read_message(text))
@@ -445,24 +457,30 @@ def _split_words(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
 
 
 def _strip_to_noun(text: str, match: re.Match[str], morphemes: Sequence[Morpheme] | None) -> str:
-    """The word between white space without its particle; empty where it names nothing."""
+    """A word without its particle; empty if it has no noun."""
     edges = r"^[^\w]+|[^\w+#%]+$"
-    whole = match[0]
-    if morphemes is None or not tokenize.HANGUL.search(whole):
-        return re.sub(edges, "", strip_particle(whole) if morphemes is None else whole)
-    inside = [item for item in morphemes if match.start() <= item.start and item.end <= match.end()]
-    nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING_WORDS for item in inside)
-    numbered = {"SN", "NNB"} <= {item.tag for item in inside}  # 2024년, 3월
-    if not (nouns or numbered or _IS["article"].match(whole)):
+    word = match[0]
+    if morphemes is None or not tokenize.HANGUL.search(word):
+        return re.sub(edges, "", strip_particle(word) if morphemes is None else word)
+    word_morphemes = [
+        item for item in morphemes if match.start() <= item.start and item.end <= match.end()
+    ]
+    has_noun = any(
+        item.tag in _NOUN_TAGS and item.form not in tokenize.ASKING_WORDS for item in word_morphemes
+    )
+    is_numbered = {"SN", "NNB"} <= {item.tag for item in word_morphemes}  # 2024년, 3월
+    if not (has_noun or is_numbered or _PATTERNS["article"].match(word)):
         return ""
-    end = max((item.end for item in inside if item.tag in _PARTS), default=match.end())
+    end = max(
+        (item.end for item in word_morphemes if item.tag in _NOUN_PART_TAGS), default=match.end()
+    )
     return re.sub(edges, "", text[match.start() : end])
 
 
 def _is_self_contained(turn: PastTurn, words: QuestionWords) -> bool:
-    """Whether a turn's question said all by itself: as it was taken then, else by its words."""
+    """Whether a turn's question was complete by itself: as judged then, else by its words."""
     if turn.question_type:
         return turn.question_type == QuestionType.SINGLE
-    if any(word.document for word in words.words):
+    if any(word.is_document for word in words.words):
         return True
-    return not words.refers and words.weight >= 2
+    return not words.refers_back and words.weight >= 2

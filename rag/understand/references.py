@@ -52,7 +52,7 @@ MAX_TURNS_BACK = 4
 
 _LAWS = ("법", "법률", "law", "act", "statute")
 
-Session = Callable[[], tuple[DocRef, ...]]
+ListDocuments = Callable[[], tuple[DocRef, ...]]
 """The documents of all answers by first appearance."""
 
 
@@ -87,33 +87,39 @@ class Reference:
 
 
 def resolve_reference(
-    text: str, conversation: Conversation, session: Session, chosen_ids: Collection[UUID] = ()
+    text: str,
+    conversation: Conversation,
+    list_documents: ListDocuments,
+    chosen_ids: Collection[UUID] = (),
 ) -> Reference | None:
     """The reference in a question; None if there is none.
 
-    `session` returns the documents of all answers by first appearance; it is called only if needed.
-    `chosen_ids` are documents that the user picked for the question; they decide unclear cases.
+    `list_documents` returns the documents of all answers by first appearance; it is called only if
+    needed. `chosen_ids` are documents that the user picked for the question; they decide unclear
+    cases.
     """
     question = unicodedata.normalize("NFC", text)
-    if picked := _find_picked(question, conversation, chosen_ids):
-        return picked
-    reference = _find_reference(question, conversation, session)
+    if repeated := _find_repeated_question(question, conversation, chosen_ids):
+        return repeated
+    reference = _find_reference(question, conversation, list_documents)
     if reference is None or not (chosen_ids and reference.unclear) or reference.counted:
         return reference
     refs = tuple(ref for ref in reference.documents if ref.document_id in chosen_ids)
     return replace(reference, documents=refs, unclear=None) if refs else None
 
 
-def _find_reference(text: str, conversation: Conversation, session: Session) -> Reference | None:
-    if chosen := _find_chosen(text, conversation):
-        return chosen
-    if turned := _find_turned(text, conversation, session):
-        return turned
+def _find_reference(
+    text: str, conversation: Conversation, list_documents: ListDocuments
+) -> Reference | None:
+    if choice := _find_choice(text, conversation):
+        return choice
+    if page_reference := _find_page_reference(text, conversation, list_documents):
+        return page_reference
     mention = find_mention(text)
     if mention is None:
-        return _find_titled(text, conversation)
+        return _find_by_title(text, conversation)
     rest = _remove_reference(text, mention, conversation)
-    reference = _resolve_mention(mention, rest, conversation, session)
+    reference = _resolve_mention(mention, rest, conversation, list_documents)
     return reference and _add_wish(replace(reference, counted=bool(mention.places)), text)
 
 
@@ -137,30 +143,33 @@ def _remove_reference(text: str, mention: Mention | None, conversation: Conversa
     return rest
 
 
-def _to_unclear(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
+def _to_unclear(reason: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
     """An unclear reference with its candidates numbered from 1."""
     numbered = tuple(replace(ref, slot=slot) for slot, ref in enumerate(candidates, 1))
-    return Reference(numbered, rest, unclear=why)
+    return Reference(numbered, rest, unclear=reason)
 
 
 def _resolve_mention(
-    mention: Mention, rest: str, conversation: Conversation, session: Session
+    mention: Mention,
+    rest: str,
+    conversation: Conversation,
+    list_documents: ListDocuments,
 ) -> Reference | None:
     """The documents that a mention means, before it is known what to do with them."""
-    pool = _list_documents(mention, conversation, session)
+    pool = _list_documents(mention, conversation, list_documents)
     if not pool:
-        explicit = _is_explicit(mention, rest, conversation)
-        return _to_unclear(Unclear.NOTHING, session(), rest) if explicit else None
+        is_explicit = _is_explicit(mention, rest, conversation)
+        return _to_unclear(Unclear.NOTHING, list_documents(), rest) if is_explicit else None
     if not mention.places:
-        return _resolve_pronoun(mention, pool, conversation, session, rest)
+        return _resolve_pronoun(mention, pool, conversation, list_documents, rest)
     if mention.kind:
         return _resolve_kind(mention, pool, rest)
-    sure = _is_document_meant(mention, conversation)
-    if sure is None:
+    is_document = _is_document_meant(mention, conversation)
+    if is_document is None:
         # a number without a document means a line of the answer
-        beyond = max(mention.places) > len(pool)
-        return None if beyond else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
-    return _resolve_places(mention, pool, rest) if sure else None
+        is_out_of_range = max(mention.places) > len(pool)
+        return None if is_out_of_range else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
+    return _resolve_places(mention, pool, rest) if is_document else None
 
 
 def _resolve_places(mention: Mention, pool: Sequence[DocRef], rest: str) -> Reference | None:
@@ -207,24 +216,28 @@ def _resolve_pronoun(
     mention: Mention,
     pool: Sequence[DocRef],
     conversation: Conversation,
-    session: Session,
+    list_documents: ListDocuments,
     rest: str,
 ) -> Reference | None:
     """What "그 문서" means: the one named, the one being read, or the only one."""
     view = conversation.last.view if conversation.last else None
     if mention.named:
-        named = _find_called(mention.named, pool) or _find_called(mention.named, session())
-        if not named:
+        named_refs = _find_by_name(mention.named, pool) or _find_by_name(
+            mention.named, list_documents()
+        )
+        if not named_refs:
             return None if mention.may_be_unshown else _to_unclear(Unclear.AMBIGUOUS, pool, rest)
-        pool = named
+        pool = named_refs
     elif view:
-        pool = [ref for ref in (*pool, *session()) if ref.document_id == view.document_id][:1]
+        pool = [ref for ref in (*pool, *list_documents()) if ref.document_id == view.document_id][
+            :1
+        ]
     if len(pool) > 1:
         return _to_unclear(Unclear.AMBIGUOUS, pool, rest)
     return Reference(tuple(pool), rest) if pool else None
 
 
-def _find_titled(text: str, conversation: Conversation) -> Reference | None:
+def _find_by_title(text: str, conversation: Conversation) -> Reference | None:
     """A whole document that was shown before, by its title: "공탁법 전문 보여줘"."""
     wishes = (_KO["wish_all"], _EN["wish_all"], _ANY["wish_document"])
     if conversation.shown_turn is None or len(text) > MAX_END_CHARACTERS:
@@ -233,11 +246,11 @@ def _find_titled(text: str, conversation: Conversation) -> Reference | None:
         return None
     turns = (conversation.shown_turn, *reversed(conversation.current))
     refs = [ref for turn in turns for ref in turn.doc_refs]
-    for ref in sorted(refs, key=lambda one: -len(one.title)):
+    for ref in sorted(refs, key=lambda ref: -len(ref.title)):
         title = unicodedata.normalize("NFC", ref.title)
-        at = text.casefold().find(title.casefold())
-        if title and at >= 0:
-            rest = remove_spans(text, [(at, at + len(title))])
+        start = text.casefold().find(title.casefold())
+        if title and start >= 0:
+            rest = remove_spans(text, [(start, start + len(title))])
             if _is_asking_to_show(rest):
                 return _add_wish(Reference((ref,), rest), text)
     return None
@@ -247,12 +260,12 @@ def _find_titled(text: str, conversation: Conversation) -> Reference | None:
 
 
 def _list_documents(
-    mention: Mention, conversation: Conversation, session: Session
+    mention: Mention, conversation: Conversation, list_documents: ListDocuments
 ) -> tuple[DocRef, ...]:
     """The documents that places count among."""
     last, shown_turn = conversation.last, conversation.shown_turn
     if mention.counts_session:
-        return session()
+        return list_documents()
     if mention.answer is not None:
         answer = _find_answer(mention.answer, conversation)
         return answer.doc_refs if answer else ()
@@ -294,13 +307,15 @@ def _is_explicit(mention: Mention, rest: str, conversation: Conversation) -> boo
 def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | None:
     """Whether a number means a document and not a numbered line of the answer; None if unclear."""
     last, shown_turn = conversation.last, conversation.shown_turn
-    asked_back = last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
+    is_reply_to_clarification = (
+        last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
+    )
     if (
         mention.has_noun
         or mention.counts_session
         or last is None
         or shown_turn is None
-        or asked_back
+        or is_reply_to_clarification
     ):
         return True
     is_listed = bool(_find_line_numbers(last) & set(mention.places))
@@ -364,12 +379,16 @@ def _find_part(rest: str) -> tuple[int, str] | None:
     return LAST_PART if part < 0 else part, remainder
 
 
-def _find_page_turn(text: str, at: int) -> int | None:
-    """The part that "다음", "back" or "3쪽" turns to from part `at`; None for other texts."""
+def _find_page_turn(text: str, current_part: int) -> int | None:
+    """The part that "다음", "back" or "3쪽" turns to from the current one; None for other texts."""
     text = _ANY["wish_polite"].sub("", text.strip())
     if len(text) > MAX_TURNING_CHARACTERS:
         return None
-    for name, part in (("wish_next", at + 1), ("wish_back", max(1, at - 1)), ("wish_again", 1)):
+    for name, part in (
+        ("wish_next", current_part + 1),
+        ("wish_back", max(1, current_part - 1)),
+        ("wish_again", 1),
+    ):
         if _ANY[name].fullmatch(text):
             return part
     part_wish = _find_part(text)
@@ -379,20 +398,26 @@ def _find_page_turn(text: str, at: int) -> int | None:
     return part_wish[0] if part_wish and is_turning else None
 
 
-def _find_turned(text: str, conversation: Conversation, session: Session) -> Reference | None:
+def _find_page_reference(
+    text: str, conversation: Conversation, list_documents: ListDocuments
+) -> Reference | None:
     """Another part of the document shown last: "다음", "3쪽"."""
     view = conversation.last.view if conversation.last else None
     if view is None:
         return None
     part = _find_page_turn(text, view.part)
-    anew = part is None and _is_asking_for_present(text) and _is_asking_to_show(text)
-    if part is None and not anew:
+    asks_for_present = part is None and _is_asking_for_present(text) and _is_asking_to_show(text)
+    if part is None and not asks_for_present:
         return None
     turns = [turn for turn in reversed(conversation.turns) if turn.mode != AnswerMode.DOCUMENT]
     shown_refs = conversation.shown_turn.doc_refs if conversation.shown_turn else ()
-    all_refs = (*(ref for turn in turns for ref in turn.doc_refs), *session(), *shown_refs)
+    all_refs = (
+        *(ref for turn in turns for ref in turn.doc_refs),
+        *list_documents(),
+        *shown_refs,
+    )
     ref = next((ref for ref in all_refs if ref.document_id == view.document_id), None)
-    present = anew or _is_reading_present(conversation, view.document_id)
+    present = asks_for_present or _is_reading_present(conversation, view.document_id)
     part = view.parts if part == LAST_PART else part or 1
     return Reference((ref,), text, whole=True, part=part, present=present) if ref else None
 
@@ -425,7 +450,7 @@ def _list_unclear_questions(conversation: Conversation) -> list[str]:
     return [unicodedata.normalize("NFC", turn.user_text) for turn in turns]
 
 
-def _find_picked(
+def _find_repeated_question(
     text: str, conversation: Conversation, chosen_ids: Collection[UUID]
 ) -> Reference | None:
     """The reference of a question that is repeated with documents picked for it."""
@@ -437,7 +462,7 @@ def _find_picked(
     return None
 
 
-def _find_chosen(text: str, conversation: Conversation) -> Reference | None:
+def _find_choice(text: str, conversation: Conversation) -> Reference | None:
     """The reference of a reply to a clarifying question: the original question with its choice."""
     candidates = _get_candidates(conversation)
     if not candidates or len(text.strip()) > MAX_CHOICE_CHARACTERS:
@@ -463,28 +488,28 @@ def _resolve_choice(text: str, candidates: tuple[DocRef, ...], rest: str) -> Ref
 
 
 def _resolve_named_choice(name: str, candidates: Sequence[DocRef], rest: str) -> Reference | None:
-    if refs := _find_called(name, candidates):
+    if refs := _find_by_name(name, candidates):
         is_single = len(refs) == 1
         return Reference(refs, rest) if is_single else _to_unclear(Unclear.AMBIGUOUS, refs, rest)
-    parts = [_find_called(part, candidates) for part in _ANY["choice_and"].split(name)]
+    parts = [_find_by_name(part, candidates) for part in _ANY["choice_and"].split(name)]
     if all(len(part) == 1 for part in parts):
         return Reference(tuple(dict.fromkeys(part[0] for part in parts)), rest)
     return None
 
 
-def _find_called(name: str, documents: Sequence[DocRef]) -> tuple[DocRef, ...]:
+def _find_by_name(name: str, documents: Sequence[DocRef]) -> tuple[DocRef, ...]:
     """The documents whose title is the name, or else those whose title contains it."""
     bare = (to_name_key(_ANY["between_names"].sub("", word)) for word in name.split())
     words = [word for word in bare if word]
-    whole = "".join(words)
-    if len(whole) < 2:
+    joined = "".join(words)
+    if len(joined) < 2:
         return ()
     titles = [
         (ref, to_name_key(line))
         for ref in documents
         for line in (*ref.title.splitlines(), ref.source)
     ]
-    matching = [ref for ref, title in titles if title == whole] or [
-        ref for ref, title in titles if whole in title or all(word in title for word in words)
+    matching = [ref for ref, title in titles if title == joined] or [
+        ref for ref, title in titles if joined in title or all(word in title for word in words)
     ]
     return tuple(dict.fromkeys(matching))

@@ -123,7 +123,9 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     answer without citations may rest on either. That, and what the answer says itself, completes
     `grounds`. `verifier` checks sentences instead of the rules, which are used if it fails.
     """
-    split = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
+    split = sentences.assign_citations(
+        sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations
+    )
     all_claims = _read_claims(split)
     checkable = (
         list(_pair_with_premises(all_claims, _read_evidence(evidence))) if all_claims else []

@@ -1,4 +1,4 @@
-"""The sentences of a text: where they stand, and which of them claim nothing."""
+"""The sentences of a text with their places, and whether they claim anything."""
 
 import functools
 import re
@@ -29,18 +29,18 @@ _END = re.compile(
 _FOLLOWING = re.compile(
     r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])"
 )
-"""Markers behind a full stop that begin no sentence of their own."""
+"""Markers after a full stop that belong to the sentence before them."""
 _ABBREVIATED = re.compile(
     rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}|[A-Za-z])"
     r"|\d{1,4}\.\s?\d{1,2}\.\s?\d{1,2})\.$"
 )
-_BEFORE = 24
+_CONTEXT_CHARACTERS = 24
 _STARTS_DIGIT = re.compile(r"[ \t]*\d")
 _BARE = re.compile(rf"\s*{_MARKERS}\s*[.,;]?\s*")
 
 
 class Form(Enum):
-    """What a stretch of an answer is."""
+    """The kind of a part of an answer."""
 
     PROSE = "prose"
     ROW = "row"
@@ -51,9 +51,9 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """`start`..`end` in the characters of its text, of which `text` stands there.
+    """A sentence, or a row, heading or piece of code: `text`, at `start` to `end` of the answer.
 
-    `numbers` are those of the passages that it cites (`Evidence.number`), each once, in order.
+    `numbers` are the passages that it cites (`Evidence.number`), each once, in order.
     """
 
     start: int
@@ -64,39 +64,43 @@ class Sentence:
 
 
 def split_answer(answer: str, *, wrapped: bool = False) -> list[Sentence]:
-    """The sentences, list items, rows and titles, in order; a marker behind the full stop is in.
+    """The sentences, list items, rows and titles, in order, with the markers after their full stop.
 
-    Rules between them are left out. A line ends a sentence unless the text is `wrapped`.
+    Horizontal rules are left out. A line ends a sentence unless the text is `wrapped`.
     """
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for start, end, form in _split_blocks(answer, wrapped=wrapped):
-        cuts = _find_sentences(answer, start, end) if form is Form.PROSE else [(start, end)]
-        for first, last in cuts:
-            _append_sentence(found, _trim_sentence(answer, first, last, form))
-    return found
+        ranges = _find_sentences(answer, start, end) if form is Form.PROSE else [(start, end)]
+        for range_start, range_end in ranges:
+            _append_sentence(sentences, _trim_sentence(answer, range_start, range_end, form))
+    return sentences
 
 
-def tie_citations(found: Sequence[Sentence], citations: Sequence[Citation]) -> list[Sentence]:
+def assign_citations(
+    sentences: Sequence[Sentence], citations: Sequence[Citation]
+) -> list[Sentence]:
     """The sentences with the passages that are cited within each."""
     offsets = [citation.offset for citation in citations]
-    tied = []
-    for one in found:
-        first, behind = bisect_left(offsets, one.start), bisect_left(offsets, one.end)
-        numbers = dict.fromkeys(citation.number for citation in citations[first:behind])
-        tied.append(replace(one, numbers=tuple(numbers)))
-    return tied
+    assigned = []
+    for sentence in sentences:
+        first, end = bisect_left(offsets, sentence.start), bisect_left(offsets, sentence.end)
+        numbers = dict.fromkeys(citation.number for citation in citations[first:end])
+        assigned.append(replace(sentence, numbers=tuple(numbers)))
+    return assigned
 
 
-def _append_sentence(found: list[Sentence], span: Sentence | None) -> None:
-    """Keep a span; markers alone belong to what stands before them."""
-    if span is None:
+def _append_sentence(sentences: list[Sentence], sentence: Sentence | None) -> None:
+    """Append a sentence; markers alone are joined to the one before."""
+    if sentence is None:
         return
-    if found and _BARE.fullmatch(span.text) and found[-1].form is not Form.TITLE:
-        last = found[-1]
-        gap = " " * (span.start - last.end)
-        found[-1] = Sentence(last.start, span.end, last.text + gap + span.text, last.form)
+    if sentences and _BARE.fullmatch(sentence.text) and sentences[-1].form is not Form.TITLE:
+        last = sentences[-1]
+        gap = " " * (sentence.start - last.end)
+        sentences[-1] = Sentence(
+            last.start, sentence.end, last.text + gap + sentence.text, last.form
+        )
     else:
-        found.append(span)
+        sentences.append(sentence)
 
 
 def _trim_sentence(answer: str, start: int, end: int, form: Form) -> Sentence | None:
@@ -110,29 +114,29 @@ def _trim_sentence(answer: str, start: int, end: int, form: Form) -> Sentence | 
 
 def _split_blocks(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
     """Blocks of one form: paragraphs, items, rows, titles and code."""
-    begun, end = -1, 0
+    block_start, end = -1, 0
     lines = answer.split("\n")
     for (line, fence, bounds), following in zip(
         track_code_fences(lines), [*lines[1:], ""], strict=True
     ):
         start, end = end, end + len(line) + 1
         if fence:
-            if begun >= 0:
-                yield begun, start, Form.PROSE
-            begun = -1
+            if block_start >= 0:
+                yield block_start, start, Form.PROSE
+            block_start = -1
             if not bounds and line.strip():
                 yield start, end, Form.CODE
             continue
         form = _detect_form(line, following)
-        if begun >= 0 and (form is not Form.PROSE or not wrapped or _is_item_start(line)):
-            yield begun, start, Form.PROSE
-            begun = -1
+        if block_start >= 0 and (form is not Form.PROSE or not wrapped or _is_item_start(line)):
+            yield block_start, start, Form.PROSE
+            block_start = -1
         if form is not Form.PROSE and line.strip() and not _RULE.match(line):
             yield start, end, form
-        elif form is Form.PROSE and begun < 0 and line.strip():
-            begun = start
-    if begun >= 0:
-        yield begun, len(answer), Form.PROSE
+        elif form is Form.PROSE and block_start < 0 and line.strip():
+            block_start = start
+    if block_start >= 0:
+        yield block_start, len(answer), Form.PROSE
 
 
 def _detect_form(line: str, following: str) -> Form:
@@ -150,33 +154,35 @@ def _is_item_start(line: str) -> bool:
 
 
 def _find_sentences(answer: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sentences of a paragraph; its lines end those that are over."""
+    """The ranges of the sentences of a paragraph."""
     position = bullet.end() if (bullet := _BULLET.match(answer, start, end)) else start
-    begun = start
+    sentence_start = start
     while match := _END.search(answer, position, end):
         position = match.end()
-        head = answer[max(begun, match.start() - _BEFORE) : match.start() + 1]
-        dated = answer[match.start() - 1 : match.start()].isdigit()
-        if _ABBREVIATED.search(head) or (dated and _STARTS_DIGIT.match(answer, position, end)):
+        head = answer[max(sentence_start, match.start() - _CONTEXT_CHARACTERS) : match.start() + 1]
+        follows_digit = answer[match.start() - 1 : match.start()].isdigit()
+        if _ABBREVIATED.search(head) or (
+            follows_digit and _STARTS_DIGIT.match(answer, position, end)
+        ):
             continue
         if following := _FOLLOWING.match(answer, position, end):
             position = following.end()
-        yield begun, position
-        begun = position
-    yield begun, end
+        yield sentence_start, position
+        sentence_start = position
+    yield sentence_start, end
 
 
-_ALWAYS = ("question", "lead_in", "source", "aside")
+_CLAIMLESS = ("question", "lead_in", "source", "aside")
 _LACKS = ("lack_en", "lack_ko")
 _NOTES = ("passages_more", "notice_widened", "notice_gone")
 
 
 def is_without_claim(sentence: Sentence) -> bool:
-    """Whether the sentence by its form or words says nothing that could be checked."""
+    """Whether the form or the words show that the sentence says nothing that could be checked."""
     text = MARKER.sub("", sentence.text).strip()
     return (
         sentence.form in (Form.TITLE, Form.CODE)
-        or _is_matching_any(_ALWAYS, text)
+        or _is_matching_any(_CLAIMLESS, text)
         or text in _load_notes()
         or _is_courtesy(text)
         or is_lack(text, cites=bool(sentence.numbers))
@@ -184,7 +190,7 @@ def is_without_claim(sentence: Sentence) -> bool:
 
 
 def is_lack(text: str, *, cites: bool) -> bool:
-    """Whether the sentence says that the documents do not tell something."""
+    """Whether the sentence says that the documents lack something."""
     return _is_matching_any(_LACKS if cites else (*_LACKS, "lack_uncited_ko"), text)
 
 
@@ -203,5 +209,5 @@ def _is_courtesy(text: str) -> bool:
 
 @functools.cache
 def _load_notes() -> frozenset[str]:
-    """What we say ourselves of how an answer came about."""
-    return frozenset(get_reply(name, tongue) for name in _NOTES for tongue in ("ko", "en"))
+    """Nura's own notices about how an answer was made."""
+    return frozenset(get_reply(name, language) for name in _NOTES for language in ("ko", "en"))

@@ -109,7 +109,7 @@ def play_dialogue(dialogue: Dialogue, packs: Packs, extract: Extractor) -> tuple
             continue
         now = max(now + timedelta(minutes=1), BEGIN + timedelta(days=turn.get("day", 0)))
         held = extract(turn["user"], shown)
-        if held.everything:
+        if held.forgets_everything:
             known.clear()
         for wish in held.forgets:
             for slot in find_forgotten([*known.values()], wish, packs):

@@ -82,7 +82,7 @@ def test_rules_find_what_is_said_and_little_else():
         missed += len(wanted - said)
         if "wish" in row:
             wishes += 1
-            told = [list(one) for one in said] or list(found.forgets) or found.everything
+            told = [list(one) for one in said] or list(found.forgets) or found.forgets_everything
             wishes_found += bool(told) and said == wanted
     assert right / (right + wrong) >= 0.95
     assert right / (right + missed) >= 0.8
@@ -95,7 +95,7 @@ def test_messages_that_only_wish_are_told_from_questions(row):
     found = read(known["text"])
     assert (found.wish.value if found.wish else None) == known.get("wish")
     assert list(found.forgets) == known.get("forgets", [])
-    assert found.everything == known.get("everything", False)
+    assert found.forgets_everything == known.get("everything", False)
 
 
 @pytest.mark.parametrize(
