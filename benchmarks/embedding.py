@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import report
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import Endpoint, RagConfig
-from tests.servers.models import running_models
+from tests.servers.models import run_models
 
 CLIENTS = report.choose_size(4, quick=2)
 """Processes that send passages at once."""
@@ -134,7 +134,7 @@ def main() -> None:
     passages = read_passages()
     with (
         tempfile.TemporaryDirectory(prefix="nura-embedding-") as folder,
-        running_models() as config,
+        run_models() as config,
     ):
         large = make_large_model(Path(folder), passages)
         found = {

@@ -23,7 +23,16 @@ from rag.config import Endpoint
 from rag.errors import LLMError
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import Behaviour, BreakOff, Failure, Hang, LLMServer, Raw, Stream, event
+from tests.servers.llm import (
+    Behaviour,
+    BreakOff,
+    Failure,
+    Hang,
+    LLMServer,
+    Raw,
+    Stream,
+    encode_chunk,
+)
 from tests.servers.wire import Responder, read_request
 
 STREAMS = 100
@@ -42,7 +51,7 @@ WAIT_SECONDS = 1.0
 """For a first word, where a server is silent."""
 GIVE_UP_SECONDS = 20.0
 QUOTA = {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}
-IN_STREAM = Raw(event("안녕") + b'data: {"error": {"message": "overloaded"}}\n\n')
+IN_STREAM = Raw(encode_chunk("안녕") + b'data: {"error": {"message": "overloaded"}}\n\n')
 BEHAVIOURS: dict[str, tuple[Behaviour, ...]] = {
     "503, then an answer": (Failure(503), Stream()),
     "429, Retry-After 1 s": (Failure(429, headers={"Retry-After": "1"}), Stream()),
@@ -247,7 +256,7 @@ def _aiohttp() -> Any:
 
 def _reading_alone() -> float:
     """Microseconds for a chunk in packets of one chunk each, without sockets and loop."""
-    packet, rounds = event(WORD), 20_000
+    packet, rounds = encode_chunk(WORD), 20_000
     reply = ReplyReader(
         Endpoint("", ""), GenerationOptions(max_tokens=rounds), time.monotonic() + 600
     )
@@ -270,17 +279,17 @@ def _serve(port: "Synchronized[int]") -> None:
 
 async def _speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     loop = asyncio.get_running_loop()
-    end = event("", "stop") + b"data: [DONE]\n\n"
+    end = encode_chunk("", "stop") + b"data: [DONE]\n\n"
     with suppress(ConnectionError):
         while await read_request(reader):
             out = Responder(writer)
-            out.head(200, {"Content-Type": "text/event-stream"}, length=None)
+            out.send_head(200, {"Content-Type": "text/event-stream"}, length=None)
             begun = loop.time()
             for number in range(TOKENS):
                 await asyncio.sleep(begun + number / TOKENS_PER_SECOND - loop.time())
-                await out.send(event(WORD))
+                await out.send(encode_chunk(WORD))
             await out.send(end)
-            await out.end()
+            await out.finish()
     writer.close()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
 from rag.config import RagConfig
-from tests.servers.models import running_models
+from tests.servers.models import run_models
 
 
 def with_local_models(config: RagConfig | None = None) -> RagConfig:
@@ -24,4 +24,4 @@ def local_embedder(languages: frozenset[str] = frozenset()) -> EndpointEmbedder:
 def _socket() -> str:
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
-    return stack.enter_context(running_models()).models_socket
+    return stack.enter_context(run_models()).models_socket

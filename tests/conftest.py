@@ -1,6 +1,6 @@
-"""The services of a test run: one Postgres, one Redis, one models process for all its processes.
+"""The services of a test run: Postgres, Redis and a models process, shared by all its processes.
 
-Every pytest-xdist process has its own database.
+Each pytest-xdist process has its own database.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ pytest_plugins = [
     "tests.servers.worker",
 ]
 
-LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
-"""Folders of tests that need no database: they alone start nothing."""
+WITHOUT_DATABASE = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
+"""Folders of tests that need no database: a run of these alone starts no services."""
 
 WHOLE = "whole"
-"""The marker of what only `--whole` runs: corpora of which each run takes a sample anyway."""
+"""The marker of tests that only `--whole` runs: other runs take a sample of the same corpora."""
 
-OF_DOCUMENTS = tuple(
+DOCUMENT_BROWSER_TESTS = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
         *("accessibility", "diagrams", "document_pages", "documents", "exports", "filters"),
@@ -42,7 +42,7 @@ OF_DOCUMENTS = tuple(
     )
 )
 """Browser tests of the product without a language model: about half of them. A second product costs
-less than to wait for all with one."""
+less time than running all with one."""
 WITH_OWN_PRODUCT = (
     "tests/e2e/test_prefix.py",
     "tests/nura/test_up.py",
@@ -54,8 +54,8 @@ WITH_OWN_PRODUCT = (
         )
     ),
 )
-"""They wait more than they compute: two processes take them one after the other, while the others
-compute."""
+"""Tests that start products of their own. They wait more than they compute, so two processes take
+them one after the other while the others compute."""
 BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL = "browser", "documents", "model"
 PRODUCT = "product"
 OWN_PRODUCTS = "own products 1", "own products 2"
@@ -63,11 +63,11 @@ LOADS_TORCH = tuple(
     f"tests/rag/test_{name}.py" for name in ("embedders", "reranker", "verifier_model")
 )
 TORCH = "torch"
-"""Files whose tests load torch in their own process, which takes long: one process does."""
+"""The group of tests that load torch, which takes long, so that only one process does."""
 WITH_MODEL = "with-model.json"
-"""Where processes of pytest-xdist tell the ids of the browser tests whose product has a model."""
-LONG = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT, *OWN_PRODUCTS
-"""Groups of many files: those that share a running product, and those that start others."""
+"""The file in which xdist processes put the ids of the browser tests whose product has a model."""
+LONG_GROUPS = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT, *OWN_PRODUCTS
+"""Groups of many files, which take longest: those with a shared or their own product."""
 
 _services = contextlib.ExitStack()
 _started = []
@@ -75,7 +75,7 @@ _with_model = set()
 """Ids of the browser tests whose product has a language model."""
 
 
-def _start():
+def _start_services():
     from django.conf import settings
 
     if _started:
@@ -92,29 +92,29 @@ def pytest_addoption(parser):
 
 
 EXAMPLES = {"sample": 40, "whole": 300}
-"""How many cases hypothesis makes up for a test."""
+"""Cases that hypothesis generates for a test."""
 
 
 def pytest_configure(config):
-    """Under pytest-xdist the controller starts them: it outlives its workers."""
+    """Set up hypothesis. With pytest-xdist, start the services in the controller: it ends last."""
     for name, examples in EXAMPLES.items():
         hypothesis.settings.register_profile(name, max_examples=examples, deadline=None)
     hypothesis.settings.load_profile("whole" if config.option.whole else "sample")
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        _start()
+        _start_services()
 
 
 def pytest_collection_finish(session):
-    """Alone, start them when a test may need them."""
+    """Without pytest-xdist, start the services if a test may need them."""
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
-    if any(not item.nodeid.startswith(LIGHT) for item in session.items):
-        _start()
+    if any(not item.nodeid.startswith(WITHOUT_DATABASE) for item in session.items):
+        _start_services()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected stays to the end: nobody needs to look for garbage in it."""
+    """Exempt what is collected from garbage collection: it stays to the end."""
     gc.disable()
     try:
         return (yield)
@@ -125,7 +125,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out what only `--whole` runs, and order the rest, after pytest-django's own order."""
+    """Deselect what only `--whole` runs, and sort the rest after pytest-django did."""
     if not config.option.whole:
         left_out = [item for item in items if item.get_closest_marker(WHOLE)]
         items[:] = [item for item in items if not item.get_closest_marker(WHOLE)]
@@ -134,12 +134,12 @@ def pytest_collection_modifyitems(config, items):
     if hasattr(config, "workerinput"):
         _write_with_model()
     result = yield
-    items.sort(key=lambda item: _turn(item.nodeid))
+    items.sort(key=lambda item: _get_order(item.nodeid))
     return result
 
 
 def _write_with_model():
-    """For the controller, which knows no fixtures; each process writes the same."""
+    """Write the ids for the controller, which knows no fixtures; each process writes the same."""
     from django.conf import settings
 
     (settings.DATA_DIR / WITH_MODEL).write_text(json.dumps(sorted(_with_model)), encoding="utf-8")
@@ -152,26 +152,26 @@ class SharedProducts(LoadScopeScheduling):
     """
 
     def schedule(self):
-        """Begin, all processes having collected."""
+        """Start when all processes have collected."""
         from django.conf import settings
 
-        told = settings.DATA_DIR / WITH_MODEL
-        if told.exists():  # not where the processes could not collect, which they say themselves
-            _with_model.update(json.loads(told.read_text(encoding="utf-8")))
+        file = settings.DATA_DIR / WITH_MODEL
+        if file.exists():  # missing if the processes could not collect, which they report
+            _with_model.update(json.loads(file.read_text(encoding="utf-8")))
         super().schedule()
 
     def _split_scope(self, nodeid):
-        return _group(nodeid)
+        return _get_group(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """For `--dist loadgroup`."""
+    """The scheduler for `--dist loadgroup`."""
     return SharedProducts(config, log) if config.option.dist == "loadgroup" else None
 
 
-def _group(nodeid):
-    """What shares a running product stays in one process, else what stands in one file."""
+def _get_group(nodeid):
+    """The group of a test: those that share a running product, else those of one file."""
     file = nodeid.partition("::")[0]
     if file in LOADS_TORCH:
         return TORCH
@@ -183,20 +183,20 @@ def _group(nodeid):
         return PRODUCT
     if nodeid in _with_model:
         return BROWSER_AND_MODEL
-    return BROWSER_AND_DOCUMENTS if file in OF_DOCUMENTS else BROWSER
+    return BROWSER_AND_DOCUMENTS if file in DOCUMENT_BROWSER_TESTS else BROWSER
 
 
-def _turn(nodeid):
-    """When it comes: what takes longest early, and never only what waits or only what computes."""
-    group = _group(nodeid)
-    if group in LONG:
-        return LONG.index(group)
-    return len(LONG) + (0 if group.startswith("tests/documents/") else 1)
+def _get_order(nodeid):
+    """Sort key: the longest groups first, so that waiting and computing overlap."""
+    group = _get_group(nodeid)
+    if group in LONG_GROUPS:
+        return LONG_GROUPS.index(group)
+    return len(LONG_GROUPS) + (0 if group.startswith("tests/documents/") else 1)
 
 
 @pytest.fixture(autouse=True)
-def _no_choices_of_before():
-    """Tables of tests are emptied behind the back of what a process keeps of them."""
+def _cleared_caches():
+    """Clear what the process caches of tables, which are emptied after each test."""
     from documents.connected.choice import forget_choices
     from nura.administration.record import list_shown_banners
 
@@ -206,13 +206,13 @@ def _no_choices_of_before():
 
 @pytest.fixture(scope="session")
 def whole(request):
-    """Whether whole corpora are read: tests that take a sample otherwise ask for it."""
+    """Whether to use whole corpora instead of samples."""
     return request.config.option.whole
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(request, django_db_modify_db_settings, django_db_blocker):
-    """The first of several processes migrates its database; the others begin with a copy of it."""
+    """The first process migrates its database; the others start with a copy of it."""
     from django.conf import settings
     from django.db import connection
 
@@ -232,49 +232,49 @@ def django_db_setup(request, django_db_modify_db_settings, django_db_blocker):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_flush():
+def _fast_flush():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty_database)
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _settings_changed_at_once():
-    """Django empties its settings before it takes others: a worker in a thread of the test, which
-    asks for one in between, would find none.
+def _atomic_settings_changes():
+    """Replace settings in one step. Django clears them first, and a worker in a thread of the test
+    that reads one in between would find none.
     """
-    change = LazySettings.__setattr__
+    set_attribute = LazySettings.__setattr__
 
-    def change_at_once(settings, name, value):
+    def replace_at_once(settings, name, value):
         if name == "_wrapped":
             object.__setattr__(settings, "__dict__", {name: value})
         else:
-            change(settings, name, value)
+            set_attribute(settings, name, value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LazySettings, "__setattr__", change_at_once)
+        patch.setattr(LazySettings, "__setattr__", replace_at_once)
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _certificates_read_once():
-    """Each client would read all certificates anew, which takes longer than most tests."""
-    read = httpcore2.default_ssl_context
+def _cached_certificates():
+    """Read the certificates once: reading them for each client takes longer than most tests."""
+    make_context = httpcore2.default_ssl_context
 
     @functools.cache
-    def read_once(_file, trust_env):
-        return read(_trust_env=trust_env)
+    def make_context_once(_file, trust_env):
+        return make_context(_trust_env=trust_env)
 
-    def find(*, _trust_env=True):
-        return read_once(os.environ.get("SSL_CERT_FILE"), _trust_env)
+    def get_context(*, _trust_env=True):
+        return make_context_once(os.environ.get("SSL_CERT_FILE"), _trust_env)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpcore2, "default_ssl_context", find)
+        patch.setattr(httpcore2, "default_ssl_context", get_context)
         yield
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say how much was left out for want of data: skipped tests are easily overlooked."""
+    """Report how many tests were skipped for want of data: that is easily overlooked."""
     skipped = terminalreporter.stats.get("skipped", ())
     count = sum(NO_DATA in str(report.longrepr) for report in skipped)
     if count:
@@ -283,5 +283,5 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config):
-    """Stop them when the run is over."""
+    """Stop the services."""
     _services.close()

@@ -17,7 +17,7 @@ TRUNCATED = (
     "documents_chunkterms",
     "documents_chunk",
 )
-"""A search by a vector index would meet the deleted rows first, and find less for it."""
+"""Truncated, because deleted rows would stay in their vector indexes and crowd out others."""
 
 LEFT = """
     SELECT pg_relation_size('documents_chunk') > 0,
@@ -31,32 +31,35 @@ AT_WORK = """
 PATIENCE_SECONDS = 10.0
 
 
-def empty(_case: object = None) -> None:
-    """What `TransactionTestCase` does with `flush`, but for what is kept.
+def empty_database(_case: object = None) -> None:
+    """Delete all rows, as `TransactionTestCase` does with `flush`, except for what is kept.
 
-    Fails where something that the test began still works in the database: it would meet an empty
-    one, or wait for us while we wait for it.
+    Fails if something that the test started still uses the database: it would find it empty, or
+    wait for us while we wait for it.
     """
     try:
-        wait_until(lambda: not _others_at_work(), PATIENCE_SECONDS, step=0.02)
+        wait_until(lambda: not _list_active_connections(), PATIENCE_SECONDS, step=0.02)
     except AssertionError:
-        raise AssertionError(f"still at work in the database: {_others_at_work()}") from None
+        raise AssertionError(
+            f"still at work in the database: {_list_active_connections()}"
+        ) from None
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
     rows = "".join(f'DELETE FROM "{name}";' for name in names if name not in {*KEPT, *TRUNCATED})
     with connection.cursor() as cursor:
         cursor.execute(LEFT)
         held_chunks, indexes = cursor.fetchone()
-        if held_chunks:  # of this test, or of some before that were rolled back
+        if held_chunks:  # of this test, or of earlier ones that were rolled back
             cursor.execute(f"TRUNCATE {', '.join(TRUNCATED)}")
-        if indexes:  # of the spaces of this test
+        if indexes:  # of the embedding spaces of this test
             cursor.execute(f"DROP INDEX {', '.join(indexes)}")
         with transaction.atomic():
-            cursor.execute("SET LOCAL session_replication_role = replica")  # no order of tables
+            # so that the order of tables does not matter
+            cursor.execute("SET LOCAL session_replication_role = replica")
             cursor.execute(rows)
 
 
-def _others_at_work() -> list[str]:
-    """What other connections do, or have begun and not ended."""
+def _list_active_connections() -> list[str]:
+    """State and query of other connections that are not idle."""
     with connection.cursor() as cursor:
         cursor.execute(AT_WORK)
         return [query for (query,) in cursor.fetchall()]

@@ -247,7 +247,7 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
         return world, keys, everything()
 
     world, keys, before = await in_thread(prepare)
-    with asgi.running() as web:
+    with asgi.run_server() as web:
         for role in OUTSIDE[1:]:
             async with socket(web, keys[role]) as ws:
                 frames = [*list_frames(world.things), *list_frames(world.unknown)]
@@ -273,7 +273,7 @@ async def test_a_reader_searches_and_asks_with_the_tools_of_mcp(answers_worker):
         return world, AuthToken.objects.create(world.roles["reader"])[1]
 
     world, key = await in_thread(prepare)
-    with asgi.running() as web:
+    with asgi.run_server() as web:
         told = await use_tools(web, key, world.things, names=ASKING_TOOLS)
     assert {call.split()[0] for call in told} == ASKING_TOOLS
     assert [call for call, text in told.items() if SECRET not in text] == []
@@ -286,7 +286,7 @@ async def test_a_reader_asks_over_the_socket_what_no_other_may(answers_worker):
 
     world, key = await in_thread(prepare)
     body = {"content": "휴가", "library_ids": [str(world.things["library"])]}
-    with asgi.running() as web:
+    with asgi.run_server() as web:
         async with socket(web, key) as ws:
             await say(ws, "send", **body)
             (started,) = [x for x in await hear(ws, "run.completed") if x["type"] == "run.started"]

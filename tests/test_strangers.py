@@ -355,7 +355,7 @@ async def test_a_stranger_gets_no_frame_of_a_foreign_object(transactional_db):
         yield "send", {"content": "질문", "category_id": str(things["category"])}
 
     world, key, before = await asyncio.to_thread(prepare)
-    with asgi.running() as web:
+    with asgi.run_server() as web:
         async with socket(web, key) as ws:
             for foreign, unknown in zip(
                 frames(world), frames(strangers.made_up(world)), strict=True

@@ -10,7 +10,7 @@ from chats.services import memory
 from jobs.lease import claim_job
 from rag.factory import get_engine
 from tests.chats.conftest import client, make_document
-from tests.chats.turns import again, known_after, say
+from tests.chats.turns import add_answer, add_turn, load_conversation_after
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +29,9 @@ def talk(owner, turns, *documents):
     """A chat of so many turns, all of them summarised."""
     last = None
     for number in range(1, turns + 1):
-        last = say(owner, f"{number}번째 질문", *documents, parent=last, content=f"{number}번째 답")
+        last = add_turn(
+            owner, f"{number}번째 질문", *documents, parent=last, content=f"{number}번째 답"
+        )
         asyncio.run(summarise_turn(last.pk))
     return Turn.objects.get(pk=last.pk)
 
@@ -77,7 +79,7 @@ def test_what_the_last_answer_recalled_is_named(api, owner):
 
 def test_another_branch_has_a_context_of_its_own(api, owner):
     turn = talk(owner, 2)
-    other = again(turn, content="다른 답")
+    other = add_answer(turn, content="다른 답")
     told = read(api, turn.chat_id, message_id=turn.message_id)["recent_turns"]
     assert [one["message_id"] for one in told][-1] == str(turn.message_id)
     newest = read(api, turn.chat_id)["recent_turns"]
@@ -89,14 +91,14 @@ def test_a_person_puts_the_summary_into_his_own_words(api, long):
     body = {"running_summary": "페니실린 알레르기가 있다.", "through": through}
     told = api.patch(url(long.chat_id), body, format="json").json()["running_summary"]
     assert told == {"text": "페니실린 알레르기가 있다.", "through": through, "model": "user"}
-    assert known_after(long).summary.text == "페니실린 알레르기가 있다."
+    assert load_conversation_after(long).summary.text == "페니실린 알레르기가 있다."
 
 
 def test_the_next_turns_are_folded_on_those_words(api, owner, long):
     api.patch(url(long.chat_id), {"running_summary": "페니실린 알레르기"}, format="json")
     last = long
     for number in range(17, 23):
-        last = say(owner, f"{number}번째 질문", parent=last, content="답")
+        last = add_turn(owner, f"{number}번째 질문", parent=last, content="답")
         asyncio.run(summarise_turn(last.pk))
     told = read(api, last.chat_id)["running_summary"]
     assert told["through"] > 10
@@ -106,7 +108,7 @@ def test_the_next_turns_are_folded_on_those_words(api, owner, long):
 def test_words_of_a_person_are_not_folded_away_by_a_worker_that_read_the_old_ones(api, owner, long):
     last = long
     while True:  # a turn that folds some more
-        last = say(owner, "또 다른 질문", parent=last, content="답")
+        last = add_turn(owner, "또 다른 질문", parent=last, content="답")
         work = _load_turn(last.pk)
         if work.earlier_turns:
             break

@@ -236,4 +236,4 @@ def _pad(talk, owner, number):
     for index in range(number):
         asked = f"{topics[index % len(topics)]} 이야기를 {index}번째로 적어 둡니다"
         with transaction.atomic():  # the worker hears of it when it is over
-            turns.say(owner, asked, chat_id=talk.chat_id, content="적어 두었습니다.")
+            turns.add_turn(owner, asked, chat_id=talk.chat_id, content="적어 두었습니다.")

@@ -14,7 +14,7 @@ from chats.evaluation import list_feedback_lines, make_changed_configuration
 from chats.models import Chat, DailyMessages, Feedback, Message, Turn
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, TRAVEL, add_document
-from tests.chats.turns import say
+from tests.chats.turns import add_turn
 from tests.servers.llm import Failure, Stream
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -251,7 +251,7 @@ def test_documents_of_others_are_not_there(stranger, library, evaluate):
 
 
 def test_an_answer_whose_named_documents_were_gone_is_left_out_of_a_set(owner, library):
-    asked = say(owner, "숙박비는?", library[0])
+    asked = add_turn(owner, "숙박비는?", library[0])
     Feedback.objects.create(message=asked.message, user=owner, value=-1)
     for ids, lines in (([str(library[0].pk)], 1), ([], 0)):
         asked.message.scope = {"reason": "explicit", "document_ids": ids}
@@ -260,12 +260,12 @@ def test_an_answer_whose_named_documents_were_gone_is_left_out_of_a_set(owner, l
 
 
 def test_thumbs_down_become_a_set_that_can_be_read(owner, stranger, library, tmp_path):
-    first = say(owner, "숙박비는?", library[0])
-    second = say(owner, "그럼 서울은?", library[0], chat_id=first.chat_id)
-    liked = say(owner, "연차는?", library[1])
+    first = add_turn(owner, "숙박비는?", library[0])
+    second = add_turn(owner, "그럼 서울은?", library[0], chat_id=first.chat_id)
+    liked = add_turn(owner, "연차는?", library[1])
     Feedback.objects.create(message=second.message, user=owner, value=-1, reason="틀렸어요")
     Feedback.objects.create(message=liked.message, user=owner, value=1)
-    others = say(stranger, "남의 질문")
+    others = add_turn(stranger, "남의 질문")
     Feedback.objects.create(message=others.message, user=stranger, value=-1)
     file = tmp_path / "set.jsonl"
     call_command("evaluate", file, "--from-feedback", "--user", "owner", stderr=io.StringIO())

@@ -7,7 +7,7 @@ import pytest
 
 from chats.models import Chat
 from tests.chats.conftest import client, make_document
-from tests.chats.turns import again, say
+from tests.chats.turns import add_answer, add_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -18,11 +18,11 @@ def export(api, chat_id, kind="md"):
 
 @pytest.fixture
 def chat(owner):
-    first = say(
+    first = add_turn(
         owner, "휴가는\n며칠?", make_document(owner, name="휴가 규정.md"), content="15일 [1]"
     )
-    left = say(owner, "고마워", parent=first, content="옛 답")
-    again(left, content="새 답")
+    left = add_turn(owner, "고마워", parent=first, content="옛 답")
+    add_answer(left, content="새 답")
     Chat.objects.update(title="휴가 / 2026")
     return Chat.objects.get()
 

@@ -48,7 +48,7 @@ async def test_each_packed_part_can_be_read_as_soon_as_it_is_there():
 def fetch(owner, run, **headers):
     """Headers and body of the events, over a real server."""
     key = AuthToken.objects.create(owner)[1]
-    with asgi.running() as web:
+    with asgi.run_server() as web:
         connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
         headers = {"Authorization": f"Token {key}", "Accept": "text/event-stream", **headers}
         connection.request("GET", f"/api/v1/runs/{run.pk}/events", headers=headers)

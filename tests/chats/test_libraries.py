@@ -35,7 +35,7 @@ from tests.chats.gateway.wire import asked, program
 from tests.chats.test_rights import CHATS, ENDLESS, SOON, ended_run, hear_the_end, key, web
 from tests.chats.test_socket import hear, socket
 from tests.chats.test_socket import say as say_frame
-from tests.chats.turns import end, known_after, say
+from tests.chats.turns import add_turn, answer_turn, load_conversation_after
 from tests.documents.test_libraries import give_row
 from tests.support import wait_until
 
@@ -406,7 +406,7 @@ async def test_no_answer_ends_because_the_database_cannot_tell_whether_it_may(
 
 def test_the_log_of_an_answer_goes_with_the_right(owner, shared, membership):
     turn = open_turn(user=owner, content="질문")
-    end(turn, shared)
+    answer_turn(turn, shared)
     assert log.load_events(turn.run.pk)
     leave(membership)
     assert access.stop_runs_without_rights() == []
@@ -415,7 +415,7 @@ def test_the_log_of_an_answer_goes_with_the_right(owner, shared, membership):
 
 
 def test_an_old_answer_keeps_its_words_and_shows_no_passage(owner, shared, membership):
-    turn = say(owner, "질문", shared, content="답 [1]", label="documents")
+    turn = add_turn(owner, "질문", shared, content="답 [1]", label="documents")
     message = f"/api/v1/messages/{turn.message_id}"
     chat = f"/api/v1/chats/{turn.chat_id}"
     api = client(owner)
@@ -443,7 +443,7 @@ def test_an_old_answer_keeps_its_words_and_shows_no_passage(owner, shared, membe
 
 
 def test_an_answer_of_nothing_but_passages_gives_way_to_a_sentence(owner, shared, membership):
-    turn = say(owner, "질문", shared, content="본문 [1]", label="passages")
+    turn = add_turn(owner, "질문", shared, content="본문 [1]", label="passages")
     leave(membership)
     told = client(owner).get(f"/api/v1/messages/{turn.message_id}").json()
     assert "본문" not in told["content"]
@@ -454,7 +454,7 @@ def test_an_answer_of_nothing_but_passages_gives_way_to_a_sentence(owner, shared
 
 
 def test_what_was_shown_comes_back_with_the_right(owner, stranger, library, shared, membership):
-    turn = say(owner, "질문", shared)
+    turn = add_turn(owner, "질문", shared)
     leave(membership)
     role = LibraryRole.READER
     libraries.add_member(library=library, principal=owner, role=role, actor=stranger)
@@ -463,9 +463,9 @@ def test_what_was_shown_comes_back_with_the_right(owner, stranger, library, shar
 
 
 def test_a_later_question_is_told_nothing_of_what_was_closed(owner, shared, membership):
-    turn = say(owner, "질문", shared, content="본문 [1]", label="passages")
+    turn = add_turn(owner, "질문", shared, content="본문 [1]", label="passages")
     leave(membership)
-    known = known_after(turn)
+    known = load_conversation_after(turn)
     assert known.readable == {}
     assert known.memory.documents == ()
     assert "본문" not in repr(known.last)

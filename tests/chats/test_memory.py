@@ -16,7 +16,14 @@ from rag.types import QuestionType, Topic
 from tests.chats.conftest import client, make_document
 from tests.chats.engines import Delta, finished
 from tests.chats.test_answering import play, run_to_its_end
-from tests.chats.turns import again, end, gone, known_after, say, source
+from tests.chats.turns import (
+    add_answer,
+    add_turn,
+    answer_turn,
+    build_source,
+    load_conversation_after,
+    make_missing_id,
+)
 
 __all__ = ["play"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,9 +45,9 @@ def fresh(turn):
 
 def talk(owner, count, document):
     """So many turns, the first about the document; the last of them."""
-    turn = say(owner, "질문 1", document)
+    turn = add_turn(owner, "질문 1", document)
     for number in range(2, count + 1):
-        turn = say(owner, f"질문 {number}", parent=turn, content=f"답 {number}")
+        turn = add_turn(owner, f"질문 {number}", parent=turn, content=f"답 {number}")
     return turn
 
 
@@ -52,11 +59,11 @@ def test_a_first_question_knows_nothing(owner):
 
 def test_a_question_knows_the_turns_of_its_branch_and_no_others(owner):
     document, other = make_document(owner), make_document(owner, name="다른.md")
-    first = say(owner, "하나", document)
-    left = say(owner, "왼쪽", other, parent=first, content="왼쪽 답")
-    right = again(left, content="오른쪽 답")
-    say(owner, "더 왼쪽", parent=left)
-    known = known_after(right)
+    first = add_turn(owner, "하나", document)
+    left = add_turn(owner, "왼쪽", other, parent=first, content="왼쪽 답")
+    right = add_answer(left, content="오른쪽 답")
+    add_turn(owner, "더 왼쪽", parent=left)
+    known = load_conversation_after(right)
     assert [turn.assistant_text for turn in known.turns] == ["답", "오른쪽 답"]
     assert [turn.number for turn in known.turns] == [1, 2]
     assert known.memory.document_ids == (document.pk,)
@@ -66,7 +73,7 @@ def test_a_question_knows_the_turns_of_its_branch_and_no_others(owner):
 
 def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
     document = make_document(owner)
-    known = known_after(talk(owner, 15, document), pairs=2)
+    known = load_conversation_after(talk(owner, 15, document), pairs=2)
     assert (known.total, len(known.turns)) == (15, 12)
     assert known.last.user_text == "질문 15"
     assert (known.shown_turn.number, known.memory.document_ids) == (1, (document.pk,))
@@ -86,42 +93,42 @@ def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
 
 
 def test_the_last_turn_stands_in_the_memory(owner):
-    turn = say(owner, "기한은?", question_type="followup", content="14일입니다.")
-    memory = known_after(turn).memory
+    turn = add_turn(owner, "기한은?", question_type="followup", content="14일입니다.")
+    memory = load_conversation_after(turn).memory
     assert (memory.last_question, memory.last_answer) == ("기한은?", "14일입니다.")
     assert memory.last_question_type is QuestionType.FOLLOWUP
 
 
 def test_an_answer_without_a_kind_leaves_none(owner):
-    turn = say(owner, "질문", question_type="")
-    assert known_after(turn).memory.last_question_type is None
+    turn = add_turn(owner, "질문", question_type="")
+    assert load_conversation_after(turn).memory.last_question_type is None
 
 
 def test_a_cleared_memory_names_no_documents_until_the_next_ones(owner):
-    first = say(owner, "하나", make_document(owner))
+    first = add_turn(owner, "하나", make_document(owner))
     clear_memory(chat=first.chat)
-    known = known_after(fresh(first))
+    known = load_conversation_after(fresh(first))
     assert (known.memory.documents, known.shown_turn, known.total) == ((), None, 1)
-    second = say(owner, "둘", parent=first)
-    assert (known_after(second).memory.documents, second.remembered) == ((), [])
+    second = add_turn(owner, "둘", parent=first)
+    assert (load_conversation_after(second).memory.documents, second.remembered) == ((), [])
     document = make_document(owner, name="새.md")
-    third = say(owner, "셋", document, parent=second)
-    assert known_after(third).memory.document_ids == (document.pk,)
-    assert known_after(third).shown_turn.number == 3
+    third = add_turn(owner, "셋", document, parent=second)
+    assert load_conversation_after(third).memory.document_ids == (document.pk,)
+    assert load_conversation_after(third).shown_turn.number == 3
 
 
 def test_an_answer_that_was_asked_before_the_memory_was_cleared_does_not_fill_it(owner):
     opened = open_turn(user=owner, content="질문")
     clear_memory(chat=opened.user_message.chat)
-    turn = end(opened, make_document(owner))
-    assert known_after(turn).memory.documents == ()
+    turn = answer_turn(opened, make_document(owner))
+    assert load_conversation_after(turn).memory.documents == ()
 
 
 def test_a_deleted_document_is_not_remembered_but_kept_in_its_turn(owner):
     kept, deleted = make_document(owner), make_document(owner)
-    turn = say(owner, "질문", deleted, kept)
+    turn = add_turn(owner, "질문", deleted, kept)
     deleted.delete()
-    known = known_after(turn)
+    known = load_conversation_after(turn)
     assert known.memory.document_ids == (kept.pk,)
     assert known.readable == {kept.pk: 1}
     assert len(known.last.doc_refs) == 2
@@ -130,14 +137,14 @@ def test_a_deleted_document_is_not_remembered_but_kept_in_its_turn(owner):
 
 def test_documents_that_are_not_the_owners_or_not_ready_cannot_be_read(owner, stranger):
     theirs, waiting = make_document(stranger), make_document(owner, status="PROCESSING")
-    turn = say(owner, "질문", theirs, waiting)
-    known = known_after(turn)
+    turn = add_turn(owner, "질문", theirs, waiting)
+    known = load_conversation_after(turn)
     assert (known.readable, known.memory.documents) == ({}, ())
 
 
 def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
     earlier, named = make_document(owner), make_document(owner)
-    first = say(owner, "하나", earlier)
+    first = add_turn(owner, "하나", earlier)
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, document_ids=[named.pk])
     loaded = load(opened)
     assert loaded.question.scope.document_ids == (named.pk,)
@@ -156,7 +163,7 @@ def test_all_documents_can_be_asked_in_a_chat_that_has_its_own(owner):
 
 
 def test_a_deliberate_new_subject_is_asked_without_memory(owner):
-    first = say(owner, "하나", make_document(owner))
+    first = add_turn(owner, "하나", make_document(owner))
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, topic="new")
     question = load(opened).question
     assert (question.topic, question.conversation.memory.documents) == (Topic.NEW, ())
@@ -164,46 +171,49 @@ def test_a_deliberate_new_subject_is_asked_without_memory(owner):
 
 
 def test_a_conversation_begins_where_it_was_last_begun_anew(owner):
-    first = say(owner, "하나")
-    assert known_after(first).begins_at == 1
-    bare = say(owner, "새 주제로", parent=first, question_type="reset")
-    assert (known_after(bare).begins_at, known_after(bare).last) == (3, None)
-    asked = say(owner, "셋", parent=bare)
-    assert [turn.number for turn in known_after(asked).current] == [3]
+    first = add_turn(owner, "하나")
+    assert load_conversation_after(first).begins_at == 1
+    bare = add_turn(owner, "새 주제로", parent=first, question_type="reset")
+    assert (load_conversation_after(bare).begins_at, load_conversation_after(bare).last) == (
+        3,
+        None,
+    )
+    asked = add_turn(owner, "셋", parent=bare)
+    assert [turn.number for turn in load_conversation_after(asked).current] == [3]
 
 
 def test_a_question_that_begins_anew_belongs_to_what_it_begins(owner):
-    first = say(owner, "하나")
-    anew = say(owner, "둘", parent=first, topic="new")
-    assert known_after(say(owner, "셋", parent=anew)).begins_at == 2
+    first = add_turn(owner, "하나")
+    anew = add_turn(owner, "둘", parent=first, topic="new")
+    assert load_conversation_after(add_turn(owner, "셋", parent=anew)).begins_at == 2
 
 
 def test_a_cleared_memory_is_a_new_start(owner):
-    first = say(owner, "하나")
+    first = add_turn(owner, "하나")
     clear_memory(chat=first.chat)
-    assert known_after(fresh(first)).begins_at == 2
-    second = say(owner, "둘", parent=first)
-    assert [turn.number for turn in known_after(second).current] == [2]
+    assert load_conversation_after(fresh(first)).begins_at == 2
+    second = add_turn(owner, "둘", parent=first)
+    assert [turn.number for turn in load_conversation_after(second).current] == [2]
 
 
 def test_another_branch_is_not_begun_anew(owner):
-    first = say(owner, "하나")
-    say(owner, "새 주제로", parent=first, question_type="reset")
-    assert known_after(say(owner, "다른 길", parent=first)).begins_at == 1
+    first = add_turn(owner, "하나")
+    add_turn(owner, "새 주제로", parent=first, question_type="reset")
+    assert load_conversation_after(add_turn(owner, "다른 길", parent=first)).begins_at == 1
 
 
 def test_the_newest_running_summary_of_the_branch_counts(owner):
-    first = say(owner, "하나")
-    second = say(owner, "둘", parent=first)
-    other = again(second)
+    first = add_turn(owner, "하나")
+    second = add_turn(owner, "둘", parent=first)
+    other = add_answer(second)
     Turn.objects.filter(pk=first.pk).update(running_summary="요약", running_through=1)
     Turn.objects.filter(pk=other.pk).update(running_summary="다른 요약", running_through=1)
-    assert known_after(say(owner, "셋", parent=second)).summary.text == "요약"
-    assert known_after(other).summary.text == "다른 요약"
+    assert load_conversation_after(add_turn(owner, "셋", parent=second)).summary.text == "요약"
+    assert load_conversation_after(other).summary.text == "다른 요약"
 
 
 def test_the_engine_is_given_the_history_of_the_branch(owner, play):
-    first = say(owner, "하나", make_document(owner))
+    first = add_turn(owner, "하나", make_document(owner))
     engine = play(Delta("답"), finished())
     run_to_its_end(open_turn(user=owner, content="둘", chat_id=first.chat_id))
     (history,) = engine.histories
@@ -229,7 +239,7 @@ def test_a_line_has_the_vector_of_the_model_in_use_only(owner):
 
 def test_a_history_opens_turns_by_number_and_knows_no_others(owner):
     document = make_document(owner)
-    say(owner, "다른 대화", make_document(owner))
+    add_turn(owner, "다른 대화", make_document(owner))
     history = history_of(talk(owner, 3, document))
     assert [turn.number for turn in history.get_turns([3, 1, 99, 1])] == [1, 3]
     assert [ref.document_id for ref in history.list_documents()] == [document.pk]
@@ -237,14 +247,14 @@ def test_a_history_opens_turns_by_number_and_knows_no_others(owner):
 
 def test_documents_of_the_session_are_numbered_by_their_first_appearance(owner):
     one, two, three = (make_document(owner, name=f"{n}.md") for n in range(3))
-    first = say(owner, "하나", two, one)
-    second = say(owner, "둘", three, two, parent=first)
+    first = add_turn(owner, "하나", two, one)
+    second = add_turn(owner, "둘", three, two, parent=first)
     found = [(ref.slot, ref.document_id) for ref in history_of(second).list_documents()]
     assert found == [(1, two.pk), (2, one.pk), (3, three.pk)]
 
 
 def test_a_history_gives_its_connection_back(owner):
-    history = history_of(say(owner, "하나"))
+    history = history_of(add_turn(owner, "하나"))
 
     async def look():
         return await asyncio.to_thread(lambda: (history.list_turns(1), connection.connection))
@@ -259,8 +269,8 @@ def get(api, chat_id, path, **query):
 
 def test_the_memory_of_a_chat_is_shown(api, owner):
     first, second = make_document(owner, name="하나.md"), make_document(owner, name="둘.md")
-    shown = [source(first, 1, cited=False), source(second, 2, similarity=0.8)]
-    turn = say(owner, "질문", sources=shown)
+    shown = [build_source(first, 1, cited=False), build_source(second, 2, similarity=0.8)]
+    turn = add_turn(owner, "질문", sources=shown)
     memory = get(api, turn.chat_id, "memory").json()
     assert memory["document_ids"] == [str(second.pk)]
     assert memory["documents"][0] == {
@@ -285,7 +295,7 @@ def test_a_chat_in_which_nothing_was_said_remembers_nothing(api, owner):
 
 
 def test_clearing_the_memory_keeps_the_turns(api, owner):
-    turn = say(owner, "질문", make_document(owner))
+    turn = add_turn(owner, "질문", make_document(owner))
     before = get(api, turn.chat_id, "memory").json()["updated_at"]
     assert api.delete(f"/api/v1/chats/{turn.chat_id}/memory").status_code == 204
     memory = get(api, turn.chat_id, "memory").json()
@@ -296,8 +306,8 @@ def test_clearing_the_memory_keeps_the_turns(api, owner):
 
 def test_the_memory_is_that_of_the_branch_in_which_something_was_said_last(api, owner):
     one, two = make_document(owner), make_document(owner)
-    first = say(owner, "하나", one)
-    again(first, two)
+    first = add_turn(owner, "하나", one)
+    add_answer(first, two)
     assert get(api, first.chat_id, "memory").json()["document_ids"] == [str(two.pk)]
 
 
@@ -313,9 +323,9 @@ def test_turns_come_in_pages_oldest_first(api, owner):
 
 @pytest.mark.parametrize("q", ["숙박", "상한은", "구십"])
 def test_turns_are_searched_by_question_answer_and_summary(api, owner, q):
-    first = say(owner, "숙박비는?", content="상한은 구만 원")
+    first = add_turn(owner, "숙박비는?", content="상한은 구만 원")
     Turn.objects.filter(pk=first.pk).update(summary="구십 퍼센트")
-    say(owner, "고마워", parent=first)
+    add_turn(owner, "고마워", parent=first)
     found = get(api, first.chat_id, "turns", q=q).json()
     assert [row["number"] for row in found["results"]] == [1]
     assert get(api, first.chat_id, "turns", q="%").json()["count"] == 0
@@ -323,7 +333,7 @@ def test_turns_are_searched_by_question_answer_and_summary(api, owner, q):
 
 def test_a_turn_and_its_documents_are_found_by_number(api, owner):
     document = make_document(owner)
-    turn = say(owner, "질문", document)
+    turn = add_turn(owner, "질문", document)
     assert get(api, turn.chat_id, "turns/1").json()["user_text"] == "질문"
     (ref,) = get(api, turn.chat_id, "turns/1/documents").json()
     assert (ref["document_id"], ref["passages"]) == (str(document.pk), ["본문"])
@@ -332,32 +342,35 @@ def test_a_turn_and_its_documents_are_found_by_number(api, owner):
 
 
 def test_another_branch_is_shown_when_one_of_its_messages_is_named(api, owner):
-    first = say(owner, "하나", content="옛 답")
-    again(first, content="새 답")
+    first = add_turn(owner, "하나", content="옛 답")
+    add_answer(first, content="새 답")
     newest = get(api, first.chat_id, "turns/1").json()
     named = get(api, first.chat_id, "turns/1", message_id=first.message_id).json()
     assert (newest["assistant_text"], named["assistant_text"]) == ("새 답", "옛 답")
 
 
 def test_a_message_of_another_chat_names_no_branch(api, owner, stranger):
-    mine, other, theirs = say(owner, "하나"), say(owner, "둘"), say(stranger, "셋")
+    mine, other, theirs = add_turn(owner, "하나"), add_turn(owner, "둘"), add_turn(stranger, "셋")
     for message_id in (other.message_id, theirs.message_id, uuid.uuid4()):
         assert get(api, mine.chat_id, "turns", message_id=message_id).status_code == 404
     assert get(api, mine.chat_id, "turns", message_id="x").status_code == 400
 
 
 def test_a_stranger_sees_neither_memory_nor_turns(owner, stranger):
-    turn = say(owner, "질문", make_document(owner))
+    turn = add_turn(owner, "질문", make_document(owner))
     theirs = client(stranger)
     for path in ("memory", "turns", "turns/1", "turns/1/documents"):
         foreign = get(theirs, turn.chat_id, path)
-        assert (foreign.status_code, foreign.json()) == (404, get(theirs, gone(), path).json())
+        assert (foreign.status_code, foreign.json()) == (
+            404,
+            get(theirs, make_missing_id(), path).json(),
+        )
     assert theirs.delete(f"/api/v1/chats/{turn.chat_id}/memory").status_code == 404
     assert Chat.objects.get().memory_cleared_at is None
 
 
 def test_a_deleted_chat_shows_neither_memory_nor_turns(api, owner):
-    turn = say(owner, "질문")
+    turn = add_turn(owner, "질문")
     delete_chat(chat=turn.chat)
     for path in ("memory", "turns", "turns/1"):
         assert get(api, turn.chat_id, path).status_code == 404
@@ -373,7 +386,7 @@ def test_the_user_says_how_a_question_is_bound(api, owner):
 
 
 def test_an_answer_is_written_anew_with_another_bond(api, owner):
-    turn = say(owner, "질문")
+    turn = add_turn(owner, "질문")
     path = f"/api/v1/messages/{turn.message_id}/regenerate?wait=false"
     made = api.post(path, {"topic": "new"}, format="json").json()
     assert made["assistant_message"]["scope"]["topic"] == "new"

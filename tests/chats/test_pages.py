@@ -12,7 +12,7 @@ from chats.models import Chat, Message
 from chats.views import PAGE_SIZE, choose_heading
 from tests.chats.conftest import make_document
 from tests.chats.test_examples import with_headings
-from tests.chats.turns import say
+from tests.chats.turns import add_turn
 
 TODAY = date(2026, 3, 10)
 
@@ -152,18 +152,18 @@ def test_english_is_complete_where_korean_is_the_default(visitor):
 
 def test_a_document_tells_which_chats_have_used_it_the_last_first(visitor, owner):
     used, other = make_document(owner), make_document(owner)
-    say(owner, "먼저 물은 것", used)
-    say(owner, "나중에 물은 것", used)
-    say(owner, "다른 문서에 물은 것", other)
+    add_turn(owner, "먼저 물은 것", used)
+    add_turn(owner, "나중에 물은 것", used)
+    add_turn(owner, "다른 문서에 물은 것", other)
     text = visitor.get(f"/panels/documents/{used.pk}/chats").content.decode()
     assert re.findall(r">([^<>]* 물은 것)<", text) == ["나중에 물은 것", "먼저 물은 것"]
 
 
 def test_the_rows_of_documents_get_their_last_use_and_how_many_chats_it_was(visitor, owner):
     used, unused = make_document(owner), make_document(owner)
-    first = say(owner, "하나", used)
-    say(owner, "둘", used, chat_id=first.chat_id)
-    say(owner, "셋", used)
+    first = add_turn(owner, "하나", used)
+    add_turn(owner, "둘", used, chat_id=first.chat_id)
+    add_turn(owner, "셋", used)
     address = f"/panels/documents/uses?documents={used.pk},{unused.pk},kein-id"
     text = visitor.get(address).content.decode()
     assert f'id="uses-{used.pk}"' in text
@@ -173,7 +173,7 @@ def test_the_rows_of_documents_get_their_last_use_and_how_many_chats_it_was(visi
 
 def test_a_stranger_does_not_learn_of_the_uses_of_a_document(client, owner, stranger):
     document = make_document(owner)
-    say(owner, "질문", document)
+    add_turn(owner, "질문", document)
     client.force_login(stranger)
     assert client.get(f"/panels/documents/{document.pk}/chats").status_code == 404
     assert (
@@ -184,8 +184,8 @@ def test_a_stranger_does_not_learn_of_the_uses_of_a_document(client, owner, stra
 
 def test_the_page_of_turns_lists_the_newest_branch_and_finds_in_it(owner, client):
     client.force_login(owner)
-    first = say(owner, "프리필터는 언제 바꾸나요?", content="**2년**마다 바꿉니다\\.")
-    second = say(owner, "보증 기간은?", parent=first, content="1년입니다.")
+    first = add_turn(owner, "프리필터는 언제 바꾸나요?", content="**2년**마다 바꿉니다\\.")
+    second = add_turn(owner, "보증 기간은?", parent=first, content="1년입니다.")
     page = client.get(f"/c/{first.chat_id}/turns").content.decode()
     assert page.index("보증 기간은?") < page.rindex("프리필터는 언제 바꾸나요?")
     assert "2년마다 바꿉니다." in page
@@ -199,12 +199,12 @@ def test_the_page_of_turns_lists_the_newest_branch_and_finds_in_it(owner, client
 
 def test_a_page_of_turns_in_which_nothing_is_found_says_so(owner, client):
     client.force_login(owner)
-    turn = say(owner, "보증 기간은?")
+    turn = add_turn(owner, "보증 기간은?")
     page = client.get(f"/c/{turn.chat_id}/turns?q=없는말").content.decode()
     assert "검색 결과가 없습니다" in page
 
 
 def test_nobody_sees_the_turns_of_somebody_else(owner, stranger, client):
-    turn = say(owner, "보증 기간은?")
+    turn = add_turn(owner, "보증 기간은?")
     client.force_login(stranger)
     assert client.get(f"/c/{turn.chat_id}/turns").status_code == 404

@@ -10,7 +10,7 @@ from chats.models import Chat
 from chats.services import export as printing
 from chats.services.export import MAX_TREE_DEPTH, parse_markdown_tree
 from tests.chats.conftest import client, make_document
-from tests.chats.turns import say
+from tests.chats.turns import add_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +39,7 @@ def export(api, chat):
 
 
 def printed(owner, answer, question="얼마인가요?"):
-    say(owner, question, make_document(owner, name="공고.md"), content=answer)
+    add_turn(owner, question, make_document(owner, name="공고.md"), content=answer)
     return Chat.objects.get()
 
 

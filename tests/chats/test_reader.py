@@ -179,7 +179,7 @@ async def test_who_heard_more_than_the_log_still_holds_gets_the_rest_once(turn, 
     following = asyncio.create_task(follow(run_id, heard))
     await hear(heard, len(WORDS))
     lose_last_entries(run_id, lost)
-    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    await asyncio.to_thread(turns.answer_turn, turn, content="".join(WORDS))
     await asyncio.to_thread(reader.finish_log, run_id)
     async with asyncio.timeout(10):
         await following
@@ -193,7 +193,7 @@ async def test_who_comes_back_after_a_loss_reads_the_whole_answer(turn, lost):
     run_id, heard = turn.run.pk, []
     last = log.load_events(run_id)[-1].seq
     lose_last_entries(run_id, lost)
-    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    await asyncio.to_thread(turns.answer_turn, turn, content="".join(WORDS))
     await asyncio.to_thread(reader.finish_log, run_id)
     async with asyncio.timeout(10):
         await follow(run_id, heard, last)
@@ -206,7 +206,7 @@ async def test_who_comes_back_after_a_loss_reads_the_whole_answer(turn, lost):
 async def test_who_comes_after_a_loss_reads_the_completed_log(turn):
     run_id, heard = turn.run.pk, []
     lose_last_entries(run_id, 2)
-    await asyncio.to_thread(turns.end, turn, content="".join(WORDS))
+    await asyncio.to_thread(turns.answer_turn, turn, content="".join(WORDS))
     async with asyncio.timeout(10):
         await follow(run_id, heard)
     assert heard == log.load_events(run_id)

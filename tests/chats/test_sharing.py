@@ -14,7 +14,7 @@ from chats.services.chats import delete_chat
 from chats.services.turns import open_turn
 from documents.audit import AuditEvent
 from tests.chats.conftest import client, make_document
-from tests.chats.turns import say
+from tests.chats.turns import add_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +39,7 @@ def document(owner):
 
 @pytest.fixture
 def chat(owner, document):
-    return say(owner, "출장비는?", document, content="하루 5만 원입니다 [1].").chat
+    return add_turn(owner, "출장비는?", document, content="하루 5만 원입니다 [1].").chat
 
 
 def test_a_named_person_reads_the_chat_and_nobody_else_does(api, chat, reader, stranger):
@@ -122,7 +122,7 @@ def test_an_answer_that_is_text_of_documents_is_shown_to_their_readers_only(
 ):
     candidates = [{"slot": 1, "document_id": str(document.pk), "title": "비밀"}]
     named = {"candidates": candidates, "sources": None} if how.get("mode") == "clarify" else {}
-    turn = say(owner, "보여 줘", document, content="비밀 문장", **how, **named)
+    turn = add_turn(owner, "보여 줘", document, content="비밀 문장", **how, **named)
     made = share(api, turn.chat_id, users=["reader"])
     shown = read(reader, made.data["id"])
     assert "비밀" not in shown.content.decode()
@@ -148,7 +148,7 @@ def test_nothing_of_how_an_answer_came_about_is_shown(api, owner, chat, reader):
 
 def test_what_is_said_later_is_shown_once_its_owner_updates_it(api, owner, chat, reader):
     made = share(api, chat.pk, users=["reader"])
-    say(owner, "그럼 숙박비는?", chat_id=chat.pk)
+    add_turn(owner, "그럼 숙박비는?", chat_id=chat.pk)
     address = f"/api/v1/shares/{made.data['id']}"
     assert len(read(reader, made.data["id"]).data["messages"]) == 2
     assert api.patch(address, {"update": True}, format="json").status_code == 200
@@ -185,7 +185,7 @@ def test_a_share_ends_when_it_is_revoked_when_its_time_is_over_and_with_its_chat
 
 
 def test_a_message_that_is_deleted_is_gone_from_the_share(api, owner, chat, reader):
-    say(owner, "둘째", chat_id=chat.pk)
+    add_turn(owner, "둘째", chat_id=chat.pk)
     made = share(api, chat.pk, users=["reader"])
     last = Message.objects.filter(chat=chat, role="assistant").latest("created_at")
     delete_message(message=last)
@@ -211,7 +211,7 @@ def test_a_reader_goes_on_in_a_chat_of_his_own_with_his_own_rights(
     api, owner, chat, document, reader
 ):
     own = make_document(reader, "내 문서.md")
-    say(owner, "둘째", own, chat_id=chat.pk, content="둘째 답 [1]")
+    add_turn(owner, "둘째", own, chat_id=chat.pk, content="둘째 답 [1]")
     made = share(api, chat.pk, users=["reader"])
     fork = client(reader).post(f"/api/v1/shared/{made.data['id']}/fork")
     assert fork.status_code == 201
@@ -229,7 +229,7 @@ def test_a_reader_goes_on_in_a_chat_of_his_own_with_his_own_rights(
 
 
 def test_what_its_owner_said_is_not_noted_of_whoever_copies_it(api, owner, reader):
-    turn = say(owner, "나는 땅콩 알레르기가 있어", content="알겠습니다")
+    turn = add_turn(owner, "나는 땅콩 알레르기가 있어", content="알겠습니다")
     made = share(api, turn.chat_id, users=["reader"])
     fork = client(reader).post(f"/api/v1/shared/{made.data['id']}/fork")
     assert all(Turn.objects.filter(chat=fork.data["id"]).values_list("profile_read_at", flat=True))
@@ -248,7 +248,7 @@ def test_an_answer_is_shown_without_script_foreign_picture_or_dangerous_link(api
     said = (
         "<script>alert(1)</script> ![그림](https://evil.example/x.png) [x](javascript:alert(1)) [1]"
     )
-    turn = say(owner, "질문", content=said)
+    turn = add_turn(owner, "질문", content=said)
     made = share(api, turn.chat_id, users=["reader"])
     browser = Client()
     browser.force_login(reader)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 

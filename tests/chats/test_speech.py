@@ -13,7 +13,7 @@ from chats.services.chats import create_chat
 from chats.services.speech import SpeechFailed, split_text, to_speech_text
 from documents.errors import explain_code
 from tests.chats.conftest import client
-from tests.servers.speech import Reply, count_samples, streamed, wav
+from tests.servers.speech import Reply, count_samples, make_wav, remove_length
 
 SENTENCE = "가나다라 마바사."
 
@@ -67,7 +67,7 @@ def test_an_answer_is_spoken_with_the_configured_voice(api, owner, speech_server
     response = say(api, message(owner))
     assert (response.status_code, response["Content-Type"]) == (200, "audio/wav")
     assert count_samples(response.content) == 10 * len("휴가는 15일입니다.")
-    path, headers, body = speech_server.heard[0]
+    path, headers, body = speech_server.requests[0]
     assert (path, headers["Authorization"]) == ("/v1/audio/speech", "Bearer key-of-the-voice")
     assert body == {
         "model": "tts-1",
@@ -80,7 +80,7 @@ def test_an_answer_is_spoken_with_the_configured_voice(api, owner, speech_server
 def test_voice_and_format_may_be_wished(api, owner, speech_server):
     response = say(api, message(owner), voice="nova", format="mp3")
     assert (response.content, response["Content-Type"]) == (b"ID3", "audio/mpeg")
-    body = speech_server.heard[0][2]
+    body = speech_server.requests[0][2]
     assert (body["voice"], body["response_format"]) == ("nova", "mp3")
 
 
@@ -92,7 +92,7 @@ def test_a_program_may_ask_for_sound_only(api, owner, speech_server):
 
 def test_an_unknown_format_is_a_bad_request(api, owner, speech_server):
     assert say(api, message(owner), format="exe").status_code == 400
-    assert not speech_server.heard
+    assert not speech_server.requests
 
 
 def test_a_long_answer_is_one_sound_of_several_pieces(api, owner, speech_server):
@@ -103,14 +103,14 @@ def test_a_long_answer_is_one_sound_of_several_pieces(api, owner, speech_server)
 
 
 def test_pieces_whose_headers_know_no_end_are_joined_by_what_is_in_them(api, owner, speech_server):
-    speech_server.replies.extend(Reply(body=streamed(wav(size))) for size in (70, 30))
+    speech_server.replies.extend(Reply(body=remove_length(make_wav(size))) for size in (70, 30))
     response = say(api, message(owner, " ".join([SENTENCE] * 500)))
     assert count_samples(response.content) == 100
 
 
-@pytest.mark.parametrize("second", [wav(5, rate=16_000), b"ID3", b"RIFF"])
+@pytest.mark.parametrize("second", [make_wav(5, rate=16_000), b"ID3", b"RIFF"])
 def test_pieces_that_do_not_fit_together_are_no_sound(api, owner, speech_server, second):
-    speech_server.replies.extend([Reply(body=wav(5)), Reply(body=second)])
+    speech_server.replies.extend([Reply(body=make_wav(5)), Reply(body=second)])
     response = say(api, message(owner, " ".join([SENTENCE] * 500)))
     assert (response.status_code, response.json()["code"]) == (502, "speech_failed")
 
@@ -119,7 +119,7 @@ def test_pieces_that_do_not_fit_together_are_no_sound(api, owner, speech_server,
 def test_what_is_too_long_is_not_begun(api, owner, speech_server, form, sentences):
     response = say(api, message(owner, " ".join([SENTENCE] * sentences)), format=form)
     assert (response.status_code, response.json()["code"]) == (422, "speech_too_long")
-    assert not speech_server.heard
+    assert not speech_server.requests
 
 
 def test_without_an_endpoint_nothing_here_can_speak(api, owner, settings):
@@ -134,7 +134,7 @@ def test_another_users_answer_is_not_there(owner, stranger, speech_server):
     response = say(client(stranger), one)
     unknown = client(stranger).post(f"/api/v1/messages/{uuid.uuid4()}/speech")
     assert (response.status_code, response.content) == (404, unknown.content)
-    assert not speech_server.heard
+    assert not speech_server.requests
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_another_users_answer_is_not_there(owner, stranger, speech_server):
 def test_what_is_no_written_answer_is_not_spoken(api, owner, speech_server, fields, status, code):
     response = say(api, message(owner, **fields))
     assert (response.status_code, response.json()["code"]) == (status, code)
-    assert not speech_server.heard
+    assert not speech_server.requests
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_redirect_is_not_followed(api, owner, speech_server):
     for status in (302, 307):
         speech_server.replies.append(Reply(status, b"", elsewhere))
         assert say(api, message(owner)).json()["code"] == "speech_failed"
-    assert [path for path, _, _ in speech_server.heard] == ["/v1/audio/speech"] * 2
+    assert [path for path, _, _ in speech_server.requests] == ["/v1/audio/speech"] * 2
 
 
 def test_an_endpoint_that_is_away_is_a_failure(api, owner, settings):
@@ -186,7 +186,7 @@ def test_an_endpoint_that_is_away_is_a_failure(api, owner, settings):
 def test_an_endpoint_that_falls_silent_is_given_up(api, owner, speech_server, monkeypatch):
     monkeypatch.setattr(speech, "SPEECH_SECONDS", 0.3)
     hold = threading.Event()
-    speech_server.replies.append(Reply(body=wav(100), hold=hold))
+    speech_server.replies.append(Reply(body=make_wav(100), hold=hold))
     response = say(api, message(owner))
     hold.set()
     assert response.json()["code"] == "speech_failed"
@@ -194,7 +194,7 @@ def test_an_endpoint_that_falls_silent_is_given_up(api, owner, speech_server, mo
 
 def test_a_sound_without_end_is_given_up(api, owner, speech_server, monkeypatch):
     monkeypatch.setattr(speech, "MAX_SOUND_BYTES", 1000)
-    speech_server.replies.append(Reply(body=wav(1000)))
+    speech_server.replies.append(Reply(body=make_wav(1000)))
     assert say(api, message(owner)).json()["code"] == "speech_failed"
 
 

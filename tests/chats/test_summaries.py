@@ -14,7 +14,7 @@ from jobs.lease import claim_job
 from rag.conversation import RunningSummary
 from rag.memory.summary import TurnNote
 from tests.chats.conftest import make_document
-from tests.chats.turns import again, known_after, say
+from tests.chats.turns import add_answer, add_turn, load_conversation_after
 from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,9 +54,9 @@ def plug(monkeypatch):
 
 
 def talk(owner, count):
-    turns = [say(owner, "질문 1")]
+    turns = [add_turn(owner, "질문 1")]
     while len(turns) < count:
-        turns.append(say(owner, f"질문 {len(turns) + 1}", parent=turns[-1]))
+        turns.append(add_turn(owner, f"질문 {len(turns) + 1}", parent=turns[-1]))
     return turns
 
 
@@ -73,7 +73,7 @@ def late(*turns):
 
 def test_a_note_is_stored_with_its_model_and_time(owner, plug):
     plug()
-    turn = note(say(owner, "휴가는?"))
+    turn = note(add_turn(owner, "휴가는?"))
     assert (turn.summary, turn.summary_model, turn.terms) == ("요약 1", "light-model", {"휴가": 2})
     assert (list(turn.vector), turn.embedding) == ([0.5, 0.25], "model-a")
     assert turn.summarised_at is not None
@@ -82,14 +82,14 @@ def test_a_note_is_stored_with_its_model_and_time(owner, plug):
 
 def test_a_turn_is_noted_once(owner, plug):
     engine = plug()
-    turn = note(say(owner, "휴가는?"))
+    turn = note(add_turn(owner, "휴가는?"))
     first = turn.summarised_at
     assert note(turn).summarised_at == first
     assert len(engine.asked) == 1
 
 
 def test_a_turn_that_somebody_summarises_is_left_alone(owner, plug):
-    turn = say(owner, "휴가는?")
+    turn = add_turn(owner, "휴가는?")
     engine = plug(meanwhile=[lambda: summaries.summarise_turn(turn.pk)])
     note(turn)
     assert (len(engine.asked), turn.summary_model, turn.claim) == (1, "light-model", None)
@@ -97,7 +97,7 @@ def test_a_turn_that_somebody_summarises_is_left_alone(owner, plug):
 
 def test_a_turn_whose_worker_died_is_summarised_by_another(owner, plug, monkeypatch):
     plug()
-    turn = say(owner, "휴가는?")
+    turn = add_turn(owner, "휴가는?")
     sent = []
     monkeypatch.setattr(summaries, "dispatch_summary", sent.append)
     assert claim_job(Turn, turn.pk) is not None
@@ -130,14 +130,14 @@ def test_a_worker_that_lost_its_turn_stores_no_vectors(owner, plug):
 
 def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plug):
     turns = talk(owner, PAIRS + 5)
-    again(turns[2], content="anders")
+    add_answer(turns[2], content="anders")
     engine = plug(running=RunningSummary("접은 것", 5, "light-model"))
     last = note(turns[-1])
     _, folding, before = engine.asked[0]
     assert ([turn.number for turn in folding], before) == ([1, 2, 3, 4, 5], None)
     assert folding[2].assistant_text == "답"
     assert (last.running_summary, last.running_through) == ("접은 것", 5)
-    assert known_after(last).summary == RunningSummary("접은 것", 5, "light-model")
+    assert load_conversation_after(last).summary == RunningSummary("접은 것", 5, "light-model")
 
 
 @pytest.mark.parametrize("count", [5, PAIRS - 1, PAIRS])
@@ -170,20 +170,20 @@ def test_a_summary_begins_anew_with_the_conversation(owner, plug):
     turns = talk(owner, PAIRS + 5)
     plug(running=RunningSummary("옛 주제", 5, "light-model"))
     note(turns[-1])
-    turn = say(owner, "새 주제로", parent=turns[-1], question_type="reset")
+    turn = add_turn(owner, "새 주제로", parent=turns[-1], question_type="reset")
     for number in range(PAIRS + 5):
-        turn = say(owner, f"새 질문 {number}", parent=turn)
+        turn = add_turn(owner, f"새 질문 {number}", parent=turn)
     engine = plug()
     note(turn)
     _, folding, running = engine.asked[0]
     assert running is None
     assert [one.number for one in folding] == [17, 18, 19, 20, 21]
-    assert known_after(turn).summary is None
+    assert load_conversation_after(turn).summary is None
 
 
 def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):
     engine = plug(fails=ZeroDivisionError())
-    turn = say(owner, "휴가는?")
+    turn = add_turn(owner, "휴가는?")
     for _ in range(Turn.MAX_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
             note(turn)
@@ -194,7 +194,7 @@ def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):
 
 def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeypatch):
     plug()
-    noted, fresh, lost = (say(owner, f"질문 {number}") for number in range(3))
+    noted, fresh, lost = (add_turn(owner, f"질문 {number}") for number in range(3))
     note(noted)
     late(noted, lost)
     sent = []
@@ -204,19 +204,19 @@ def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeyp
 
 
 def test_workers_are_told_of_a_turn_when_it_is_closed(owner):
-    turn = say(owner, "휴가는?")
+    turn = add_turn(owner, "휴가는?")
     told = [fields for _, fields in connections.get_client().xrange(dispatch.STREAM.key)]
     assert {"kind": "summary", "id": str(turn.pk)} in told
 
 
 def test_a_redis_that_is_away_does_not_matter(owner, monkeypatch):
     monkeypatch.setattr(dispatch.STREAM, "send", lambda _fields: False)
-    turn = say(owner, "휴가는?")
+    turn = add_turn(owner, "휴가는?")
     assert Turn.objects.get(pk=turn.pk).summarised_at is None
 
 
 def test_a_worker_notes_turns_by_itself(owner, request):
-    turn = say(owner, "연차 휴가는 며칠인가요?", make_document(owner), content="15일입니다.")
+    turn = add_turn(owner, "연차 휴가는 며칠인가요?", make_document(owner), content="15일입니다.")
     request.getfixturevalue("answers_worker")
     wait_until(lambda: not Turn.objects.filter(summarised_at=None).exists())
     turn.refresh_from_db()

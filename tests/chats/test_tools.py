@@ -17,7 +17,7 @@ from rag.config import Endpoint
 from tests.chats.conftest import client
 from tests.chats.talking import Talk
 from tests.servers.hostile import HostileServer
-from tests.servers.llm import Calls, Stream
+from tests.servers.llm import Stream, ToolCalls
 from tests.support import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,7 +130,7 @@ def wants(model, *calls):
         asked = any("끝" in str(m["content"]) for m in request["messages"][:1])
         if offered and asked and len(request["messages"]) == 2:
             named = [(next(o for o in offered if o.endswith(name)), args) for name, args in calls]
-            return Calls(named)
+            return ToolCalls(named)
         return Stream(["끝" if offered else "남은 휴가는 7일입니다."])
 
     model.default = reply
@@ -249,7 +249,7 @@ def test_a_model_that_calls_for_ever_is_stopped(api, server, others, model, answ
         if not offered:
             return Stream(["그만."])
         name = next(one for one in offered if one.endswith("days_left"))
-        return Calls([(name, {"name": f"사람 {next(numbers)}"}) for _ in range(3)])
+        return ToolCalls([(name, {"name": f"사람 {next(numbers)}"}) for _ in range(3)])
 
     model.default = reply
     said = Talk(api).say("계속 찾아 줘", tool_ids=[str(server.pk)])
@@ -327,13 +327,13 @@ def test_a_server_of_tools_that_does_what_none_should_is_given_up(monkeypatch, w
     try:
         with HostileServer() as hostile, HostileServer() as elsewhere:
             hostile.answers["/mcp"] = way
-            hostile.leads_to = f"{elsewhere.url}/mcp"
+            hostile.redirect_url = f"{elsewhere.url}/mcp"
             row = ToolServer(name="x", address=f"{hostile.url}/mcp")
             row.set_key(KEY)
             for step in (tools.fetch_tools(row), tools.call_tool(row, "search", {})):
                 with pytest.raises(tools.ToolServerFailed):
                     asyncio.run(asyncio.wait_for(step, 8))
-            assert elsewhere.asked == []
+            assert elsewhere.requests == []
         assert tracemalloc.get_traced_memory()[1] < 40 * 2**20
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Turns that a test lets happen: asked and answered without an engine."""
+"""Turns made for tests: asked and answered without an engine."""
 
 import uuid
 
@@ -10,8 +10,8 @@ from chats.services.turns import close_turn, open_turn
 from jobs.lease import claim_job
 
 
-def source(document, slot=1, *, cited=True, index=0, similarity=0.9, text="본문"):
-    """A source as an outcome carries it; `document` may be an id."""
+def build_source(document, slot=1, *, cited=True, index=0, similarity=0.9, text="본문"):
+    """A source in the form that outcomes have; `document` may be an id."""
     pk = str(getattr(document, "pk", document))
     return {
         "slot": slot,
@@ -28,55 +28,55 @@ def source(document, slot=1, *, cited=True, index=0, similarity=0.9, text="본�
     }
 
 
-def sources(*documents):
-    """One of each, in this order."""
-    return [source(document, slot) for slot, document in enumerate(documents, 1)]
+def build_sources(*documents):
+    """A source of each document, in this order."""
+    return [build_source(document, slot) for slot, document in enumerate(documents, 1)]
 
 
-def outcome(*documents, **fields):
-    """A completed answer that shows these documents."""
-    shown = sources(*documents) or None
-    known = {
+def build_outcome(*documents, **fields):
+    """The outcome of a completed answer that shows these documents; `fields` replace its fields."""
+    shown_sources = build_sources(*documents) or None
+    defaults = {
         "status": Message.Status.COMPLETED,
         "content": "답",
-        "mode": "documents" if shown else "general",
+        "mode": "documents" if shown_sources else "general",
         "question_type": "single",
-        "sources": shown,
+        "sources": shown_sources,
     }
-    return AnswerOutcome(**known | fields)
+    return AnswerOutcome(**defaults | fields)
 
 
-def end(turn, *documents, **fields):
-    """Close an opened turn; its row in the store."""
+def answer_turn(turn, *documents, **fields):
+    """Answer an opened turn; returns its row in the store."""
     lease = claim_job(Run, turn.run.pk)
-    assert close_turn(lease=lease, outcome=outcome(*documents, **fields))
+    assert close_turn(lease=lease, outcome=build_outcome(*documents, **fields))
     return Turn.objects.get(message=turn.assistant_message)
 
 
-def say(owner, asked, *documents, chat_id=None, parent=None, topic="auto", **fields):
-    """A whole turn after `parent` (a turn), else after the newest message."""
+def add_turn(owner, question, *documents, chat_id=None, parent=None, topic="auto", **fields):
+    """Ask and answer a question after the turn `parent`, else after the newest message."""
     opened = open_turn(
         user=owner,
-        content=asked,
+        content=question,
         chat_id=chat_id or (parent and parent.chat_id),
         parent_id=parent and parent.message_id,
         topic=topic,
     )
-    return end(opened, *documents, **fields)
+    return answer_turn(opened, *documents, **fields)
 
 
-def again(turn, *documents, topic="auto", **fields):
-    """Another answer to the same question."""
+def add_answer(turn, *documents, topic="auto", **fields):
+    """Answer the question of a turn once more; returns the new turn."""
     opened = turns.regenerate_answer(message=turn.message, language="ko", topic=topic)
-    return end(opened, *documents, **fields)
+    return answer_turn(opened, *documents, **fields)
 
 
-def known_after(turn, pairs=10):
-    """What a question that follows the turn is told of the conversation."""
+def load_conversation_after(turn, pairs=10):
+    """The conversation as a question after this turn gets it."""
     message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
     return load_conversation(Branch.to_message(message), pairs=pairs)
 
 
-def gone():
-    """The id of a document that is not there."""
+def make_missing_id():
+    """The id of a document that does not exist."""
     return str(uuid.uuid4())

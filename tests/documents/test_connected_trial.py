@@ -13,7 +13,7 @@ from rag.adapters.endpoint import reset_breakers
 from rag.adapters.openai import reset_dialects
 from rag.config import Endpoint
 from rag.context.budget import reset_context_lengths
-from tests.servers.llm import Calls, Failure, Hang, Raw, Stream, completion, event
+from tests.servers.llm import Failure, Hang, Raw, Stream, ToolCalls, build_completion, encode_chunk
 from tests.servers.wire import POLL_SECONDS
 
 KEY = "key-that-must-stay-here"
@@ -45,10 +45,10 @@ def lines_of(server, model="stand-in", role=ModelRole.MAIN):
 def speak(request):
     """A good server: streams Korean, thinks when asked to, calls tools."""
     if request.get("tools"):
-        return Calls([("find_holidays", {"name": "김민수"})])
+        return ToolCalls([("find_holidays", {"name": "김민수"})])
     if request.get("chat_template_kwargs", {}).get("enable_thinking"):
         thought = json.dumps({"choices": [{"index": 0, "delta": {"reasoning_content": "음"}}]})
-        return Raw(f"data: {thought}\n\n".encode() + event("372") + b"data: [DONE]\n\n")
+        return Raw(f"data: {thought}\n\n".encode() + encode_chunk("372") + b"data: [DONE]\n\n")
     return Stream(KOREAN, delay=0.02)
 
 
@@ -223,7 +223,7 @@ def test_a_reranker_and_a_verifier_are_tried_by_their_own_protocols(llm_server):
 
 
 def test_a_vision_model_says_what_is_in_a_picture(llm_server):
-    llm_server.default = Failure(200, completion("빨간 사각형입니다."))
+    llm_server.default = Failure(200, build_completion("빨간 사각형입니다."))
     _lines, trial = lines_of(llm_server, "stand-in", ModelRole.VISION)
     assert trial.is_good
     assert "빨간" in trial.lines[-1].text

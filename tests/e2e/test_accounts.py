@@ -90,7 +90,7 @@ def test_an_api_key_is_shown_once(page):
 
 def test_an_administrator_sets_up_a_sign_on_server_and_somebody_comes_in_by_it(windows, product):
     product.add_user("keeper", PASSWORD, staff=True)
-    with oidc.running(person=dict(HANA)) as server:
+    with oidc.run_server(person=dict(HANA)) as server:
         page = windows(product=product)
         page.goto("/accounts/login/?next=/admin/nura/signonserver/add/")
         sign_in(page, "keeper", PASSWORD)

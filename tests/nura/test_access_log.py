@@ -103,7 +103,7 @@ def test_what_is_refused_at_the_door_is_logged_too(lines, settings, minsu):
     asked += [("POST", "/api/v1/search", {"Content-Type": "application/json"}, b"{}")] * 2
     asked += [("POST", "/api/v1/messages", {}, b"x" * 4_000_000)]
     secret = reverse("account_reset_password_from_key", args=("1", "abc-0123456789abcdef"))
-    with asgi.running() as web, httpx.Client(base_url=web.url) as client:
+    with asgi.run_server() as web, httpx.Client(base_url=web.url) as client:
         told = [
             client.request(
                 method, path, headers=headers | {"Authorization": f"Token {key}"}, content=body
@@ -137,7 +137,7 @@ async def test_the_logs_of_a_conversation_hold_no_secret_and_no_content(
         return owner, key, browser.cookies["sessionid"].value
 
     with caplog.at_level("INFO"):
-        with asgi.running() as web:
+        with asgi.run_server() as web:
             owner, key, kept = await in_database(prepare, web)
             async with socket(web, key) as ws:
                 await say(ws, "send", content=QUESTION)

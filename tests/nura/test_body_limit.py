@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(scope="module")
 def web():
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 

@@ -41,7 +41,7 @@ CLOSED = (
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 

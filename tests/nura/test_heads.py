@@ -36,7 +36,7 @@ CHUNKED = (
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server.port
 
 
@@ -369,7 +369,7 @@ def test_a_process_that_ends_answers_one_more_request_of_an_idle_connection(endi
     with connected(ending.port) as idle, connected(ending.port) as fresh:
         idle.sendall(LINE + b"\r\n")
         assert idle.recv(65536).startswith(b"HTTP/1.1 200 ")
-        ending.begin_to_stop()
+        ending.request_stop()
         wait_until(lambda: refuses(ending.port), 5)
         for one in (idle, fresh):
             answer = sent(one, [LINE, b"\r\n"])
@@ -393,7 +393,7 @@ def test_a_process_that_ends_keeps_the_connection_of_an_answer_whose_head_has_sa
         with connected(server.port) as kept:
             kept.sendall(LINE + b"\r\n")
             assert b"connection: close" not in kept.recv(65536).lower()
-            server.begin_to_stop()
+            server.request_stop()
             wait_until(lambda: refuses(server.port), 5)
             goes_on.set()
             assert kept.recv(65536).endswith(b"whole\r\n0\r\n\r\n")
@@ -410,14 +410,14 @@ def test_a_process_that_ends_opens_no_socket_so_that_a_proxy_asks_another_node(e
     with connected(ending.port) as idle:
         idle.sendall(LINE + b"\r\n")
         idle.recv(65536)
-        ending.begin_to_stop()
+        ending.request_stop()
         wait_until(lambda: refuses(ending.port), 5)
         assert sent(idle, [UPGRADE, b"\r\n"]) == b""
 
 
 def test_a_process_that_ends_leaves_it_to_a_proxy_to_end_idle_connections_first(ending):
     with connected(ending.port) as idle:
-        ending.begin_to_stop()
+        ending.request_stop()
         assert hears_nothing(idle, 4)
         assert rest(idle) == b""
 
@@ -435,7 +435,7 @@ def test_a_process_that_ends_without_a_proxy_waits_for_no_idle_connection(web):
 
 def test_a_process_that_ends_answers_whom_it_had_not_accepted_yet(ending):
     ending.pause(0.6)
-    ending.begin_to_stop()
+    ending.request_stop()
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(connected(ending.port)) for _ in range(5)]
         for one in waiting:

@@ -34,7 +34,7 @@ NO_LIMITS |= {"at_once": 0, "answers": 0}
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 

@@ -61,7 +61,7 @@ def own_place(settings, tmp_path):
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 
@@ -91,7 +91,7 @@ def test_of_a_library_nothing_is_left_to_whoever_loses_the_membership_in_mid_str
 ):
     head = begin_installation()
     connect_model(head, llm_server)
-    with oidc.running() as server:
+    with oidc.run_server() as server:
         invite_five(head, server)
     rules, *_others = make_libraries(watched=folder)
     hana, dul = (User.objects.get(username=name) for name in LINKED)

@@ -38,7 +38,7 @@ def writer():
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory):
-    server = PostgresServer.make(tmp_path_factory.mktemp("postgres"))
+    server = PostgresServer.create(tmp_path_factory.mktemp("postgres"))
     yield server
     server.close()
 
@@ -52,7 +52,7 @@ def redis(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def second_redis(redis, tmp_path_factory):
-    server = RedisServer(tmp_path_factory.mktemp("second-redis"), follows=redis.port)
+    server = RedisServer(tmp_path_factory.mktemp("second-redis"), primary_port=redis.port)
     yield server
     server.kill()
 
@@ -82,7 +82,7 @@ def nodes(writer, postgres, standby, sentinel, small_models, tmp_path_factory):
         "NURA_LLM_MAX_TOKENS": "20000",
         "NURA_TRUSTED_PROXIES": "1",
         "NURA_SHUTDOWN_SECONDS": "25",  # an answer of these tests takes four
-        "DATABASE_URL": f"{postgres.url},{standby.place}&target_session_attrs=read-write",
+        "DATABASE_URL": f"{postgres.url},{standby.quoted_host}&target_session_attrs=read-write",
         "REDIS_URL": sentinel.url,
     }
     for name in ("first", "second"):
@@ -332,11 +332,11 @@ def test_a_standby_of_redis_that_takes_over_costs_no_character(
     site, writer, redis, second_redis, sentinel
 ):
     writer.default = Stream(WORDS, delay=0.06)
-    wait_until(lambda: "slave0" in redis.tell("INFO", "replication"), 30)
+    wait_until(lambda: "slave0" in redis.execute_command("INFO", "replication"), 30)
     heard = follow_many(site, 2 * QUESTIONS_A_NODE)
     redis.kill()
     check_whole(site, heard)
-    assert second_redis.tell("INFO", "replication")["role"] == "master"
+    assert second_redis.execute_command("INFO", "replication")["role"] == "master"
     check_whole(site, follow_many(site, QUESTIONS_A_NODE))
     upload_and_read(site)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.product.client import Client
 from tests.product.sockets import text_of
-from tests.servers.llm import Failure, Raw, Stream, event
+from tests.servers.llm import Failure, Raw, Stream, encode_chunk
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
@@ -133,7 +133,7 @@ def test_d54_a_fast_model_is_passed_on_in_far_fewer_pieces(client, model, body_o
 
 def test_d54_characters_outside_the_basic_plane_come_whole_through_any_cut(client, model):
     text = "가족 👨‍👩‍👧‍👦 옛한글 ᄒᆞᆫ글 𠮷野家 é"
-    body = event(text) + event("", finish_reason="stop") + b"data: [DONE]\n\n"
+    body = encode_chunk(text) + encode_chunk("", finish_reason="stop") + b"data: [DONE]\n\n"
     message = ended(client, Raw(body, part=1), model=model)
     assert message["content"] == text
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.product.client import Client
 from tests.product.sockets import text_of
-from tests.servers.llm import Failure, Hang, LLMServer, Stream, embeddings
+from tests.servers.llm import Failure, Hang, LLMServer, Stream, build_embeddings
 from tests.support import Product, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
@@ -120,7 +120,7 @@ def test_d58_an_endless_answer_ends_at_the_limit_of_tokens_with_its_text(asker, 
 
 def vectors(width, number=0.5, count=None):
     """A reply with vectors that are not as they should be."""
-    body = embeddings("x", width)
+    body = build_embeddings("x", width)
     body["data"][0]["embedding"] = [number] * width
     body["data"] = body["data"] if count is None else body["data"] * count
     return Failure(200, json.dumps(body))

@@ -59,7 +59,7 @@ def nodes(former, writer, small_models, tmp_path):
         (tmp_path / name).mkdir(mode=0o700)
     (tmp_path / "first" / "files").mkdir(mode=0o700)
     (tmp_path / "second" / "files").symlink_to(tmp_path / "first" / "files")
-    postgres, redis = PostgresServer.make(tmp_path / "postgres"), RedisServer(tmp_path / "redis")
+    postgres, redis = PostgresServer.create(tmp_path / "postgres"), RedisServer(tmp_path / "redis")
     settings = small_models | {
         "SECRET_KEY": "the same on both nodes, and long enough to be one",
         "NURA_LLM_BASE_URL": writer.url,

@@ -23,7 +23,7 @@ from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import BreakOff, Calls, Failure, Hang, Raw, Stream
+from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, ToolCalls
 
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
@@ -382,6 +382,6 @@ def test_failures_of_an_embedder_are_counted(llm_server):
 async def test_calls_of_tools_count_as_answers(llm_server, clock):
     await break_it(llm_server)
     clock.now += REST_SECONDS + 0.1
-    llm_server.script(Calls([("list_turns", {})]))
+    llm_server.script(ToolCalls([("list_turns", {})]))
     await OpenAILLM(endpoint(llm_server.url)).choose(TURNS, [])
     assert await ask(llm_server.url) == "다시"

@@ -10,7 +10,7 @@ import pytest
 from nura.embedded import models
 from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder, EndpointReranker
 from rag.types import Hit, Passage
-from tests.servers.models import running_models
+from tests.servers.models import run_models
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,7 +47,7 @@ def compute(reranker):
         Hit(Passage(place, UUID(int=place), "lots.txt", place, text, None, None, ""), 0.0)
         for place, text in enumerate(TEXTS[:20])
     ]
-    with running_models() as config:
+    with run_models() as config:
         embedder = EndpointEmbedder(config.local_model(EMBEDDED_NAME))
         vectors = [*embedder.embed_passages(TEXTS), embedder.embed_query(QUESTION)]
         model = EndpointReranker(config.local_model(reranker))

@@ -20,7 +20,7 @@ A_LOT = 20_000
 """Tokens that take this model more than a minute."""
 
 
-@pytest.fixture(scope="module", params=[server.serving_by_transformers, server.serving_by_vllm])
+@pytest.fixture(scope="module", params=[server.serve_by_transformers, server.serve_by_vllm])
 def served(request, tmp_path_factory):
     with request.param(tmp_path_factory.mktemp("served")) as found:
         yield found

@@ -16,7 +16,7 @@ from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import Failure, Raw, Stream, completion, event
+from tests.servers.llm import Failure, Raw, Stream, build_completion, encode_chunk
 
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 KEY = "sk-secret-123"
@@ -178,7 +178,7 @@ def choice(**fields) -> dict:
     ids=lambda odd: json.dumps(odd)[:40],
 )
 async def test_chunks_without_words_are_passed_over(llm_server, odd):
-    llm_server.script(Raw(chunk(odd) + event("네") + chunk(odd) + event("", "stop")))
+    llm_server.script(Raw(chunk(odd) + encode_chunk("네") + chunk(odd) + encode_chunk("", "stop")))
     assert text_of(await collect(llm_server)) == "네"
 
 
@@ -193,14 +193,18 @@ async def test_chunks_without_words_are_passed_over(llm_server, odd):
 )
 async def test_the_account_comes_in_a_chunk_without_choices(llm_server, usage, counted):
     account = {"choices": [], "usage": usage}
-    llm_server.script(Raw(event("네") + event("", "stop") + chunk(account) + b"data: [DONE]\n\n"))
+    llm_server.script(
+        Raw(encode_chunk("네") + encode_chunk("", "stop") + chunk(account) + b"data: [DONE]\n\n")
+    )
     last = (await collect(llm_server))[-1].usage
     assert (last.prompt_tokens, last.completion_tokens) == counted
 
 
 @pytest.mark.parametrize("value", ["[]", '"text"', "7", "null", "{oops", "[" * 5000])
 async def test_a_chunk_that_is_no_object_ends_the_reply(llm_server, value):
-    llm_server.script(Raw(event("안녕") + f"data: {value}\n\n".encode() + event("네", "stop")))
+    llm_server.script(
+        Raw(encode_chunk("안녕") + f"data: {value}\n\n".encode() + encode_chunk("네", "stop"))
+    )
     pieces = []
     with pytest.raises(errors.LLMInterrupted):
         await collect(llm_server, into=pieces)
@@ -212,25 +216,31 @@ async def test_a_pair_that_was_cut_in_half_is_joined(llm_server):
         f'data: {{"choices": [{{"delta": {{"content": "{half}"}}}}]}}\n\n'.encode()
         for half in ("가\\ud83d", "\\ude00나", "\\ud83d", "다\\u0000")
     )
-    llm_server.script(Raw(body + event("", "stop")))
+    llm_server.script(Raw(body + encode_chunk("", "stop")))
     assert text_of(await collect(llm_server)) == "가😀나\ufffd다"
 
 
 async def test_broken_letters_do_not_end_a_reply(llm_server):
-    body = event("가").replace("가".encode(), b"a\xea\xb0") + event("네") + event("", "stop")
+    body = (
+        encode_chunk("가").replace("가".encode(), b"a\xea\xb0")
+        + encode_chunk("네")
+        + encode_chunk("", "stop")
+    )
     llm_server.script(Raw(body))
     assert text_of(await collect(llm_server)) == "a\ufffd네"
 
 
 async def test_the_end_mark_is_an_end_without_a_reason(llm_server):
-    llm_server.script(Raw(event("네") + b"data: [DONE]\n\n" + event("더")))
+    llm_server.script(Raw(encode_chunk("네") + b"data: [DONE]\n\n" + encode_chunk("더")))
     pieces = await collect(llm_server)
     assert (text_of(pieces), pieces[-1].finish_reason) == ("네", "stop")
 
 
 @pytest.mark.parametrize("part", [0, 1])
 async def test_a_server_that_does_not_stream_is_understood(llm_server, part):
-    body = json.dumps(completion("<think>음</think>네"), indent=1, ensure_ascii=False).encode()
+    body = json.dumps(
+        build_completion("<think>음</think>네"), indent=1, ensure_ascii=False
+    ).encode()
     llm_server.script(Raw(body, part=part, headers=JSON))
     pieces = await collect(llm_server)
     assert (text_of(pieces), pieces[0].reasoning) == ("네", "음")

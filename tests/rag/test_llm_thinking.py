@@ -14,7 +14,7 @@ from rag.adapters.stream import CHARACTERS_PER_TOKEN, ThinkingFilter
 from rag.config import Endpoint
 from rag.ports import GenerationOptions, Tool
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import BreakOff, Failure, Raw, Stream, event
+from tests.servers.llm import BreakOff, Failure, Raw, Stream, encode_chunk
 
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
@@ -82,13 +82,17 @@ def test_tags_may_be_cut_anywhere(text, cuts, tagged):
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_thinking_in_a_field_of_its_own_is_kept_apart(llm_server, field):
-    body = chunk(**{field: "생각 "}) + chunk(**{field: "중", "content": None}) + event("네")
-    llm_server.script(Raw(body + event("", "stop")))
+    body = chunk(**{field: "생각 "}) + chunk(**{field: "중", "content": None}) + encode_chunk("네")
+    llm_server.script(Raw(body + encode_chunk("", "stop")))
     assert both(await collect(llm_server)) == ("생각 중", "네")
 
 
 async def test_thinking_in_both_fields_comes_once(llm_server):
-    body = chunk(reasoning_content="생각", reasoning="생각") + event("네") + event("", "stop")
+    body = (
+        chunk(reasoning_content="생각", reasoning="생각")
+        + encode_chunk("네")
+        + encode_chunk("", "stop")
+    )
     llm_server.script(Raw(body))
     assert both(await collect(llm_server)) == ("생각", "네")
 
@@ -110,7 +114,7 @@ async def test_a_reply_that_is_all_thinking_twice_is_empty(llm_server, pieces):
 
 
 async def test_endless_thinking_is_cut(llm_server):
-    endless = chunk(reasoning="생각" * 1000) * 50 + event("네") + event("", "stop")
+    endless = chunk(reasoning="생각" * 1000) * 50 + encode_chunk("네") + encode_chunk("", "stop")
     llm_server.default = Raw(endless)
     shown = []
     with pytest.raises(errors.LLMEmptyAnswer):
@@ -143,7 +147,11 @@ async def test_thinking_is_a_sign_of_life(llm_server):
 
 async def test_the_light_model_says_what_it_means_without_its_thinking(llm_server):
     llm_server.script(
-        Raw(chunk(reasoning_content="음") + event("<think>흠</think>\n7") + event("", "stop"))
+        Raw(
+            chunk(reasoning_content="음")
+            + encode_chunk("<think>흠</think>\n7")
+            + encode_chunk("", "stop")
+        )
     )
     assert await Light(model(llm_server)).ask_text("s", "u", max_tokens=10) == "7"
 

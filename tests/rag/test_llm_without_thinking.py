@@ -10,7 +10,7 @@ from rag.adapters.openai import THINKING_TOKENS, OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import Failure, Raw, Stream, event
+from tests.servers.llm import Failure, Raw, Stream, encode_chunk
 
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 THINKING = GenerationOptions(max_tokens=100, thinking=True)
@@ -22,8 +22,8 @@ def thought(text: str) -> bytes:
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
-THINKS_AND_ANSWERS = Raw(thought("hm") + event("네") + event("", "stop"))
-THINKS_ONLY = Raw(thought("hm") + event("", "length"))
+THINKS_AND_ANSWERS = Raw(thought("hm") + encode_chunk("네") + encode_chunk("", "stop"))
+THINKS_ONLY = Raw(thought("hm") + encode_chunk("", "length"))
 
 
 def refusal(message: str) -> Failure:
@@ -120,7 +120,7 @@ async def test_a_refusal_that_names_the_model_is_no_refusal_of_thinking(llm_serv
 
 async def test_nothing_is_repeated_once_something_was_said(llm_server):
     broken = b'data: {"error": {"message": "chat_template_kwargs unknown", "code": 400}}\n\n'
-    llm_server.default = Raw(event("네") + broken)
+    llm_server.default = Raw(encode_chunk("네") + broken)
     with pytest.raises(errors.LLMServerError):
         await said(model(llm_server))
     assert len(llm_server.chats) == 1
@@ -148,7 +148,7 @@ async def test_thoughts_alone_are_asked_for_once_more_without_thinking(llm_serve
 
 
 async def test_thoughts_that_are_only_counted_are_asked_for_once_more(llm_server):
-    llm_server.script(Raw(event("", "length")), Stream(["네"]))
+    llm_server.script(Raw(encode_chunk("", "length")), Stream(["네"]))
     assert await said(model(llm_server), THINKING) == ("", "네")
 
 

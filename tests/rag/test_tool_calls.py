@@ -11,7 +11,7 @@ from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import Choice, Tool, ToolCall, ToolCaller
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import Calls, Failure, Hang, Raw, Stream
+from tests.servers.llm import Failure, Hang, Raw, Stream, ToolCalls
 
 ASKED = (HistoryMessage(Speaker.SYSTEM, "찾아라"), HistoryMessage(Speaker.USER, "예산이 얼마였지?"))
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -35,7 +35,7 @@ async def chosen(server, behaviour, **limits) -> Choice:
 
 async def test_calls_come_with_their_arguments_in_the_models_order(llm_server):
     wanted = [("search_turns", {"query": "예산"}), ("list_turns", {})]
-    choice = await chosen(llm_server, Calls(wanted))
+    choice = await chosen(llm_server, ToolCalls(wanted))
     assert choice == Choice(
         "", (ToolCall("search_turns", {"query": "예산"}), ToolCall("list_turns"))
     )
@@ -60,13 +60,13 @@ async def test_a_reply_in_words_calls_nothing(llm_server):
 
 
 async def test_words_beside_calls_are_kept(llm_server):
-    choice = await chosen(llm_server, Calls([("list_turns", {})], text="찾아볼게요."))
+    choice = await chosen(llm_server, ToolCalls([("list_turns", {})], text="찾아볼게요."))
     assert (choice.text, len(choice.calls)) == ("찾아볼게요.", 1)
 
 
 @pytest.mark.parametrize("arguments", ["{not json", "[" * 100_000, "[1]", '"text"', "7"])
 async def test_unreadable_arguments_are_empty_and_told(llm_server, arguments):
-    choice = await chosen(llm_server, Calls([("search_turns", arguments)]))
+    choice = await chosen(llm_server, ToolCalls([("search_turns", arguments)]))
     (call,) = choice.calls
     assert (call.name, dict(call.arguments)) == ("search_turns", {})
     assert call.error
@@ -74,7 +74,7 @@ async def test_unreadable_arguments_are_empty_and_told(llm_server, arguments):
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null"])
 async def test_a_call_without_arguments_is_no_error(llm_server, arguments):
-    choice = await chosen(llm_server, Calls([("list_turns", arguments)]))
+    choice = await chosen(llm_server, ToolCalls([("list_turns", arguments)]))
     assert choice.calls == (ToolCall("list_turns"),)
 
 
@@ -100,7 +100,7 @@ async def test_a_server_that_knows_no_tools_is_told_apart_and_not_asked_again(ll
 
 
 async def test_a_busy_server_is_asked_again(llm_server):
-    llm_server.script(Failure(503), Calls([("list_turns", {})]))
+    llm_server.script(Failure(503), ToolCalls([("list_turns", {})]))
     choice = await caller(llm_server).choose(ASKED, [LIST])
     assert [call.name for call in choice.calls] == ["list_turns"]
 
@@ -109,8 +109,8 @@ async def test_a_busy_server_is_asked_again(llm_server):
     ("behaviour", "error"),
     [
         (Failure(401, {"error": {"message": "bad key sk-secret-123"}}), errors.LLMUnauthorized),
-        (Calls([], text=None), errors.LLMEmptyAnswer),
-        (Calls([], text="  "), errors.LLMEmptyAnswer),
+        (ToolCalls([], text=None), errors.LLMEmptyAnswer),
+        (ToolCalls([], text="  "), errors.LLMEmptyAnswer),
         (
             Failure(400, {"error": {"message": "maximum context length is 4096 tokens"}}),
             errors.ContextOverflow,
@@ -139,7 +139,7 @@ async def test_a_silent_server_times_out(llm_server):
 
 async def test_giving_up_closes_the_connection(llm_server):
     model = caller(llm_server)
-    llm_server.script(Calls([("list_turns", {})]), Hang())
+    llm_server.script(ToolCalls([("list_turns", {})]), Hang())
     await model.choose(ASKED, [LIST])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):

@@ -17,7 +17,7 @@ from rag.adapters.openai import OpenAIVision
 from rag.config import Endpoint, RagConfig
 from rag.factory import get_vision
 from rag.prompts import load_prompt
-from tests.servers.llm import Failure, Hang, Raw, Stream, completion
+from tests.servers.llm import Failure, Hang, Raw, Stream, build_completion
 
 KEY = "sk-a-very-secret-key"
 
@@ -40,7 +40,7 @@ async def described(model, language="ko"):
 
 def reply(content, reason="stop", **message):
     """A whole reply whose message has more than its content."""
-    body = completion(content)
+    body = build_completion(content)
     body["choices"][0]["message"] |= message
     body["choices"][0]["finish_reason"] = reason
     return Raw(json.dumps(body).encode(), headers={"Content-Type": "application/json"})

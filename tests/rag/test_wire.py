@@ -89,7 +89,7 @@ def test_no_proxy_is_told_to_ask_them(hostile, monkeypatch):
             ask(client, url)
     with pytest.raises(LLMError):
         say_something(Endpoint(url, "m", api_key="sk-key"))
-    assert hostile.asked == []
+    assert hostile.requests == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "::1", "gpu.example"])
@@ -107,7 +107,7 @@ def test_a_name_that_leads_there_is_sent_nothing(hostile, own_surroundings):
         say_something(endpoint)
     with pytest.raises(EmbedderFailed):
         EndpointEmbedder(endpoint).embed_query("휴가")
-    assert hostile.asked == []
+    assert hostile.requests == []
 
 
 @pytest.mark.parametrize("path", ["endless", "bomb"])

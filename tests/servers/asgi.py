@@ -30,22 +30,22 @@ class WebServer:
             deadline.wait(0.02)
 
     def pause(self, seconds):
-        """Let the process accept and answer nothing for a moment."""
+        """Block the event loop, so that connections are accepted but not served."""
         loop = self._server.servers[0].get_loop()
         loop.call_soon_threadsafe(time.sleep, seconds)
 
-    def begin_to_stop(self):
+    def request_stop(self):
         self._server.should_exit = True
 
     def stop(self):
-        self.begin_to_stop()
+        self.request_stop()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the web server does not end"
         self._socket.close()
 
 
 @contextlib.contextmanager
-def running():
+def run_server():
     server = WebServer()
     server.start()
     try:

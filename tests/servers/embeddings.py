@@ -23,11 +23,11 @@ class EmbeddingServer:
         self.keys = {}
         self.widths = {}
         self.held = threading.Event()
-        self._free = threading.Event()
-        self._free.set()
-        self._left = None
-        self._refused = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._released = threading.Event()
+        self._released.set()
+        self._replies_before_hold = None
+        self._replies_before_refusal = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
         self._server.daemon_threads = True
         threading.Thread(
             target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
@@ -45,17 +45,17 @@ class EmbeddingServer:
 
     def hold_after(self, requests):
         """Serve this many requests, then hold the others."""
-        self._left = requests
-        self._free.clear()
+        self._replies_before_hold = requests
+        self._released.clear()
 
     def refuse_after(self, requests):
         """Serve this many requests, then refuse the others."""
-        self._refused = requests
+        self._replies_before_refusal = requests
 
     def release(self):
         """Serve all requests again."""
-        self._left = self._refused = None
-        self._free.set()
+        self._replies_before_hold = self._replies_before_refusal = None
+        self._released.set()
 
     def close(self):
         """Stop."""
@@ -63,18 +63,18 @@ class EmbeddingServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def reply(self, asked, key):
+    def reply(self, request, key):
         """The body for a request; None if it was held and should get no response."""
-        model, texts = asked["model"], asked["input"]
-        if self._refused is not None:
-            self._refused -= 1
-            if self._refused < 0:
+        model, texts = request["model"], request["input"]
+        if self._replies_before_refusal is not None:
+            self._replies_before_refusal -= 1
+            if self._replies_before_refusal < 0:
                 return {"error": {"message": "no"}}
-        if self._left is not None:
-            self._left -= 1
-            if self._left < 0:
+        if self._replies_before_hold is not None:
+            self._replies_before_hold -= 1
+            if self._replies_before_hold < 0:
                 self.held.set()
-                self._free.wait()
+                self._released.wait()
                 return None
         self.embedded.setdefault(model, Counter()).update(texts)
         self.keys[model] = key
@@ -87,15 +87,15 @@ class EmbeddingServer:
         ]
         return {"object": "list", "model": model, "data": data, "usage": {}}
 
-    def _handler(self):
+    def _make_handler(self):
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                reply = server.reply(asked, self.headers.get("Authorization"))
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                reply = server.reply(request, self.headers.get("Authorization"))
                 if reply is None:
                     self.close_connection = True
                     return

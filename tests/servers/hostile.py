@@ -13,7 +13,7 @@ MEGABYTE = 2**20
 
 @functools.cache
 def pack_bomb(megabytes: int) -> bytes:
-    """This many megabytes of blanks, gzipped."""
+    """This many megabytes of spaces, gzipped."""
     packer = zlib.compressobj(9, wbits=31)
     blank = b" " * MEGABYTE
     return b"".join([*(packer.compress(blank) for _ in range(megabytes)), packer.flush()])
@@ -23,14 +23,14 @@ class HostileServer:
     """`/endless`, `/drip`, `/slow-head`, `/bomb`, `/redirect`.
 
     `answers` maps other paths to the name of one of these, to status, headers and body, or to a
-    function that returns either. `asked` lists the requests received, as method, path, headers and
-    body; `sent` counts the bytes sent.
+    function that returns either. `requests` lists those received, as method, path, headers and
+    body; `sent_bytes` counts the bytes sent.
     """
 
     def __init__(self):
-        self.asked, self.sent, self.over = [], 0, threading.Event()
-        self.answers, self.leads_to, self.bomb_megabytes = {}, "http://169.254.169.254/", 100
-        self.kind = "application/json"
+        self.requests, self.sent_bytes, self._closed = [], 0, threading.Event()
+        self.answers, self.redirect_url, self.bomb_megabytes = {}, "http://169.254.169.254/", 100
+        self.content_type = "application/json"
         hostile = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,22 +38,22 @@ class HostileServer:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
                 path = self.path.partition("?")[0]
-                hostile.asked.append((self.command, path, dict(self.headers), body))
-                ways = {
-                    "endless": hostile._go_on,
+                hostile.requests.append((self.command, path, dict(self.headers), body))
+                behaviours = {
+                    "endless": hostile._send_endlessly,
                     "drip": hostile._drip,
                     "slow-head": hostile._drip_head,
-                    "bomb": hostile._explode,
-                    "redirect": hostile._lead_away,
+                    "bomb": hostile._send_bomb,
+                    "redirect": hostile._redirect,
                 }
                 answer = hostile.answers.get(path, path.rpartition("/")[2])
                 if callable(answer):
                     answer = answer()
                 with contextlib.suppress(OSError):
                     if isinstance(answer, tuple):
-                        hostile._say(self, answer)
-                    elif answer in ways:
-                        ways[answer](self)
+                        hostile._send_answer(self, answer)
+                    elif answer in behaviours:
+                        behaviours[answer](self)
                     else:
                         self.send_error(404)
 
@@ -74,18 +74,18 @@ class HostileServer:
         return self
 
     def __exit__(self, *_):
-        self.over.set()
+        self._closed.set()
         self._server.shutdown()
         self._server.server_close()
 
-    def _begin(self, handler, status=200, **headers):
+    def _send_head(self, handler, status=200, **headers):
         handler.send_response(status)
-        handler.send_header("Content-Type", self.kind)
+        handler.send_header("Content-Type", self.content_type)
         for name, value in headers.items():
             handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
 
-    def _say(self, handler, answer):
+    def _send_answer(self, handler, answer):
         status, headers, body = answer
         handler.send_response(status)
         for name, value in headers.items():
@@ -94,30 +94,30 @@ class HostileServer:
         handler.end_headers()
         handler.wfile.write(body)
 
-    def _go_on(self, handler):
-        self._begin(handler)
+    def _send_endlessly(self, handler):
+        self._send_head(handler)
         part = b"{" + b" " * 65_535
-        while not self.over.is_set():
+        while not self._closed.is_set():
             handler.wfile.write(part)
-            self.sent += len(part)
+            self.sent_bytes += len(part)
 
     def _drip(self, handler):
-        self._begin(handler)
-        while not self.over.wait(0.05):
+        self._send_head(handler)
+        while not self._closed.wait(0.05):
             handler.wfile.write(b" ")
             handler.wfile.flush()
 
     def _drip_head(self, handler):
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-        while not self.over.wait(0.05):
+        while not self._closed.wait(0.05):
             handler.wfile.write(b"x")
             handler.wfile.flush()
 
-    def _explode(self, handler):
+    def _send_bomb(self, handler):
         packed = pack_bomb(self.bomb_megabytes)
-        self._begin(handler, Content_Encoding="gzip", Content_Length=str(len(packed)))
+        self._send_head(handler, Content_Encoding="gzip", Content_Length=str(len(packed)))
         handler.wfile.write(packed)
-        self.sent += len(packed)
+        self.sent_bytes += len(packed)
 
-    def _lead_away(self, handler):
-        self._begin(handler, 307, Location=self.leads_to, Content_Length="0")
+    def _redirect(self, handler):
+        self._send_head(handler, 307, Location=self.redirect_url, Content_Length="0")

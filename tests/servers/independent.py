@@ -1,7 +1,7 @@
 """OpenAI-compatible servers that are not ours: `transformers serve` on a CPU, vLLM on a GPU.
 
-The model is real, its weights are made here: each word has one successor, so that what it will say
-is known word for word. A question's last word is what the answer goes on from.
+The model is real, but its weights are made here: each word has one successor, so that the answer is
+known word for word. It continues from the last word of the question.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ CHAINS = (
 )
 END = "<|end|>"
 PROBE = "abcdef"
-"""A word that the server's search for stop words wants every vocabulary to hold."""
+"""A word that the server expects in every vocabulary, for its stop words."""
 CONTEXT = 32_768
-"""Tokens that the model can read and write: minutes of writing."""
+"""Tokens of the model's context: enough for minutes of writing."""
 WIDTH = 64
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 PARTS = {
@@ -54,10 +54,10 @@ PARTS = {
         "content": {"close_pattern": r"\s*<\|end\|>", "content": "text"},
     },
 }
-"""How the server tells thoughts and calls from the answer."""
+"""How the server separates thoughts and tool calls from the answer."""
 
 
-def successors() -> dict[str, str]:
+def map_successors() -> dict[str, str]:
     """The word that follows each word."""
     pairs = [pair for chain in CHAINS for pair in zip(chain, (*chain[1:], END), strict=True)]
     pairs += zip(ENDLESS, (*ENDLESS[1:], ENDLESS[1]), strict=True)
@@ -70,41 +70,41 @@ def make_model(folder: Path) -> None:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    following = successors()
+    following = map_successors()
     words = ["<unk>", END, PROBE, *following]
-    number = {word: place for place, word in enumerate(words)}
+    ids = {word: place for place, word in enumerate(words)}
     config = GPT2Config(
         vocab_size=len(words),
         n_positions=CONTEXT,
         n_embd=WIDTH,
         n_layer=1,
         n_head=1,
-        eos_token_id=number[END],
+        eos_token_id=ids[END],
         bos_token_id=None,
-        pad_token_id=number[END],
+        pad_token_id=ids[END],
         tie_word_embeddings=False,
     )
     torch.manual_seed(1)
     model = GPT2LMHeadModel(config)
     with torch.no_grad():
-        block, said = model.transformer.h[0], model.transformer.wte.weight
-        for passive in (block.attn.c_proj, block.mlp.c_proj):
-            passive.weight.zero_()
+        block, embeddings = model.transformer.h[0], model.transformer.wte.weight
+        for projection in (block.attn.c_proj, block.mlp.c_proj):
+            projection.weight.zero_()
         model.transformer.wpe.weight.zero_()
-        torch.nn.init.normal_(said)
+        torch.nn.init.normal_(embeddings)
         model.lm_head.weight.zero_()
         for word, follower in following.items():
-            model.lm_head.weight[number[follower]] += said[number[word]]
+            model.lm_head.weight[ids[follower]] += embeddings[ids[word]]
     model.save_pretrained(folder)
-    make_tokenizer(number).save_pretrained(folder)
+    make_tokenizer(ids).save_pretrained(folder)
 
 
-def make_tokenizer(number: dict[str, int]):
-    """Words between blanks."""
+def make_tokenizer(ids: dict[str, int]):
+    """A tokenizer that splits at spaces."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel(number, unk_token="<unk>"))
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -117,8 +117,8 @@ def make_tokenizer(number: dict[str, int]):
     )
 
 
-def ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
-    """Whether it serves. Raises `AssertionError` when it has ended."""
+def is_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
+    """Whether the server responds. Raises `AssertionError` if it has exited."""
     assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-4000:]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
@@ -131,32 +131,32 @@ def ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
 
 
 @contextlib.contextmanager
-def serving_by_transformers(folder: Path) -> Iterator[tuple[str, str]]:
+def serve_by_transformers(folder: Path) -> Iterator[tuple[str, str]]:
     """Make a model in the folder and serve it: the base URL, with /v1, and the model's name."""
     program = Path(sys.executable).with_name("transformers")
     command = [program, "serve", folder / "model", "--device", "cpu"]
-    with _serving(folder, command, {"CUDA_VISIBLE_DEVICES": ""}) as url:
+    with _run_server(folder, command, {"CUDA_VISIBLE_DEVICES": ""}) as url:
         yield url, str(folder / "model")
 
 
 @contextlib.contextmanager
-def serving_by_vllm(folder: Path) -> Iterator[tuple[str, str]]:
+def serve_by_vllm(folder: Path) -> Iterator[tuple[str, str]]:
     """The same by the vLLM of the environment that `NURA_TEST_VLLM` names, with the parsers of
     `deploy/vllm/main.yaml`. Skips where there is none."""
     program = os.environ.get(VLLM_VARIABLE, "")
     if not program:
         pytest.skip(f"{VLLM_VARIABLE} names no vLLM, which needs a GPU")
-    known = yaml.safe_load(MAIN_MODEL.read_text(encoding="utf-8"))
+    options = yaml.safe_load(MAIN_MODEL.read_text(encoding="utf-8"))
     parsers = ("reasoning-parser", "tool-call-parser")
     command = [program, "serve", folder / "model", "--enable-auto-tool-choice", "--enforce-eager"]
     command += ["--served-model-name", NAME, "--gpu-memory-utilization", "0.3"]
-    command += [word for name in parsers for word in (f"--{name}", known[name])]
-    with _serving(folder, command, {}) as url:
+    command += [word for name in parsers for word in (f"--{name}", options[name])]
+    with _run_server(folder, command, {}) as url:
         yield url, NAME
 
 
 @contextlib.contextmanager
-def _serving(
+def _run_server(
     folder: Path, command: list[str | Path], environment: Mapping[str, str]
 ) -> Iterator[str]:
     port = free_port()
@@ -171,7 +171,7 @@ def _serving(
             start_new_session=True,  # the engine of vLLM is a process of its own
         )
     try:
-        wait_until(lambda: ready(process, port, folder / "log"), timeout=300, step=0.1)
+        wait_until(lambda: is_ready(process, port, folder / "log"), timeout=300, step=0.1)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         with contextlib.suppress(ProcessLookupError):

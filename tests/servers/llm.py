@@ -45,7 +45,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Calls:
+class ToolCalls:
     """A whole reply with tool calls, pairs of name and arguments.
 
     Arguments that are not strings are sent as JSON text, as servers do.
@@ -88,7 +88,7 @@ class Raw:
     headers: dict[str, str] = field(default_factory=lambda: dict(SSE))
 
 
-Behaviour = Stream | Calls | Failure | Hang | BreakOff | Raw
+Behaviour = Stream | ToolCalls | Failure | Hang | BreakOff | Raw
 
 MODELS: dict[str, Behaviour] = {
     "/v1/models": Failure(200, {"object": "list", "data": [{"id": "stand-in"}]})
@@ -96,7 +96,7 @@ MODELS: dict[str, Behaviour] = {
 
 
 @dataclass
-class Call:
+class ReceivedRequest:
     """A request received, and how it ended."""
 
     request: HttpRequest
@@ -132,7 +132,7 @@ class LLMServer:
     def __init__(self) -> None:
         self.default: Behaviour | Callable[[Any], Behaviour] = Stream()
         self.dimensions = 8
-        self.calls: list[Call] = []
+        self.calls: list[ReceivedRequest] = []
         self.replies_by_path: dict[str, Behaviour] = dict(MODELS)
         self._script: deque[Behaviour] = deque()
         self._embed_script: deque[Behaviour] = deque()
@@ -147,12 +147,12 @@ class LLMServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
-    def chats(self) -> list[Call]:
+    def chats(self) -> list[ReceivedRequest]:
         """Chat requests, oldest first."""
         return [call for call in self.calls if call.path.endswith("/chat/completions")]
 
     @property
-    def embeddings(self) -> list[Call]:
+    def embeddings(self) -> list[ReceivedRequest]:
         """Embedding requests, oldest first."""
         return [call for call in self.calls if call.path.endswith("/embeddings")]
 
@@ -199,7 +199,7 @@ class LLMServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while request := await read_request(reader):
-                call = Call(request, time.monotonic(), writer.get_extra_info("peername"))
+                call = ReceivedRequest(request, time.monotonic(), writer.get_extra_info("peername"))
                 self.calls.append(call)
                 if not await self._reply(call, reader, writer):
                     break
@@ -207,97 +207,99 @@ class LLMServer:
             writer.close()
 
     async def _reply(
-        self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, call: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         """Reply unless the client disconnects; True if the connection may serve another request."""
-        work = asyncio.ensure_future(self._act(call, Responder(writer)))
-        gone = asyncio.ensure_future(_gone(reader))
+        work = asyncio.ensure_future(self._respond(call, Responder(writer)))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(reader))
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             call.closed_by_client = not work.done()
             return work.done() and not work.exception() and work.result()
         finally:
-            for task in (work, gone):
+            for task in (work, disconnect):
                 task.cancel()
-            await asyncio.wait({work, gone})
+            await asyncio.wait({work, disconnect})
             call.ended.set()
 
-    async def _act(self, call: Call, out: Responder) -> bool:
+    async def _respond(self, call: ReceivedRequest, out: Responder) -> bool:
         if call.path in self.replies_by_path:
-            return await perform(self.replies_by_path[call.path], None, out)
+            return await perform_behaviour(self.replies_by_path[call.path], None, out)
         if call.path.endswith("/embeddings"):
             behaviour = self._embed_script.popleft() if self._embed_script else None
             if behaviour is None:
-                body = embeddings(call.json["input"], self.dimensions)
-                await out.whole(200, JSON, _json(body))
+                body = build_embeddings(call.json["input"], self.dimensions)
+                await out.send_response(200, JSON, _encode_json(body))
                 return True
         else:
-            behaviour = self._next(call)
-        return await perform(behaviour, call.json, out)
+            behaviour = self._take_behaviour(call)
+        return await perform_behaviour(behaviour, call.json, out)
 
-    def _next(self, call: Call) -> Behaviour:
+    def _take_behaviour(self, call: ReceivedRequest) -> Behaviour:
         if self._script:
             return self._script.popleft()
         return self.default(call.json) if callable(self.default) else self.default
 
 
-async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
+async def perform_behaviour(behaviour: Behaviour, request: Any, out: Responder) -> bool:
     """Carry out a behaviour; True if the response was complete."""
     match behaviour:
         case Failure(status, body, headers):
-            await out.whole(status, {**JSON, **headers}, _body(body))
+            await out.send_response(status, {**JSON, **headers}, _encode_body(body))
             return True
-        case Calls(wanted, text):
-            await out.whole(200, JSON, _json(completion(text, wanted)))
+        case ToolCalls(calls, text):
+            await out.send_response(200, JSON, _encode_json(build_completion(text, calls)))
             return True
         case Raw():
-            await _raw(behaviour, out)
+            await _send_raw(behaviour, out)
             return True
-        case Stream() if not (asked or {}).get("stream"):
+        case Stream() if not (request or {}).get("stream"):
             await asyncio.sleep(behaviour.first_delay)
-            await out.whole(200, JSON, _json(completion("".join(behaviour.pieces))))
+            await out.send_response(
+                200, JSON, _encode_json(build_completion("".join(behaviour.pieces)))
+            )
             return True
         case Stream():
-            await _stream(behaviour, out)
+            await _send_stream(behaviour, out)
             return True
         case Hang(pieces) | BreakOff(pieces):
             if pieces:
-                out.head(200, SSE, length=None)
+                out.send_head(200, SSE, length=None)
             for piece in pieces:
-                await out.send(event(piece))
+                await out.send(encode_chunk(piece))
             if isinstance(behaviour, Hang):
                 await asyncio.Event().wait()
             return False
 
 
-async def _raw(behaviour: Raw, out: Responder) -> None:
+async def _send_raw(behaviour: Raw, out: Responder) -> None:
     body, part = behaviour.body, behaviour.part or len(behaviour.body)
     places = behaviour.cuts or range(part, len(body), part or 1)
-    out.head(200, behaviour.headers, length=None)
+    out.send_head(200, behaviour.headers, length=None)
     for start, end in pairwise((0, *places, len(body))):
         await out.send(body[start:end])
-    await out.end()
+    await out.finish()
 
 
-async def _stream(behaviour: Stream, out: Responder) -> None:
-    out.head(200, SSE, length=None)
+async def _send_stream(behaviour: Stream, out: Responder) -> None:
+    out.send_head(200, SSE, length=None)
     await out.writer.drain()
     for index, piece in enumerate(behaviour.pieces):
         await asyncio.sleep(behaviour.delay if index else behaviour.first_delay)
         if behaviour.hold and index == len(behaviour.pieces) - 1:
-            await _set(behaviour.hold)
-        await out.send(event(piece))
-    await out.send(event("", finish_reason=behaviour.finish_reason))
+            await _wait_until_set(behaviour.hold)
+        await out.send(encode_chunk(piece))
+    await out.send(encode_chunk("", finish_reason=behaviour.finish_reason))
     if behaviour.usage:
         count = len(behaviour.pieces)
         read = behaviour.prompt_tokens
         usage = {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
-        await out.send(_sse({**_CHUNK, "choices": [], "usage": usage}))
+        await out.send(_encode_event({**_CHUNK, "choices": [], "usage": usage}))
     await out.send(b"data: [DONE]\n\n")
-    await out.end()
+    await out.finish()
 
 
-async def _set(event: threading.Event) -> None:
+async def _wait_until_set(event: threading.Event) -> None:
     """Wait for an event of another thread, which cannot wake the loop."""
     while not event.is_set():
         await asyncio.sleep(0.01)
@@ -306,19 +308,21 @@ async def _set(event: threading.Event) -> None:
 _CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "stand-in"}
 
 
-def event(text: str, finish_reason: str | None = None) -> bytes:
+def encode_chunk(text: str, finish_reason: str | None = None) -> bytes:
     """One server-sent chunk."""
     delta = {"content": text} if text else {}
-    return _sse(
+    return _encode_event(
         {**_CHUNK, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
     )
 
 
-def completion(text: str | None, calls: Sequence[tuple[str, Any]] = ()) -> dict[str, Any]:
+def build_completion(text: str | None, calls: Sequence[tuple[str, Any]] = ()) -> dict[str, Any]:
     """A whole reply, not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
-        message["tool_calls"] = [_call(number, *call) for number, call in enumerate(calls)]
+        message["tool_calls"] = [
+            _build_tool_call(number, *call) for number, call in enumerate(calls)
+        ]
     reason = "tool_calls" if calls else "stop"
     return {
         **_CHUNK,
@@ -328,17 +332,19 @@ def completion(text: str | None, calls: Sequence[tuple[str, Any]] = ()) -> dict[
     }
 
 
-def _call(number: int, name: str, arguments: Any) -> dict[str, Any]:
-    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    function = {"name": name, "arguments": given}
+def _build_tool_call(number: int, name: str, arguments: Any) -> dict[str, Any]:
+    arguments_json = (
+        arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    )
+    function = {"name": name, "arguments": arguments_json}
     return {"id": f"call_{number}", "type": "function", "function": function}
 
 
-def embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
+def build_embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
     """Vectors that depend only on the texts."""
     rows = [texts] if isinstance(texts, str) else texts
     data = [
-        {"object": "embedding", "index": index, "embedding": list(_vector(text, dimensions))}
+        {"object": "embedding", "index": index, "embedding": list(_make_vector(text, dimensions))}
         for index, text in enumerate(rows)
     ]
     return {
@@ -349,24 +355,28 @@ def embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
     }
 
 
-def _vector(text: str, dimensions: int) -> Iterator[float]:
+def _make_vector(text: str, dimensions: int) -> Iterator[float]:
     for index in range(dimensions):
         digest = hashlib.sha256(f"{index}:{text}".encode()).digest()
         yield int.from_bytes(digest[:4], "big") / 2**31 - 1
 
 
-def _body(body: Any) -> bytes:
-    return body.encode() if isinstance(body, str) else _json(body or {"error": {"message": "no"}})
+def _encode_body(body: Any) -> bytes:
+    return (
+        body.encode()
+        if isinstance(body, str)
+        else _encode_json(body or {"error": {"message": "no"}})
+    )
 
 
-def _sse(value: Any) -> bytes:
-    return b"data: " + _json(value) + b"\n\n"
+def _encode_event(value: Any) -> bytes:
+    return b"data: " + _encode_json(value) + b"\n\n"
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-async def _gone(reader: asyncio.StreamReader) -> None:
+async def _wait_for_disconnect(reader: asyncio.StreamReader) -> None:
     """Wait until the client hangs up: while waiting for a reply, it sends nothing else."""
     await reader.read(1)

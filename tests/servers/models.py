@@ -13,8 +13,8 @@ from rag.config import RagConfig
 
 
 @contextlib.contextmanager
-def running_models(**parts):
-    """A configuration whose local models are served."""
+def run_models(**parts):
+    """Run a models process; yields a configuration that uses it."""
     with tempfile.TemporaryDirectory(prefix="nura-models-") as name:
         folder = Path(name)
         config = RagConfig(models_socket=locations.build_models_socket(folder), **parts)
@@ -23,18 +23,18 @@ def running_models(**parts):
 
 
 @contextlib.contextmanager
-def running_embedder(languages=frozenset()):
-    """The embedder that comes with the product."""
-    with running_models() as config:
+def run_embedder(languages=frozenset()):
+    """Run a models process; yields the embedder bundled with the product."""
+    with run_models() as config:
         yield EndpointEmbedder(config.local_model(EMBEDDED_NAME), languages)
 
 
 @pytest.fixture(scope="session")
 def local_models():
-    """A configuration whose local models are served, for all tests that ask for it."""
+    """A configuration with a running models process, shared by all tests."""
     socket = settings.RAG.models_socket
     if models.is_answering(socket):
         yield RagConfig(models_socket=socket)
         return
-    with running_models() as config:  # of light tests alone
+    with run_models() as config:  # no test of this run needs the database
         yield config

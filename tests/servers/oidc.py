@@ -1,6 +1,6 @@
-"""A server of OpenID Connect as others run one: authlib on Flask, over real HTTP.
+"""An independent OpenID Connect server: authlib on Flask, over real HTTP.
 
-It demands PKCE. What it says of a person, and what it lies about, is set by the test.
+It demands PKCE. Tests set whom it signs in, and which of its claims are wrong.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Client(ClientMixin):
 
 @dataclass
 class Code:
-    """A code that waits for its token."""
+    """An authorization code that was not exchanged yet."""
 
     user: dict
     redirect_uri: str
@@ -74,40 +74,40 @@ class Code:
 
 @functools.cache
 def make_key() -> RSAKey:
-    """The servers' key; one for all of a process, as to make one takes longer than a test."""
+    """The key of all servers of this process: making one takes longer than a test."""
     return RSAKey.generate_key(2048, {"kid": "one"})
 
 
 @dataclass
 class OidcServer:
-    """`person` is who is signed in there; the rest is what the server gets wrong."""
+    """`person` is who is signed in there; the other fields are what the server gets wrong."""
 
     url: str = ""
     person: dict[str, Any] = field(default_factory=dict)
-    lies: dict[str, Any] = field(default_factory=dict)
-    """Claims of the ID token that are not as they should be; None: it is left out."""
+    wrong_claims: dict[str, Any] = field(default_factory=dict)
+    """Claims of the ID token that replace the right ones; those that are None are left out."""
     userinfo: dict[str, Any] = field(default_factory=dict)
     discovery: dict[str, Any] = field(default_factory=dict)
     is_down: bool = False
     key: RSAKey = field(default_factory=make_key)
     signed_with: RSAKey | None = None
-    verified: list[str] = field(default_factory=list)
-    """The verifiers of PKCE that clients have shown."""
+    verifiers: list[str] = field(default_factory=list)
+    """The PKCE verifiers that clients have sent."""
 
     def make_app(self):
         app = Flask("oidc")
         codes: dict[str, Code] = {}
-        people: dict[str, dict] = {}
+        users_by_token: dict[str, dict] = {}
 
         class Grant(grants.AuthorizationCodeGrant):
             TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
 
-            def save_authorization_code(self, code, given):
-                data = given.payload.data
+            def save_authorization_code(self, code, oauth_request):
+                data = oauth_request.payload.data
                 codes[code] = Code(
-                    given.user,
-                    given.payload.redirect_uri,
-                    given.payload.scope,
+                    oauth_request.user,
+                    oauth_request.payload.redirect_uri,
+                    oauth_request.payload.scope,
                     data.get("nonce", ""),
                     data.get("code_challenge", ""),
                     data.get("code_challenge_method", ""),
@@ -126,31 +126,37 @@ class OidcServer:
         outer = self
 
         class Identity(OpenIDCode):
-            def exists_nonce(self, nonce, given):
+            def exists_nonce(self, nonce, oauth_request):
                 return any(one.nonce == nonce for one in codes.values())
 
             def generate_user_info(self, user, scope):
                 return UserInfo(user)
 
-            def encode_id_token(self, token, given):
+            def encode_id_token(self, token, oauth_request):
                 now = int(time.time())
                 claims = {"iss": outer.url, "aud": CLIENT_ID, "iat": now, "exp": now + 300}
-                claims |= {"nonce": given.authorization_code.nonce} | given.user | outer.lies
-                told = {name: value for name, value in claims.items() if value is not None}
+                claims |= (
+                    {"nonce": oauth_request.authorization_code.nonce}
+                    | oauth_request.user
+                    | outer.wrong_claims
+                )
+                present = {name: value for name, value in claims.items() if value is not None}
                 key = outer.signed_with or outer.key
-                return jwt.encode({"alg": "RS256", "kid": "one"}, told, key, ["RS256"])
+                return jwt.encode({"alg": "RS256", "kid": "one"}, present, key, ["RS256"])
 
         server = AuthorizationServer(
             app,
             query_client=lambda name: Client() if name == CLIENT_ID else None,
-            save_token=lambda token, given: people.update({token["access_token"]: given.user}),
+            save_token=lambda token, oauth_request: users_by_token.update(
+                {token["access_token"]: oauth_request.user}
+            ),
         )
         server.register_grant(Grant, [Identity(require_nonce=True), CodeChallenge(required=True)])
 
-        self._add_pages(app, server, people)
+        self._add_routes(app, server, users_by_token)
         return app
 
-    def _add_pages(self, app, server, people):
+    def _add_routes(self, app, server, users_by_token):
         @app.before_request
         def fail():
             return ("down", 503) if self.is_down else None
@@ -174,13 +180,13 @@ class OidcServer:
 
         @app.post("/token")
         def token():
-            self.verified.append(request.form.get("code_verifier", ""))
+            self.verifiers.append(request.form.get("code_verifier", ""))
             return server.create_token_response()
 
         @app.get("/userinfo")
         def userinfo():
-            held = people.get(request.headers["Authorization"].partition(" ")[2])
-            return jsonify(held | self.userinfo) if held else ("", 401)
+            user = users_by_token.get(request.headers["Authorization"].partition(" ")[2])
+            return jsonify(user | self.userinfo) if user else ("", 401)
 
         @app.get("/end")
         def end():
@@ -188,16 +194,16 @@ class OidcServer:
 
 
 @contextlib.contextmanager
-def running(**given):
-    """The server on a free port of this machine."""
-    server = OidcServer(**given)
-    served = make_server("127.0.0.1", 0, server.make_app(), threaded=True)
-    server.url = f"http://127.0.0.1:{served.server_port}"
-    thread = threading.Thread(target=served.serve_forever, args=(POLL_SECONDS,))
+def run_server(**fields):
+    """Run the server on a free local port."""
+    server = OidcServer(**fields)
+    http_server = make_server("127.0.0.1", 0, server.make_app(), threaded=True)
+    server.url = f"http://127.0.0.1:{http_server.server_port}"
+    thread = threading.Thread(target=http_server.serve_forever, args=(POLL_SECONDS,))
     thread.start()
     try:
         yield server
     finally:
-        served.shutdown()
+        http_server.shutdown()
         thread.join(10)
-        served.server_close()
+        http_server.server_close()

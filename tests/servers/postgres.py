@@ -1,6 +1,6 @@
 """Servers of Postgres beside the product's own: a primary, and replicas that stream from it.
 
-They run the binaries that come with pip, with settings of their own, as somebody's database would.
+They run the bundled binaries with settings of their own, like an external database.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class PostgresServer:
-    """One cluster in a folder of its own. A primary, or made by `clone`."""
+    """A cluster in a folder of its own: a primary, or a replica made by `clone`."""
 
     def __init__(self, folder: Path) -> None:
         self._account = spawn.find_service_account(folder)
@@ -46,12 +46,12 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def make(cls, folder: Path) -> "PostgresServer":
+    def create(cls, folder: Path) -> "PostgresServer":
         """A new cluster with the role and the database of the product, and no passwords."""
         server = cls(folder)
         language = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         access = ("--username=postgres", "--auth=trust", "--encoding=UTF8")
-        server._run("initdb", "-D", spawn.HERE, *access, *language, "--no-sync")
+        server._run_program("initdb", "-D", spawn.HERE, *access, *language, "--no-sync")
         server.start()
         with server.connect("postgres", "postgres") as connection:
             connection.execute("CREATE ROLE nura LOGIN")
@@ -61,27 +61,27 @@ class PostgresServer:
         return server
 
     def clone(self, folder: Path) -> "PostgresServer":
-        """A replica of it, which streams."""
-        other = PostgresServer(folder)
+        """A streaming replica of it."""
+        replica = PostgresServer(folder)
         where = f"host={self._socket} user=postgres"
-        other._run(
+        replica._run_program(
             "pg_basebackup", "-d", where, "-D", spawn.HERE, "-R", "-X", "stream", "-c", "fast"
         )
-        other.start()
-        return other
+        replica.start()
+        return replica
 
     @property
-    def place(self) -> str:
-        """Its host, as the query of an address has it."""
+    def quoted_host(self) -> str:
+        """Its host, quoted for the query of a URL."""
         return quote(str(self._socket), safe="")
 
     @property
     def url(self) -> str:
-        """As the product's settings have it."""
-        return f"postgresql://nura@/nura?host={self.place}"
+        """Its URL, for the product's settings."""
+        return f"postgresql://nura@/nura?host={self.quoted_host}"
 
     def connect(self, database="nura", user="postgres"):
-        """A connection of the superuser's."""
+        """A connection, by default as superuser."""
         where = {"host": str(self._socket), "dbname": database, "user": user}
         return psycopg.connect(**where, autocommit=True, connect_timeout=5)
 
@@ -96,35 +96,36 @@ class PostgresServer:
         (self._cluster / "postmaster.pid").unlink(missing_ok=True)
         settings = SETTINGS | {"unix_socket_directories": str(self._socket)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        self._process = self._begin("postgres", "-D", spawn.HERE, *options)
-        wait_until(self._answers, 60)
+        self._process = self._start_program("postgres", "-D", spawn.HERE, *options)
+        wait_until(self._is_answering, 60)
 
     def stop(self) -> None:
-        """Stop it as its keeper would."""
-        self._end(signal.SIGINT)
+        """Stop it as its supervisor would."""
+        self._stop_by_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """End it as a power cut does: all its processes at once."""
         assert self._process is not None
-        keeper = psutil.Process(self._process.pid)
-        ended = [keeper, *keeper.children(recursive=True)]  # each in a session of its own
-        for process in ended:
+        postmaster = psutil.Process(self._process.pid)
+        # each in a session of its own
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        psutil.wait_procs(ended, 10)
+        psutil.wait_procs(processes, 10)
 
     def close(self) -> None:
-        """Stop it and leave nothing."""
-        self._end(signal.SIGQUIT)
+        """Stop it and delete its socket folder."""
+        self._stop_by_signal(signal.SIGQUIT)
         shutil.rmtree(self._socket, ignore_errors=True)
 
-    def _end(self, number: signal.Signals) -> None:
+    def _stop_by_signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             self._process.wait(30)
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, "Postgres did not start"
         with contextlib.suppress(psycopg.OperationalError):
@@ -132,7 +133,7 @@ class PostgresServer:
             return True
         return False
 
-    def _begin(
+    def _start_program(
         self, program: str, *arguments: str, output: int | None = None
     ) -> subprocess.Popen[bytes]:
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
@@ -146,6 +147,6 @@ class PostgresServer:
         )
         return spawn.start_program(launch, output)
 
-    def _run(self, program: str, *arguments: str) -> None:
-        process = self._begin(program, *arguments, output=subprocess.DEVNULL)
+    def _run_program(self, program: str, *arguments: str) -> None:
+        process = self._start_program(program, *arguments, output=subprocess.DEVNULL)
         assert process.wait(120) == 0, program

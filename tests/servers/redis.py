@@ -1,4 +1,4 @@
-"""Servers of Redis beside the product's own, which keep nothing over a restart, and a Sentinel."""
+"""Redis servers beside the product's own, which keep nothing over a restart, and a Sentinel."""
 
 import shutil
 import signal
@@ -14,10 +14,10 @@ from tests.support import free_port, wait_until
 
 
 class RedisServer:
-    """One server on a port of 127.0.0.1, running from its beginning; maybe another's replica."""
+    """A server on a port of 127.0.0.1, started at once; a replica if given a primary's port."""
 
-    def __init__(self, folder: Path, follows: int = 0) -> None:
-        self._options = ["--replicaof", "127.0.0.1", str(follows)] if follows else []
+    def __init__(self, folder: Path, primary_port: int = 0) -> None:
+        self._options = ["--replicaof", "127.0.0.1", str(primary_port)] if primary_port else []
         self._account = spawn.find_service_account(folder)
         self._folder = folder
         spawn.make_private_folder(folder, self._account)  # replicas and Sentinels write there
@@ -31,18 +31,18 @@ class RedisServer:
         settings = {"bind": "127.0.0.1", "port": str(self.port), "loglevel": "warning"}
         settings |= {"save": "", "repl-diskless-sync-delay": "0"}
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        self._start([*options, *self._options])
+        self._start_program([*options, *self._options])
 
-    def _start(self, options: list[str]) -> None:
+    def _start_program(self, options: list[str]) -> None:
         program = str(spawn.find_redis(self._account))
         launch = spawn.Launch(
             "redis", [program, *options], self._folder, self._account, death_signal=signal.SIGKILL
         )
         self._process = spawn.start_program(launch, subprocess.DEVNULL)
-        wait_until(self._answers, 30)
+        wait_until(self._is_answering, 30)
 
-    def tell(self, *words: str) -> object:
-        """What it says to a command."""
+    def execute_command(self, *words: str) -> object:
+        """The reply to a command."""
         with Redis.from_url(self.url) as client:
             return client.execute_command(*words)
 
@@ -52,7 +52,7 @@ class RedisServer:
         self._process.kill()
         self._process.wait()
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             with Redis.from_url(self.url) as client:
                 return bool(client.ping())
@@ -61,13 +61,14 @@ class RedisServer:
 
 
 class Sentinel(RedisServer):
-    """Watches a server, and lets its replica lead two seconds after that has gone."""
+    """Watches a server, and promotes its replica two seconds after it has gone."""
 
     SERVICE = "nura"
 
-    def __init__(self, watched: int) -> None:
-        self._watched = watched
-        super().__init__(Path(tempfile.mkdtemp(prefix="nura-sentinel-")))  # it opens it by its path
+    def __init__(self, watched_port: int) -> None:
+        self._watched_port = watched_port
+        # outside the test's folder: Sentinel opens its configuration by path
+        super().__init__(Path(tempfile.mkdtemp(prefix="nura-sentinel-")))
         self.url = f"redis+sentinel://127.0.0.1:{self.port}/{self.SERVICE}?db=0"
 
     def start(self) -> None:
@@ -75,14 +76,14 @@ class Sentinel(RedisServer):
         lines = (
             f"port {self.port}",
             "bind 127.0.0.1",
-            f"sentinel monitor {self.SERVICE} 127.0.0.1 {self._watched} 1",
+            f"sentinel monitor {self.SERVICE} 127.0.0.1 {self._watched_port} 1",
             f"sentinel down-after-milliseconds {self.SERVICE} 2000",
             f"sentinel failover-timeout {self.SERVICE} 5000",
         )
         spawn.write_private(self._folder / "sentinel.conf", "\n".join(lines), self._account)
-        self._start(["sentinel.conf", "--sentinel"])
+        self._start_program(["sentinel.conf", "--sentinel"])
 
     def kill(self) -> None:
-        """End it at once, and leave nothing."""
+        """End it at once and delete its folder."""
         super().kill()
         shutil.rmtree(self._folder)

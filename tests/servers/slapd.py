@@ -1,7 +1,7 @@
-"""OpenLDAP's server as the distribution brings it, with a few people in it.
+"""OpenLDAP's server from the distribution, with a few people in it.
 
-It can hold what Active Directory holds (names, ids and flags of its own, `memberOf` kept by the
-server), and demand StartTLS.
+It can imitate Active Directory (its names, ids and flags, and `memberOf` maintained by the server)
+and demand StartTLS.
 """
 
 import contextlib
@@ -53,13 +53,13 @@ objectclass ( 1.2.840.113556.1.5.9 NAME 'user' SUP organizationalPerson STRUCTUR
   $ displayName ) )
 objectclass ( 1.2.840.113556.1.5.8 NAME 'group' SUP top STRUCTURAL MUST cn MAY member )
 """
-"""The part of its schema that matters here, under its own numbers."""
+"""The part of Active Directory's schema that is used here, with its object ids."""
 ACCESS = """
 access to attrs=entryUUID by * none
 access to attrs=userPassword by anonymous auth
 access to * by users read
 """
-"""It knows no `entryUUID`, and whoever signs in may read."""
+"""Active Directory has no `entryUUID`, and everybody who signs in may read."""
 READER, READER_PASSWORD = f"cn=nura,ou=services,{BASE}", "secret of the reader"
 TLS = """
 TLSCACertificateFile {folder}/certificate.pem
@@ -67,34 +67,34 @@ TLSCertificateFile {folder}/certificate.pem
 TLSCertificateKeyFile {folder}/key.pem
 security simple_bind=128
 """
-"""A password that comes unencrypted is refused."""
+"""Refuses passwords over unencrypted connections."""
 READY_TRIES = 100
 
 
 class Slapd:
-    """`url` of a running server; `add`, `change` and `remove` entries."""
+    """A server at `url`, with methods that change its entries."""
 
     def __init__(self, folder, *, is_active_directory=False, demands_tls=False):
         self.folder = folder
         self.is_active_directory, self.demands_tls = is_active_directory, demands_tls
         self.certificate = folder / "certificate.pem"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"ldap://127.0.0.1:{free.getsockname()[1]}"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.url = f"ldap://127.0.0.1:{probe.getsockname()[1]}"
         self.process = None
 
     def start(self):
         (self.folder / "data").mkdir(exist_ok=True)
-        told = {"folder": self.folder, "base": BASE, "admin": ADMIN, "password": ADMIN_PASSWORD}
-        told["schema"] = ACTIVE_DIRECTORY if self.is_active_directory else ""
-        told["access"] = ACCESS if self.is_active_directory else ""
-        told["group_class"] = "group" if self.is_active_directory else "groupOfNames"
-        told["tls"] = ""
+        values = {"folder": self.folder, "base": BASE, "admin": ADMIN, "password": ADMIN_PASSWORD}
+        values["schema"] = ACTIVE_DIRECTORY if self.is_active_directory else ""
+        values["access"] = ACCESS if self.is_active_directory else ""
+        values["group_class"] = "group" if self.is_active_directory else "groupOfNames"
+        values["tls"] = ""
         if self.demands_tls:
             write_certificate(self.certificate, self.folder / "key.pem")
-            told["tls"] = TLS.format(folder=self.folder)
+            values["tls"] = TLS.format(folder=self.folder)
         file = self.folder / "slapd.conf"
-        file.write_text(CONFIGURATION.format(**told), encoding="utf-8")
+        file.write_text(CONFIGURATION.format(**values), encoding="utf-8")
         command = [SLAPD, "-h", self.url, "-f", file, "-d", "0"]
         self.process = subprocess.Popen(command)
         pause = threading.Event()
@@ -111,7 +111,7 @@ class Slapd:
         self.process.wait(10)
 
     @contextlib.contextmanager
-    def connected(self):
+    def connect(self):
         import ldap
 
         connection = ldap.initialize(self.url)
@@ -126,24 +126,24 @@ class Slapd:
             connection.unbind_s()
 
     def add(self, dn, **attributes):
-        listed = {k: v if isinstance(v, list) else [v] for k, v in attributes.items()}
-        rows = [(name, list(map(_to_bytes, values))) for name, values in listed.items()]
-        with self.connected() as connection:
+        lists = {k: v if isinstance(v, list) else [v] for k, v in attributes.items()}
+        rows = [(name, list(map(_to_bytes, values))) for name, values in lists.items()]
+        with self.connect() as connection:
             connection.add_s(f"{dn},{BASE}" if dn else BASE, rows)
 
-    def set(self, dn, name, values):
+    def replace_values(self, dn, name, values):
         import ldap
 
-        with self.connected() as connection:
+        with self.connect() as connection:
             change = [(ldap.MOD_REPLACE, name, list(map(_to_bytes, values)))]
             connection.modify_s(f"{dn},{BASE}", change)
 
     def remove(self, dn):
-        with self.connected() as connection:
+        with self.connect() as connection:
             connection.delete_s(f"{dn},{BASE}")
 
     def rename(self, dn, name):
-        with self.connected() as connection:
+        with self.connect() as connection:
             connection.rename_s(f"{dn},{BASE}", name)
 
 
@@ -152,14 +152,14 @@ def _to_bytes(value):
 
 
 def write_certificate(certificate, key):
-    """One for this machine, signed by itself."""
+    """Write a self-signed certificate for this machine and its key."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = dt.datetime.now(dt.UTC)
-    # not localhost: the library takes that for the machine's own name
+    # not localhost, for which the library puts the host name
     here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     names = x509.SubjectAlternativeName([here])
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -171,15 +171,15 @@ def write_certificate(certificate, key):
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(private, hashes.SHA256())
     )
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     key.write_bytes(private.private_bytes(serialization.Encoding.PEM, *plain))
 
 
 @contextlib.contextmanager
-def running(folder, **kind):
-    """The server, empty but for its two branches."""
-    server = Slapd(folder, **kind)
+def run_server(folder, **options):
+    """Run a server that is empty except for its two branches."""
+    server = Slapd(folder, **options)
     server.start()
     try:
         server.add("", objectClass=["dcObject", "organization"], dc="example", o="Example")

@@ -16,7 +16,7 @@ RATE = 8000
 SAMPLES_A_CHARACTER = 10
 
 
-def wav(samples, *, rate=RATE):
+def make_wav(samples, *, rate=RATE):
     """A WAV file of silence, 16 bits mono."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
@@ -25,8 +25,8 @@ def wav(samples, *, rate=RATE):
     return out.getvalue()
 
 
-def streamed(sound):
-    """A WAV file without its length, as servers send it that stream."""
+def remove_length(sound):
+    """A WAV file without its length, as streaming servers send it."""
     return sound[:4] + b"\xff" * 4 + sound[8:40] + b"\xff" * 4 + sound[44:]
 
 
@@ -49,13 +49,13 @@ class Reply:
 class SpeechServer:
     """Replies with ten samples per character, unless `replies` has other responses queued.
 
-    `heard` lists the requests as path, headers and JSON.
+    `requests` lists the requests as path, headers and JSON.
     """
 
     def __init__(self):
-        self.heard = []
+        self.requests = []
         self.replies = deque()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
         self._server.daemon_threads = True
         threading.Thread(
             target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
@@ -69,29 +69,29 @@ class SpeechServer:
     @property
     def inputs(self):
         """The texts of the requests."""
-        return [body["input"] for _, _, body in self.heard]
+        return [body["input"] for _, _, body in self.requests]
 
     def close(self):
         """Stop."""
         self._server.shutdown()
         self._server.server_close()
 
-    def reply(self, asked):
+    def reply(self, request):
         """The response to a request."""
         if self.replies:
             return self.replies.popleft()
-        if asked["response_format"] == "mp3":
+        if request["response_format"] == "mp3":
             return Reply(body=b"ID3", headers={"Content-Type": "audio/mpeg"})
-        return Reply(body=wav(SAMPLES_A_CHARACTER * len(asked["input"])))
+        return Reply(body=make_wav(SAMPLES_A_CHARACTER * len(request["input"])))
 
-    def _handler(self):
+    def _make_handler(self):
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.heard.append((self.path, self.headers, asked))
-                reply = server.reply(asked)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.requests.append((self.path, self.headers, body))
+                reply = server.reply(body)
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
@@ -103,7 +103,7 @@ class SpeechServer:
                 self.wfile.write(reply.body[half:])
 
             def do_GET(self):
-                server.heard.append((self.path, self.headers, {"input": ""}))
+                server.requests.append((self.path, self.headers, {"input": ""}))
                 self.send_error(404)
 
             def log_message(self, *_):

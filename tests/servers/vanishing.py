@@ -1,7 +1,7 @@
-"""A Redis on a machine that vanishes: `python -m tests.servers.vanishing`, in a network of its own.
+"""A Redis server that vanishes: `python -m tests.servers.vanishing`, in a network of its own.
 
-Nobody hangs up: packets just do not arrive any more, as when a machine loses its power. One task
-waits for entries then, another one writes; what ends each of them is printed with its seconds.
+Connections are not closed: packets no longer arrive, as when a machine loses its power. Meanwhile
+one task waits for entries and another one writes; the error of each is printed with its seconds.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from tests.servers.redis import RedisServer
 
 
 def main() -> None:
-    """Start it, lose it, and tell."""
+    """Start the server, cut the connection, and print how the tasks end."""
     django.setup()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     server = RedisServer(Path(tempfile.mkdtemp(prefix="nura-redis-")))
     settings.REDIS_URL = server.url
     try:
-        asyncio.run(_lose())
+        asyncio.run(_cut_connection())
     finally:
         server.kill()
 
 
-async def _lose() -> None:
+async def _cut_connection() -> None:
     client = connections.get_async_client()
-    waiting = asyncio.create_task(_time("waits", client.xread({"entries": "0"}, block=0)))
+    waiting = asyncio.create_task(_print_outcome("waits", client.xread({"entries": "0"}, block=0)))
     await client.ping()  # by a second connection, which the writer uses
     down = ["ip", "link", "set", "lo", "down"]
     await asyncio.to_thread(subprocess.run, down, check=True)
-    await asyncio.gather(waiting, _time("writes", client.set("key", "value")))
+    await asyncio.gather(waiting, _print_outcome("writes", client.set("key", "value")))
 
 
-async def _time(name: str, work: Awaitable[object]) -> None:
+async def _print_outcome(name: str, work: Awaitable[object]) -> None:
     begun = time.monotonic()
     try:
         await work

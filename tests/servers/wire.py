@@ -47,7 +47,7 @@ class Responder:
     writer: asyncio.StreamWriter
     chunked: bool = field(default=False)
 
-    def head(self, status: int, headers: dict[str, str], *, length: int | None) -> None:
+    def send_head(self, status: int, headers: dict[str, str], *, length: int | None) -> None:
         """Write status line and headers; the body is chunked if `length` is None."""
         self.chunked = length is None
         lines = [f"HTTP/1.1 {status} Stand-in"]
@@ -64,13 +64,13 @@ class Responder:
             self.writer.write(framed)
             await self.writer.drain()
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """End the body."""
         if self.chunked:
             self.writer.write(b"0\r\n\r\n")
         await self.writer.drain()
 
-    async def whole(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    async def send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """Send a whole response."""
-        self.head(status, headers, length=len(body))
+        self.send_head(status, headers, length=len(body))
         await self.send(body)

@@ -27,7 +27,7 @@ def _own_files(settings, tmp_path):
 
 @pytest.fixture
 def web(transactional_db):
-    with asgi.running() as server:
+    with asgi.run_server() as server:
         yield server
 
 

@@ -10,7 +10,7 @@ from chats.models import Chat
 from chats.runs import answering, dispatch, reader, stateless
 from rag.events import Replaced
 from tests.chats.engines import Delta, ScriptedEngine, finished
-from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
+from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, encode_chunk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -154,10 +154,10 @@ def test_an_answer_at_its_limit_of_tokens_says_so(client, model, answers_worker)
 
 
 def thinking():
-    chunk = json.loads(event("").removeprefix(b"data: "))
+    chunk = json.loads(encode_chunk("").removeprefix(b"data: "))
     chunk["choices"][0]["delta"] = {"reasoning_content": "음, 인사로구나"}
     body = f"data: {json.dumps(chunk)}\n\n".encode()
-    return Raw(body + event("안녕") + event("", "stop") + b"data: [DONE]\n\n")
+    return Raw(body + encode_chunk("안녕") + encode_chunk("", "stop") + b"data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Chat-Id": "c-1"}], ids=["unstored", "chat"])

@@ -127,7 +127,7 @@ def test_a_key_that_is_left_empty_stays(source):
 @pytest.fixture
 def hostile():
     with HostileServer() as server:
-        server.kind = "application/xml"
+        server.content_type = "application/xml"
         yield server
 
 
@@ -143,14 +143,14 @@ def test_a_storage_that_does_what_none_should_deletes_nothing_and_ends(
     bucket.put("규정/휴가.txt", "휴가")
     run(source)
     monkeypatch.setattr(s3, "LIST_SECONDS", 1.0)
-    hostile.leads_to = f"{hostile.url}/elsewhere"
+    hostile.redirect_url = f"{hostile.url}/elsewhere"
     hostile.answers[f"/{bucket.name}"] = way
     lead_to(source, hostile.url)
     done = run(source)
     assert done.error_code == "source_unreachable"
     assert Document.objects.count() == 1
-    assert not [one for one in hostile.asked if one[1] == "/elsewhere"]
-    assert hostile.sent < 300 * 2**20
+    assert not [one for one in hostile.requests if one[1] == "/elsewhere"]
+    assert hostile.sent_bytes < 300 * 2**20
 
 
 @pytest.mark.parametrize("names", [[], ["규정/휴가.txt"]])

@@ -16,7 +16,7 @@ from jobs.connections import run_and_release
 from jobs.lease import claim_job
 from nura.accounts.deletion import delete_account
 from tests.chats.conftest import make_document
-from tests.chats.turns import outcome
+from tests.chats.turns import build_outcome
 from tests.locks import has_waiting
 from tests.support import wait_until
 
@@ -80,7 +80,7 @@ def test_an_answer_that_is_being_stored_is_stored_first(minsu, chat):
 
     def answer():
         Run.objects.select_for_update().get(pk=turn.run.pk)
-        return lambda: close_turn(lease=lease, outcome=outcome())
+        return lambda: close_turn(lease=lease, outcome=build_outcome())
 
     delete_during(minsu, answer)
     assert not User.objects.exists()

@@ -40,7 +40,7 @@ def use(settings, server):
 
 @pytest.fixture
 def directory(tmp_path, settings):
-    with slapd.running(tmp_path) as server:
+    with slapd.run_server(tmp_path) as server:
         use(settings, server)
         add_person(server, "hana")
         yield server
@@ -48,7 +48,7 @@ def directory(tmp_path, settings):
 
 @pytest.fixture
 def active_directory(tmp_path, settings):
-    with slapd.running(tmp_path, is_active_directory=True) as server:
+    with slapd.run_server(tmp_path, is_active_directory=True) as server:
         use(settings, server)
         settings.LDAP_BIND_DN, settings.LDAP_BIND_PASSWORD = slapd.READER, slapd.READER_PASSWORD
         add_user(server, "Kim Hana", "hana")
@@ -57,7 +57,7 @@ def active_directory(tmp_path, settings):
 
 @pytest.fixture
 def encrypted(tmp_path, settings):
-    with slapd.running(tmp_path, demands_tls=True) as server:
+    with slapd.run_server(tmp_path, demands_tls=True) as server:
         use(settings, server)
         add_person(server, "hana")
         yield server
@@ -102,7 +102,7 @@ def put_in_group(server, name, *people):
     try:
         server.add(dn, objectClass="groupOfNames", cn=name, member=members)
     except ldap.ALREADY_EXISTS:
-        server.set(dn, "member", members)
+        server.replace_values(dn, "member", members)
 
 
 def sign_in(name="hana", password=SECRET):
@@ -244,7 +244,7 @@ def test_a_person_of_active_directory_signs_in_by_either_name(typed, active_dire
 def test_both_names_of_active_directory_are_one_account_that_outlives_them(active_directory):
     _browser, before = sign_in("hana")
     assert sign_in("hana.kim@corp.example.com")[1] == before
-    active_directory.set("cn=Kim Hana,ou=people", "sAMAccountName", ["hlee"])
+    active_directory.replace_values("cn=Kim Hana,ou=people", "sAMAccountName", ["hlee"])
     active_directory.rename("cn=Kim Hana,ou=people", "cn=Lee Hana")
     assert sign_in("hlee")[1] == before
 
@@ -265,7 +265,7 @@ def test_an_id_of_active_directory_names_one_person_whatever_its_bytes_read_as(
     sign_in("hana")
     end_removed_accounts()
     assert list_active() == ["dul", "hana"]
-    active_directory.set("cn=Lee Dul,ou=people", "sAMAccountName", ["renamed"])
+    active_directory.replace_values("cn=Lee Dul,ou=people", "sAMAccountName", ["renamed"])
     assert sign_in("renamed")[1] == before
     active_directory.remove("cn=Lee Dul,ou=people")
     end_removed_accounts()
@@ -300,7 +300,7 @@ def test_a_filter_by_member_of_lets_in_the_members_and_ends_who_is_none_any_more
     end_removed_accounts()
     assert list_active() == ["dul", "hana"]
     members = [f"cn=dul,ou=people,{slapd.BASE}"]
-    active_directory.set("cn=nura-users,ou=groups", "member", members)
+    active_directory.replace_values("cn=nura-users,ou=groups", "member", members)
     end_removed_accounts()
     assert list_active() == ["dul"]
 
@@ -309,7 +309,7 @@ def test_whom_active_directory_disables_is_switched_off(active_directory):
     add_user(active_directory, "dul", "dul")
     for name in ("hana", "dul"):
         sign_in(name)
-    active_directory.set("cn=dul,ou=people", "userAccountControl", ["514"])
+    active_directory.replace_values("cn=dul,ou=people", "userAccountControl", ["514"])
     end_removed_accounts()
     assert list_active() == ["hana"]
 

@@ -35,7 +35,7 @@ HANA = {
 
 @pytest.fixture
 def server():
-    with oidc.running(person=dict(HANA)) as running:
+    with oidc.run_server(person=dict(HANA)) as running:
         yield running
 
 
@@ -108,7 +108,7 @@ def test_pkce_and_a_nonce_are_used(server, keycloak):
     assert asked["code_challenge_method"] == ["S256"]
     assert len(asked["nonce"][0]) >= 32
     come_in()
-    assert len(server.verified[0]) >= 43
+    assert len(server.verifiers[0]) >= 43
 
 
 def test_a_visitor_cannot_choose_what_is_asked_of_the_server(server, keycloak):
@@ -144,7 +144,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_token_that_is_not_right_lets_nobody_in(lie, server, keycloak):
-    server.lies = LIES[lie]
+    server.wrong_claims = LIES[lie]
     refused(*come_in())
 
 
@@ -355,7 +355,7 @@ def test_roles_stay_as_they_are_where_the_server_is_not_asked(server, keycloak):
 
 def test_two_servers_with_the_same_subject_are_two_people(server, keycloak):
     come_in()
-    with oidc.running(person=HANA | {"email": "another@example.org"}) as second:
+    with oidc.run_server(person=HANA | {"email": "another@example.org"}) as second:
         set_up(second, slug="google", name="Google")
         come_in(slug="google")
     assert User.objects.count() == 2
@@ -706,13 +706,13 @@ def test_a_server_that_never_ends_or_leads_elsewhere_lets_nobody_in(
 ):
     if way not in {"bomb", "redirect"}:  # those end by themselves
         monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.8)
-    hostile.leads_to = f"{hostile.url}/elsewhere"
+    hostile.redirect_url = f"{hostile.url}/elsewhere"
     server.discovery = {endpoint: f"{hostile.url}/{way}"}
     began = time.monotonic()
     refused(*come_in())
     assert time.monotonic() - began < 6
-    assert [one[1] for one in hostile.asked] == [f"/{way}"]
-    assert hostile.sent < 200 * 2**20
+    assert [one[1] for one in hostile.requests] == [f"/{way}"]
+    assert hostile.sent_bytes < 200 * 2**20
 
 
 @pytest.mark.parametrize("way", ["endless", "drip", "redirect"])
@@ -724,7 +724,7 @@ def test_a_server_whose_first_answer_never_ends_is_told_in_words(
     SignOnServer.objects.update(issuer=hostile.url)
     page = new_browser().get("/accounts/oidc/keycloak/login/")
     assert page.status_code in {200, 401, 403}
-    assert len(hostile.asked) == 1
+    assert len(hostile.requests) == 1
 
 
 @pytest.mark.parametrize("endpoint", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
