@@ -23,6 +23,7 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 from django.conf import settings
+from django.core.cache.backends.redis import RedisCache, RedisCacheClient
 from django.db import connection, connections
 from django.db.models import QuerySet
 from redis.connection import HiredisRespSerializer
@@ -102,13 +103,27 @@ def open_client(library: Any, url: str, **options: Any) -> Any:
     )
 
 
-class CachePoolFactory:
-    """The `pool_class` of Django's cache, which can thus use Sentinels too."""
+class CacheClient(RedisCacheClient):
+    """What Django's cache speaks to Redis with: one client, which can use Sentinels too.
 
-    @staticmethod
-    def from_url(url: str, **options: Any) -> Any:
-        """The connection pool of a client from `open_client`."""
-        return open_client(redis, url, **options).connection_pool
+    Django makes a client for each command, which takes longer than the command.
+    """
+
+    def __init__(self, servers: list[str], **options: Any) -> None:
+        super().__init__(servers, **options)
+        self._kept = open_client(redis, servers[0])
+
+    def get_client(self, key: object = None, *, write: bool = False) -> Any:
+        """The client, whatever it is for."""
+        return self._kept
+
+
+class Cache(RedisCache):
+    """Django's cache in Redis, with `CacheClient`."""
+
+    def __init__(self, server: str, params: dict[str, Any]) -> None:
+        super().__init__(server, params)
+        self._class = CacheClient
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()

@@ -138,9 +138,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "jobs.connections.Cache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": {"pool_class": "jobs.connections.CachePoolFactory"},
     }
 }
 

@@ -7,6 +7,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.core.cache import cache
+from redis import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
@@ -60,6 +62,13 @@ async def test_a_connection_that_was_reset_is_opened_anew():
     idle = connections.get_async_client().connection_pool._available_connections[-1]
     idle._reader.set_exception(ConnectionResetError())
     assert await connections.execute("CLIENT", "ID") > known
+
+
+def test_the_cache_makes_no_client_for_a_command(monkeypatch):
+    cache.get("something")
+    monkeypatch.setattr(Redis, "__init__", None)
+    cache.set("something", "말", 10)
+    assert cache.get("something") == "말"
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://one", "redis+sentinel:///main"])
