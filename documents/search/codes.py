@@ -7,8 +7,8 @@ import numpy as np
 
 from documents.search.database import SearchTransaction, parse_numbers, to_number_array
 
-MAX_REMEMBERED_BYTES = 32 << 20
-"""Of a process: the codes of half a million vectors of 384 figures."""
+MAX_REMEMBERED_BYTES = 96 << 20
+"""Of a process: the codes of one and a half million vectors of 384 figures."""
 _OVERHEAD = 150
 """Bytes that Python needs besides for the codes of a document."""
 
