@@ -555,7 +555,7 @@ class QuotaRule(models.Model):
             models.CheckConstraint(
                 condition=Q(soft=None) | Q(hard=None) | Q(soft__lte=models.F("hard")),
                 name="quota_tells_before_it_refuses",
-                violation_error_message=_("People must be told before they are refused."),
+                violation_error_message=_("“Warn from” must not exceed the limit."),
             ),
         )
 

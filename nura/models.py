@@ -395,7 +395,9 @@ class Banner(models.Model):
     starts_at = models.DateTimeField(_("shown from"), default=timezone.now)
     ends_at = models.DateTimeField(_("shown until"), null=True, blank=True)
     dismissible = models.BooleanField(
-        _("can be dismissed"), default=True, help_text=_("For each person until the next banner")
+        _("can be dismissed"),
+        default=True,
+        help_text=_("Once dismissed, it stays hidden in that browser."),
     )
 
     objects = BannerQuerySet.as_manager()
