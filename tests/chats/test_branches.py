@@ -2,24 +2,13 @@
 
 import pytest
 
-from chats.models import Message, Run
+from chats.models import Message
 from chats.services.chats import create_chat
-from chats.services.turn_store import AnswerOutcome
-from chats.services.turns import close_turn, open_turn
-from jobs.lease import claim_job
+from chats.services.turns import open_turn
 from tests.chats.conftest import client, make_document
+from tests.chats.turns import open_answered_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def answered(owner, content="질문", **fields):
-    turn = open_turn(user=owner, content=content, **fields)
-    lease = claim_job(Run, turn.run.pk)
-    outcome = AnswerOutcome(
-        status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general"
-    )
-    close_turn(lease=lease, outcome=outcome)
-    return turn
 
 
 def post(api, message, what, body=None):
@@ -27,7 +16,7 @@ def post(api, message, what, body=None):
 
 
 def test_a_new_answer_stands_beside_the_old_one(api, owner):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     made = post(api, turn.assistant_message, "regenerate")
     assert made.status_code == 202
     assert made.data["assistant_message"]["parent_id"] == str(turn.user_message.pk)
@@ -36,9 +25,9 @@ def test_a_new_answer_stands_beside_the_old_one(api, owner):
 
 def test_an_edited_question_stands_beside_the_old_one_with_its_documents(api, owner):
     document = make_document(owner)
-    first = answered(owner)
+    first = open_answered_turn(owner)
     chat_id = first.user_message.chat_id
-    second = answered(owner, "둘째", chat_id=chat_id, document_ids=[document.pk])
+    second = open_answered_turn(owner, "둘째", chat_id=chat_id, document_ids=[document.pk])
     made = post(api, second.user_message, "edit", {"content": "다르게 물어요"})
     question = made.data["user_message"]
     assert question["parent_id"] == str(first.assistant_message.pk)
@@ -53,20 +42,20 @@ def test_an_answer_that_is_being_written_is_not_written_anew(api, owner):
 
 
 def test_questions_are_edited_and_answers_written_anew_not_the_other_way_round(api, owner):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     assert post(api, turn.user_message, "regenerate").json()["code"] == "wrong_role"
     edit = post(api, turn.assistant_message, "edit", {"content": "x"})
     assert edit.json()["code"] == "wrong_role"
 
 
 def test_an_empty_edit_stores_nothing(api, owner):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     assert post(api, turn.user_message, "edit", {"content": " "}).status_code == 400
     assert Message.objects.count() == 2
 
 
 def test_a_stranger_cannot_branch(api, owner, stranger):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     create_chat(owner=stranger, title="t")
     theirs = client(stranger)
     assert post(theirs, turn.assistant_message, "regenerate").status_code == 404
@@ -79,15 +68,19 @@ def ask(api, **body):
 
 
 def test_a_question_may_follow_an_older_branch(api, owner):
-    first = answered(owner)
+    first = open_answered_turn(owner)
     chat_id = first.user_message.chat_id
-    answered(owner, "둘째", chat_id=chat_id)
+    open_answered_turn(owner, "둘째", chat_id=chat_id)
     made = ask(api, chat_id=chat_id, parent_id=first.assistant_message.pk)
     assert made.data["user_message"]["parent_id"] == str(first.assistant_message.pk)
 
 
 def test_a_question_follows_messages_of_its_own_chat_only(api, owner, stranger):
-    mine, other, theirs = answered(owner), answered(owner, "다른 대화"), answered(stranger)
+    mine, other, theirs = (
+        open_answered_turn(owner),
+        open_answered_turn(owner, "다른 대화"),
+        open_answered_turn(stranger),
+    )
     chat_id = mine.user_message.chat_id
     for parent in (other.assistant_message, theirs.assistant_message):
         assert ask(api, chat_id=chat_id, parent_id=parent.pk).status_code == 404

@@ -9,24 +9,19 @@ from chats.services.turns import close_turn, open_turn
 from jobs import connections
 from jobs.lease import claim_job
 from tests.chats.conftest import client, make_document
+from tests.chats.turns import open_answered_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def answered(owner, content="질문", **fields):
-    turn = open_turn(user=owner, content=content, **fields)
-    lease = claim_job(Run, turn.run.pk)
-    outcome = AnswerOutcome(
-        status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general"
-    )
-    close_turn(lease=lease, outcome=outcome)
-    return turn
-
-
 def three_turns(owner):
-    first = answered(owner, "하나")
+    first = open_answered_turn(owner, "하나")
     chat_id = first.user_message.chat_id
-    return first, answered(owner, "둘", chat_id=chat_id), answered(owner, "셋", chat_id=chat_id)
+    return (
+        first,
+        open_answered_turn(owner, "둘", chat_id=chat_id),
+        open_answered_turn(owner, "셋", chat_id=chat_id),
+    )
 
 
 def delete(api, message):
@@ -57,7 +52,7 @@ def test_the_first_pair_of_a_chat_goes_too(api, owner):
 
 
 def test_an_answer_with_another_beside_it_leaves_the_question_to_that_one(api, owner):
-    first = answered(owner)
+    first = open_answered_turn(owner)
     api.post(f"/api/v1/messages/{first.assistant_message.pk}/regenerate?wait=false")
     other = Message.objects.exclude(pk=first.assistant_message.pk).get(role="assistant")
     assert delete(api, other).json()["code"] == "still_answering"
@@ -105,7 +100,7 @@ def test_a_follow_up_forgets_the_documents_of_a_deleted_pair(api, owner):
         lease=claim_job(Run, first.run.pk),
         outcome=AnswerOutcome(Message.Status.COMPLETED, "답", mode="documents", sources=[source]),
     )
-    second = answered(owner, "그럼?", chat_id=first.user_message.chat_id)
+    second = open_answered_turn(owner, "그럼?", chat_id=first.user_message.chat_id)
     follower = Turn.objects.get(message=second.assistant_message)
     assert follower.remembered
     delete(api, first.assistant_message)
@@ -130,7 +125,7 @@ def test_saving_other_words_asks_nothing(api, owner):
 
 
 def test_only_questions_are_reworded(api, owner):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     assert save(api, turn.assistant_message, "x").json()["code"] == "wrong_role"
     assert save(api, turn.user_message, "  ").status_code == 400
 
@@ -172,16 +167,16 @@ def test_a_fork_waits_for_the_answer(api, owner):
 
 
 def test_a_message_of_another_chat_is_not_found(api, owner):
-    first, other = answered(owner), answered(owner)
+    first, other = open_answered_turn(owner), open_answered_turn(owner)
     assert fork(api, first.user_message.chat_id, other.user_message).status_code == 404
 
 
 def test_a_stranger_deletes_rewords_and_forks_nothing(owner, stranger):
-    turn = answered(owner)
+    turn = open_answered_turn(owner)
     theirs = client(stranger)
     assert delete(theirs, turn.assistant_message).status_code == 404
     assert save(theirs, turn.user_message, "x").status_code == 404
     assert fork(theirs, turn.user_message.chat_id, turn.user_message).status_code == 404
-    own = answered(stranger)
+    own = open_answered_turn(stranger)
     assert fork(theirs, own.user_message.chat_id, turn.user_message).status_code == 404
     assert Message.objects.filter(chat=turn.user_message.chat_id).count() == 2

@@ -53,6 +53,13 @@ def answer_turn(turn, *documents, **fields):
     return Turn.objects.get(message=turn.assistant_message)
 
 
+def open_answered_turn(owner, content="질문", **fields):
+    """Open a turn (`fields` as of `open_turn`) and answer it; returns the opened turn."""
+    turn = open_turn(user=owner, content=content, **fields)
+    answer_turn(turn, content=f"{content}의 답")
+    return turn
+
+
 def add_turn(owner, question, *documents, chat_id=None, parent=None, topic="auto", **fields):
     """Ask and answer a question after the turn `parent`, else after the newest message."""
     opened = open_turn(

@@ -5,11 +5,13 @@ import uuid
 
 import pytest
 from celery import current_app
+from celery.contrib.testing.worker import start_worker
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
-from django.db import transaction
+from django.db import connections, transaction
 from django.utils import timezone
+from redis import Redis
 from rest_framework.test import APIClient
 
 from documents import index, ingest, queue, services, spaces
@@ -51,6 +53,19 @@ def tiny_engine(monkeypatch, embedder):
     monkeypatch.setattr(ingest, "get_engine", lambda _config: engine)
     monkeypatch.setattr(spaces, "get_engine", lambda _config: engine)
     return engine
+
+
+@pytest.fixture
+def ingest_worker(settings):
+    """A Celery worker on the queue of documents, in a thread of this process."""
+    from nura.celery import app
+
+    Redis.from_url(settings.REDIS_URL).flushdb()
+    with start_worker(
+        app, pool="threads", concurrency=2, queues=["documents"], perform_ping_check=False
+    ) as running:
+        yield running
+    connections.close_all()
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,9 @@ from uuid import uuid4
 
 import pytest
 from celery import current_app
-from celery.contrib.testing.worker import start_worker
 from django.contrib.auth.models import User
-from django.db import connections
 from django.test import Client
 from django.utils import timezone
-from redis import Redis
 
 from documents import queue, reindex, renewal, spaces
 from documents.models import Chunk, Reindexing, ReindexState
@@ -40,18 +37,6 @@ def page():
     return signed_in(User.objects.create_superuser("root", password="x"))
 
 
-@pytest.fixture
-def worker(settings):
-    from nura.celery import app
-
-    Redis.from_url(settings.REDIS_URL).flushdb()
-    with start_worker(
-        app, pool="threads", concurrency=2, queues=["documents"], perform_ping_check=False
-    ) as running:
-        yield running
-    connections.close_all()
-
-
 def signed_in(user):
     client = Client()
     client.cookies["django_language"] = "en"
@@ -69,7 +54,7 @@ def text_of(response):
     return response.content.decode()
 
 
-def test_the_workers_change_over_when_the_button_is_pressed(page, worker):
+def test_the_workers_change_over_when_the_button_is_pressed(page, ingest_worker):
     answer = page.post(BUTTONS[0], follow=True)
     assert "Re-embedding has started" in text_of(answer)
     wait_until(lambda: Reindexing.objects.filter(state="swapped").exists(), 60)

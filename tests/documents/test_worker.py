@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 from celery import current_app
-from celery.contrib.testing.worker import start_worker
-from django.db import connections
 from kombu import Producer
 from redis import Redis
 from redis.exceptions import RedisError
@@ -16,32 +14,19 @@ from documents.tasks import ingest_document, sweep_ingests
 from tests.documents.conftest import upload
 from tests.support import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def worker(tiny_engine, settings):
-    """A worker on the queue of documents, in a thread of this process."""
-    from nura.celery import app
-
-    Redis.from_url(settings.REDIS_URL).flushdb()
-    with start_worker(
-        app, pool="threads", concurrency=2, queues=["documents"], perform_ping_check=False
-    ) as running:
-        yield running
-    connections.close_all()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tiny_engine")]
 
 
 def status(document):
     return Document.objects.values_list("status", flat=True).get(pk=document.pk)
 
 
-def test_an_uploaded_document_is_processed_by_the_worker(owner, worker):
+def test_an_uploaded_document_is_processed_by_the_worker(owner, ingest_worker):
     document = upload(owner)
     wait_until(lambda: status(document) == "COMPLETED")
 
 
-def test_many_messages_for_one_document_are_one_ingest(owner, worker):
+def test_many_messages_for_one_document_are_one_ingest(owner, ingest_worker):
     document = upload(owner)
     for _ in range(20):
         queue.enqueue_ingest(document.pk)
@@ -51,7 +36,7 @@ def test_many_messages_for_one_document_are_one_ingest(owner, worker):
     assert document.chunks.count() == document.chunk_count
 
 
-def test_several_documents_and_one_broken_one_all_end(owner, worker):
+def test_several_documents_and_one_broken_one_all_end(owner, ingest_worker):
     good = [upload(owner, name=f"{number}.md", content=f"글 {number}") for number in range(3)]
     broken = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7\nnothing of the kind")
     wait_until(lambda: not Document.objects.processing().exists(), 60)
@@ -60,7 +45,7 @@ def test_several_documents_and_one_broken_one_all_end(owner, worker):
     assert (broken.status, broken.error_code) == ("FAILED", "corrupt")
 
 
-def test_deleting_while_messages_are_under_way_leaves_nothing(owner, worker):
+def test_deleting_while_messages_are_under_way_leaves_nothing(owner, ingest_worker):
     documents = [upload(owner, name=f"{number}.md", content=f"글 {number}") for number in range(3)]
     for document in documents:
         services.delete_document(document=document)
@@ -69,7 +54,7 @@ def test_deleting_while_messages_are_under_way_leaves_nothing(owner, worker):
     assert Document.objects.count() == 1
 
 
-def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
+def test_e72_a_message_of_another_shape_is_dropped(owner, ingest_worker):
     current_app.send_task(queue.INGEST, args=["nonsense"])
     current_app.send_task(queue.INGEST, args=[], kwargs={"unknown": 1})
     current_app.send_task("documents.tasks.of_another_release", args=[])
@@ -77,7 +62,7 @@ def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
     wait_until(lambda: status(document) == "COMPLETED")
 
 
-def test_c72_a_message_that_is_no_json_is_dropped_unread(owner, worker, tmp_path):
+def test_c72_a_message_that_is_no_json_is_dropped_unread(owner, ingest_worker, tmp_path):
     opened = tmp_path / "opened"
     with current_app.connection_for_write() as link, link.channel() as channel:
         for body in (_Trap(opened), {"args": [_Trap(opened)], "kwargs": {}}):

@@ -4,14 +4,14 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.servers.wire import POLL_SECONDS
+from tests.servers.wire import ThreadedServer
 
 
-class EmbeddingServer:
+class EmbeddingServer(ThreadedServer):
     """Serves models of N dimensions: `words-N` (same words, same vector) and `noise-N`.
 
     `embedded` counts the texts of each model. `widths` overrides N. After `hold_after(n)`, requests
@@ -27,16 +27,12 @@ class EmbeddingServer:
         self._released.set()
         self._replies_before_hold = None
         self._replies_before_refusal = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
-        self._server.daemon_threads = True
-        threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
-        ).start()
+        super().__init__(self._make_handler())
 
     @property
     def url(self):
         """The base URL, with /v1."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def count(self, model):
         """How many texts were embedded, and how many of them more than once."""
@@ -60,8 +56,7 @@ class EmbeddingServer:
     def close(self):
         """Stop."""
         self.release()
-        self._server.shutdown()
-        self._server.server_close()
+        super().close()
 
     def reply(self, request, key):
         """The body for a request; None if it was held and should get no response."""

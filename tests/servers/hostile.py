@@ -4,9 +4,9 @@ import contextlib
 import functools
 import threading
 import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-from tests.servers.wire import POLL_SECONDS
+from tests.servers.wire import ThreadedServer
 
 MEGABYTE = 2**20
 
@@ -19,7 +19,7 @@ def pack_bomb(megabytes: int) -> bytes:
     return b"".join([*(packer.compress(blank) for _ in range(megabytes)), packer.flush()])
 
 
-class HostileServer:
+class HostileServer(ThreadedServer):
     """`/endless`, `/drip`, `/slow-head`, `/bomb`, `/redirect`.
 
     `answers` maps other paths to the name of one of these, to status, headers and body, or to a
@@ -62,21 +62,15 @@ class HostileServer:
             def log_message(self, *_):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.port = self._server.server_port
+        super().__init__(Handler)
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
-        ).start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self._closed.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self.close()
 
     def _send_head(self, handler, status=200, **headers):
         handler.send_response(status)

@@ -6,11 +6,11 @@ import threading
 import wave
 from collections import deque
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.servers.wire import POLL_SECONDS
+from tests.servers.wire import ThreadedServer
 
 RATE = 8000
 SAMPLES_A_CHARACTER = 10
@@ -46,7 +46,7 @@ class Reply:
     hold: threading.Event | None = None
 
 
-class SpeechServer:
+class SpeechServer(ThreadedServer):
     """Replies with ten samples per character, unless `replies` has other responses queued.
 
     `requests` lists the requests as path, headers and JSON.
@@ -55,26 +55,17 @@ class SpeechServer:
     def __init__(self):
         self.requests = []
         self.replies = deque()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
-        self._server.daemon_threads = True
-        threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
-        ).start()
+        super().__init__(self._make_handler())
 
     @property
     def url(self):
         """The base URL, with /v1."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     @property
     def inputs(self):
         """The texts of the requests."""
         return [body["input"] for _, _, body in self.requests]
-
-    def close(self):
-        """Stop."""
-        self._server.shutdown()
-        self._server.server_close()
 
     def reply(self, request):
         """The response to a request."""

@@ -1,12 +1,31 @@
-"""Just enough HTTP/1.1 over asyncio for stand-in servers, which control every byte and pause."""
+"""HTTP for stand-in servers: in threads, or over asyncio with control of every byte and pause."""
 
 import asyncio
 import json
+import threading
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 POLL_SECONDS = 0.02
 """How often `serve_forever` in a thread checks whether to stop (by default every 0.5 s)."""
+
+
+class ThreadedServer:
+    """An HTTP server on a free local port, in threads that end with the process or `close`."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @dataclass(slots=True)

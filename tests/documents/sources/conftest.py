@@ -1,15 +1,14 @@
 """Sources in tests: real folders, real web servers on this machine, a real S3 protocol."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.servers.wire import POLL_SECONDS
+from tests.servers.wire import ThreadedServer
 
 
-class Site:
-    """A web server of this machine. `pages` maps a path to its answer; `asked` is what came."""
+class Site(ThreadedServer):
+    """A local web server. `pages` maps paths to responses; `asked` lists the requests."""
 
     def __init__(self):
         self.pages, self.asked = {}, []
@@ -30,12 +29,8 @@ class Site:
             def log_message(self, *_):
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
+        super().__init__(Handler)
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
-        ).start()
 
     def put(self, path, body, status=200, kind="text/html; charset=utf-8", **headers):
         data = body.encode() if isinstance(body, str) else body
@@ -43,10 +38,6 @@ class Site:
 
     def paths(self):
         return [path for path, _headers in self.asked]
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
