@@ -153,6 +153,29 @@ def test_the_password_is_reset_by_a_link_that_works_once(client, minsu):
     assert Client().get(link, follow=True).context["token_fail"]
 
 
+def test_a_password_that_is_refused_is_told_its_faults_and_not_the_rules_again(minsus_client):
+    def change(new):
+        form = {"oldpassword": PASSWORD, "password1": new, "password2": new}
+        return minsus_client.post("/accounts/password/change/", form).content.decode()
+
+    rules = minsus_client.get("/accounts/password/change/").content.decode()
+    assert "숫자로만 이루어진" in rules
+    refused = change("1234")
+    assert "errorlist" in refused
+    assert "숫자로만 이루어진" not in refused
+
+
+def test_the_owner_is_told_of_a_new_password_and_where_it_came_from(minsus_client, minsu):
+    new = "another long password 42"
+    form = {"oldpassword": PASSWORD, "password1": new, "password2": new}
+    minsus_client.post("/accounts/password/change/", form, HTTP_USER_AGENT="Firefox")
+    (told,) = mail.outbox
+    assert told.subject == "[Nura] 비밀번호를 변경했습니다"
+    assert told.body.startswith("계정의 비밀번호를 변경했습니다.")
+    assert "브라우저: Firefox" in told.body
+    assert "귀하" not in told.body
+
+
 def test_a_reset_answers_the_same_for_an_unknown_address(client, minsu):
     def answer(email):
         response = client.post("/accounts/password/reset/", {"email": email}, follow=True)
