@@ -25,6 +25,7 @@ from allauth.mfa.base.forms import ReauthenticateForm as ReauthenticateByCodeFor
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.utils import is_mfa_enabled
+from allauth.mfa.webauthn.forms import AddWebAuthnForm, EditWebAuthnForm
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -250,6 +251,24 @@ class ConfirmCodeForm(CodeFieldMixin, ReauthenticateByCodeForm):  # type: ignore
 
 class AppForm(CodeFieldMixin, ActivateTOTPForm):  # type: ignore[misc]
     """The first code of an authenticator app."""
+
+
+class NameFieldMixin:
+    """Gives the field for a passkey's name a label in the language of the page."""
+
+    fields: dict[str, forms.Field]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.fields["name"].label = _("Name")
+
+
+class PasskeyForm(NameFieldMixin, AddWebAuthnForm):  # type: ignore[misc]
+    """A new passkey."""
+
+
+class PasskeyNameForm(NameFieldMixin, EditWebAuthnForm):  # type: ignore[misc]
+    """Another name for a passkey."""
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]

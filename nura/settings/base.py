@@ -189,6 +189,8 @@ MFA_FORMS = {
     "authenticate": "nura.accounts.profile.SecondStepForm",
     "reauthenticate": "nura.accounts.profile.ConfirmCodeForm",
     "activate_totp": "nura.accounts.profile.AppForm",
+    "add_webauthn": "nura.accounts.profile.PasskeyForm",
+    "edit_webauthn": "nura.accounts.profile.PasskeyNameForm",
 }
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True

@@ -147,6 +147,17 @@ def test_pages_of_the_second_step_are_korean(protected):
         assert re.search("[가-힣]", page.content.decode())
 
 
+def test_the_form_of_a_passkey_is_korean(protected):
+    browser = turn_on_more(protected)
+    label = '<label for="id_name">이름</label>'
+    assert label in browser.get("/accounts/2fa/webauthn/add/").content.decode()
+    key = Authenticator.objects.create(
+        user=protected, type="webauthn", data={"name": "k", "credential": {}}
+    )
+    page = browser.get(f"/accounts/2fa/webauthn/keys/{key.pk}/edit/")
+    assert label in page.content.decode()
+
+
 def turn_on_more(user):
     browser, _answer = sign_in()
     browser.post("/accounts/2fa/authenticate/", {"code": code_of(user)})
