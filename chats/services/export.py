@@ -39,6 +39,7 @@ from chats.models.chat import cut_title, make_title
 from chats.runs import log
 from chats.serializers import ChatSerializer, TurnSerializer
 from chats.services.erasure import hide_closed_in_turns
+from chats.services.formulas import FormulaUnreadable, parse_formula, read_formulas
 from documents.models import Deletion, DeletionKind
 from documents.parsers.markdown import let_stars_close_before_hangul
 
@@ -173,7 +174,7 @@ MAX_UNBROKEN_CHARACTERS = 30
 Node = dict[str, Any]
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True})
-_MARKDOWN.enable(["table", "strikethrough"]).use(let_stars_close_before_hangul)
+_MARKDOWN.enable(["table", "strikethrough"]).use(let_stars_close_before_hangul).use(read_formulas)
 _UNBROKEN = re.compile(rf"[!-~]{{{MAX_UNBROKEN_CHARACTERS}}}(?=[!-~])")
 _LINK = re.compile(r"^(https?://|mailto:)", re.IGNORECASE)
 _ALIGN = re.compile(r"text-align:(left|center|right)")
@@ -230,8 +231,20 @@ def _make_parent_node(token: Token) -> Node:
 
 def _make_leaf_node(token: Token) -> Node:
     """A node without children; of an image only its alternative text, as nothing is fetched."""
+    if token.type in {"formula", "formula_block"}:
+        return _make_formula_node(token)
     kinds = {"fence": "code_block", "image": "text"}
     return {"type": kinds.get(token.type, token.type), "text": insert_breaks(token.content)}
+
+
+def _make_formula_node(token: Token) -> Node:
+    """A formula by the steps that draw it, or its source if that is not understood."""
+    is_block = token.type == "formula_block"
+    try:
+        return {"type": "formula", "block": is_block, "steps": parse_formula(token.content)}
+    except FormulaUnreadable:
+        kind = "code_block" if token.block else "code_inline"
+        return {"type": kind, "text": insert_breaks(token.content)}
 
 
 def insert_breaks(text: str) -> str:

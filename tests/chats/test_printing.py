@@ -1,5 +1,7 @@
 """A chat as PDF: all that was said, in fonts that come along, and nothing else."""
 
+import json
+import time
 from io import BytesIO
 
 import pdfplumber
@@ -117,9 +119,83 @@ def test_whatever_was_said_is_set_as_words(api, owner, hostile):
 
 
 def test_typst_in_an_answer_stays_text(api, owner):
-    words = '#read("chat.typ") #sys.inputs $x^2$ *fett*'
+    words = '#read("chat.typ") #sys.inputs $ x^2 $ *fett*'
     text = squashed(text_of(export(api, printed(owner, words)).content))
     assert '#read("chat.typ")#sys.inputs$x^2$fett' in text
+
+
+FORMULAS = r"""넓이는 $\pi r^2$이고 값은 $5와 $10입니다.
+
+$$\sum_{i=1}^{n} i = \frac{n(n+1)}{2}$$
+
+\[
+f'(x) = \lim_{h \to 0} \frac{f(x+h) - f(x)}{h}
+\]
+
+- $\text{매출} = 단가 \times 수량 \leq 1{,}000$과 \(\hat{y} \in \mathbb{R}\)
+
+$$\begin{pmatrix} a & b \\ c & d \end{pmatrix} \left( \sqrt[3]{x} \right)$$
+
+> $$
+> \sigma^2
+> $$
+
+$$\begin{aligned} a &= b \\ c &= \binom{n}{k} \end{aligned}$$
+"""
+
+
+def test_formulas_are_set_as_such(api, owner):
+    text = squashed(text_of(export(api, printed(owner, FORMULAS)).content))
+    assert "\\" not in text
+    assert "값은$5와$10입니다." in text
+    for signs in ("𝜋𝑟", "∑", "lim", "→", "매출=단가×수량≤1,000", "∈ℝ", "√", "𝜎"):
+        assert signs in text
+    assert not set("{}^_") & set(text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"\unknown{x}",
+        r"\frac{a}",
+        "{" * 60 + "x" + "}" * 60,
+        r"\sqrt" * 60 + "x",
+        r"\begin{matrix} a & b \\ c \end{matrix}",
+        r"\begin{evil} #read(1) \end{evil}",
+        r"x^2^3",
+        r"\left( x",
+        "x\u0301",
+        r"\begin{matrix}" * 30,
+    ],
+)
+def test_a_formula_that_is_not_understood_stays_as_it_was_written(api, owner, source):
+    answer = export(api, printed(owner, f"앞 ${source}$ 뒤\n\n$$\n{source}\n$$\n\n끝말"))
+    assert answer.status_code == 200
+    text = squashed(text_of(answer.content))
+    assert "끝말" in text
+    assert squashed(source)[:12] in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["$5와 $6", "a$ b$", "$ x $", "\\$x\\$", "`$x$`", "$$", "$$ $$", "$" + "x" * 5000 + "$"],
+)
+def test_money_and_code_are_no_formulas(words):
+    kinds = json.dumps(parse_markdown_tree(words))
+    assert '"formula"' not in kinds
+
+
+def test_formulas_take_linear_time():
+    def measure(count):
+        begun = time.process_time()
+        for opening in ("$", "$$", "\\(", "\\["):
+            parse_markdown_tree(f"{opening}x " * count)
+            parse_markdown_tree(f"{opening}\n" * count)
+            parse_markdown_tree((f"{opening}\n" * 500 + "\n\\]$$\n") * (count // 500))
+        return time.process_time() - begun
+
+    measure(500)
+    assert measure(8_000) < 10 * measure(2_000)
 
 
 def test_a_link_leads_only_to_pages_and_mail():
