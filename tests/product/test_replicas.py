@@ -20,7 +20,7 @@ LENDING = "# 대출 규정\n\n책은 한 번에 다섯 권까지 두 주 동안 
 
 @pytest.fixture(scope="module")
 def primary(tmp_path_factory):
-    server = PostgresServer.create(tmp_path_factory.mktemp("primary"))
+    server = PostgresServer.create_migrated(tmp_path_factory.mktemp("primary"))
     yield server
     server.close()
 

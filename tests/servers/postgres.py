@@ -16,7 +16,7 @@ import psutil
 import psycopg
 
 from nura.embedded import spawn
-from tests.support import wait_until
+from tests.support import copy_prepared_folder, wait_until
 
 SETTINGS = {
     "listen_addresses": "",
@@ -58,6 +58,17 @@ class PostgresServer:
             connection.execute("CREATE DATABASE nura OWNER nura")
         with server.connect("nura", "postgres") as connection:
             connection.execute("CREATE EXTENSION vector")
+        return server
+
+    @classmethod
+    def create_migrated(cls, folder: Path) -> "PostgresServer":
+        """A copy of the cluster that the test run has prepared: the same with all tables."""
+        server = cls(folder)
+        copy_prepared_folder(folder, "postgres")
+        (folder / "postgres").rename(server._cluster)
+        access = "local all all trust\nlocal replication all trust\n"
+        spawn.write_private(server._cluster / "pg_hba.conf", access, server._account)
+        server.start()
         return server
 
     def clone(self, folder: Path) -> "PostgresServer":
