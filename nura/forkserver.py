@@ -196,8 +196,10 @@ def load_product() -> None:
             translation.gettext("Documents")
     from rag import tokenize
     from rag.adapters.endpoint import load_client_library
+    from rag.memory.profile import load_packs
 
     load_client_library()
+    load_packs(settings.RAG.profile.packs)
     with contextlib.suppress(ValueError):  # each worker reports a bad line in it
         tokenize.korean.use_dictionary(settings.RAG.user_dictionary)
     tokenize.count_terms("준비")

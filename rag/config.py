@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 USUAL_TOKENS = 4000
 """Length of a prompt if the model's limit is unknown."""
+LIGHT_SECONDS = 8.0
+"""How long to wait for the light model unless the settings say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

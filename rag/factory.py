@@ -94,8 +94,9 @@ class Engine:
         )
 
     def warm(self) -> None:
-        """Load analyser, vocabulary and the language model's client now."""
+        """Load analyser, memory packs, vocabulary and the language model's client now."""
         tokenize.count_terms("준비")
+        load_packs(self.config.profile.packs)
         if self.pipeline.writer:
             self.pipeline.writer.counter.count("준비")
         if self.config.llm:

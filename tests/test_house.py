@@ -159,6 +159,15 @@ def test_light_processes_load_no_heavy_library():
     assert run_in_a_fresh_process(loaded) == []
 
 
+def test_the_settings_load_little_of_the_engine():
+    """`up` and every command read them."""
+    parts = {"rag", "rag.config", "rag.errors", "rag.types"}
+    loaded = (
+        "settings.RAG; print(*(name for name in sys.modules if name.partition('.')[0] == 'rag'))"
+    )
+    assert set(run_in_a_fresh_process(f"from django.conf import settings; {loaded}")) <= parts
+
+
 def test_the_product_starts_without_its_optional_libraries():
     """`None` in `sys.modules` lets an import fail as that of a library that is not installed."""
     missing = f"sys.modules.update(dict.fromkeys({OPTIONAL!r}))"

@@ -25,8 +25,7 @@ from documents.connected.models import (
 )
 from documents.secrets import SecretUnreadable
 from rag.adapters.encoders import find_declaration
-from rag.adapters.light import LIGHT_SECONDS
-from rag.config import Endpoint, RagConfig
+from rag.config import LIGHT_SECONDS, Endpoint, RagConfig
 from rag.errors import NuraError
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Builds the frozen configurations of the engine and of pictures from the environment."""
+"""Builds the frozen configurations of the engine and of pictures from the environment.
+
+What checks a value loads more of the engine than its configuration only if the value is set.
+"""
 
 import hmac
 from dataclasses import replace
@@ -8,8 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from documents.parsers.base import ALL_PICTURES, PictureRules
 from nura.settings import env
-from rag.adapters import light
 from rag.config import (
+    LIGHT_SECONDS,
     USUAL_TOKENS,
     ContextRules,
     Endpoint,
@@ -18,8 +21,6 @@ from rag.config import (
     RagConfig,
     StyleRules,
 )
-from rag.memory.profile import load_packs
-from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 HTTP = ("http", "https")
 OPENAI = "https://api.openai.com/v1"
@@ -117,13 +118,10 @@ def _read_context_rules() -> ContextRules:
 
 
 def _read_profile_rules() -> ProfileRules:
-    """The packs are loaded here so that a bad line stops the start."""
     packs = env.read_words("NURA_MEMORY_PACKS", ProfileRules().packs)
     packs = () if packs == ("none",) else packs
-    try:
-        load_packs(packs)
-    except ValueError as error:
-        raise ImproperlyConfigured(f"NURA_MEMORY_PACKS: {error}") from error
+    if packs != ProfileRules().packs:
+        _check_packs(packs)
     default = ProfileRules().half_life_days
     return ProfileRules(
         packs=packs,
@@ -131,6 +129,16 @@ def _read_profile_rules() -> ProfileRules:
             "NURA_MEMORY_HALF_LIFE_DAYS", default, minimum=0.1, maximum=3650.0
         ),
     )
+
+
+def _check_packs(packs: tuple[str, ...]) -> None:
+    """Load packs of one's own, so that a bad line stops the start."""
+    from rag.memory.profile import load_packs
+
+    try:
+        load_packs(packs)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"NURA_MEMORY_PACKS: {error}") from error
 
 
 def _read_style_rules() -> StyleRules | None:
@@ -157,7 +165,7 @@ def _read_llm() -> Endpoint | None:
 def _read_light_llm() -> Endpoint | None:
     """Takes the main model's address and key where it has none of its own, never its timeouts."""
     model = env.read_text("NURA_LIGHT_LLM_MODEL")
-    seconds = env.read_decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", light.LIGHT_SECONDS, minimum=0.1)
+    seconds = env.read_decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", LIGHT_SECONDS, minimum=0.1)
     endpoint = Endpoint(
         base_url=env.read_url("NURA_LIGHT_LLM_BASE_URL", HTTP)
         or env.read_url("NURA_LLM_BASE_URL", HTTP)
@@ -209,6 +217,8 @@ def _read_user_dictionary() -> str:
     name = env.read_text("NURA_USER_DICTIONARY")
     if not name:
         return ""
+    from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
+
     path = str(Path(name).expanduser().resolve())
     try:
         read_dictionary(path)

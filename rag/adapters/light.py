@@ -10,6 +10,7 @@ from itertools import islice
 
 from rag.adapters.endpoint import Breaker
 from rag.adapters.stream import drop_thoughts
+from rag.config import LIGHT_SECONDS
 from rag.errors import (
     LLMError,
     LLMInterrupted,
@@ -21,7 +22,6 @@ from rag.errors import (
 from rag.ports import LLM, GenerationOptions
 from rag.types import HistoryMessage, Speaker
 
-LIGHT_SECONDS = 8.0
 COSTLY_ERRORS = (LLMInterrupted, LLMRateLimited, LLMServerError, LLMTimeout, LLMUnreachable)
 """Failures that may have taken long. The next one would be paid by the same answer."""
 MAX_JSON_TRIES = 20

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+from nura.settings.rag import build_rag_config
 from rag.memory.extract import Wish, extract_statements
 from rag.memory.profile import (
     Slot,
@@ -275,6 +277,12 @@ def test_a_pack_that_cannot_be_read_is_named(tmp_path):
     pack.write_text("[kinds.ship]\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"broken\.toml"):
         load_packs((str(pack),))
+
+
+def test_a_pack_that_cannot_be_read_stops_the_start(monkeypatch):
+    monkeypatch.setenv("NURA_MEMORY_PACKS", "general,/nowhere/ships.toml")
+    with pytest.raises(ImproperlyConfigured, match=r"NURA_MEMORY_PACKS: /nowhere/ships\.toml"):
+        build_rag_config()
 
 
 def test_old_slots_of_kinds_that_no_pack_knows_are_left_alone():
