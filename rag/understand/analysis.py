@@ -363,7 +363,7 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     stands_alone = (
         not analysis.follows or analysis.is_complete or len(text) > MAX_MESSAGE_CHARACTERS
     )
-    turns = () if stands_alone else followup.read_turns(conversation)
+    turns = () if stands_alone else followup.read_topic_turns(conversation)
     if not turns:
         return unchanged
     question_words = followup.read_words(text, conversation)
@@ -372,9 +372,9 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     own_count = sum(not word.series for word in question_words.words)
     needs_words = question_words.refers_back or own_count < MIN_OWN_WORDS
     if needs_words:
-        exchanged = followup.exchange_words(question_words, earlier, conversation)
-        if exchanged and exchanged != text:
-            return replace(unchanged, standalone=exchanged, completed_by="terms")
+        adapted = followup.adapt_earlier_question(question_words, earlier, conversation)
+        if adapted and adapted != text:
+            return replace(unchanged, standalone=adapted, completed_by="terms")
     share = min(
         1.0,
         MIN_SHARE

@@ -276,7 +276,7 @@ def read_words(text: str, conversation: Conversation) -> QuestionWords:
     return _read_words(text, tuple(names))
 
 
-def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, QuestionWords], ...]:
+def read_topic_turns(conversation: Conversation) -> tuple[tuple[PastTurn, QuestionWords], ...]:
     """The last turns with a topic, oldest first, back to one that stands alone.
 
     Small talk and mere statements ("담당자는 김지훈이야") have none.
@@ -365,7 +365,7 @@ def _find_kind(word: Word) -> str:
     return nouns[-1].form if nouns and nouns[-1].tag in ("NNG", "XSN", "NNB") else ""
 
 
-def exchange_words(
+def adapt_earlier_question(
     question_words: QuestionWords, turns: Sequence[QuestionWords], conversation: Conversation
 ) -> str:
     """The previous question, adapted: "1분기 매출은?", "그럼 2분기는?" as "2분기 매출은?".
@@ -374,12 +374,12 @@ def exchange_words(
     """
     earlier, *rest = turns
     for later in rest:
-        text = _exchange_words(later, earlier)
+        text = _adapt_question(later, earlier)
         earlier = read_words(text, conversation) if text else later
-    return _exchange_words(question_words, earlier)
+    return _adapt_question(question_words, earlier)
 
 
-def _exchange_words(later: QuestionWords, earlier: QuestionWords) -> str:
+def _adapt_question(later: QuestionWords, earlier: QuestionWords) -> str:
     replaced = _find_replaced(later, earlier)
     known = {term for word in (*earlier.words, *replaced.values()) for term in word.terms}
     terms = tokenize.find_subject_terms(later.text).union(*(word.terms for word in later.words))

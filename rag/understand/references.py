@@ -156,7 +156,7 @@ def _resolve_mention(
     list_documents: ListDocuments,
 ) -> Reference | None:
     """The documents that a mention means, before it is known what to do with them."""
-    pool = _list_documents(mention, conversation, list_documents)
+    pool = _list_candidate_documents(mention, conversation, list_documents)
     if not pool:
         is_explicit = _is_explicit(mention, rest, conversation)
         return _to_unclear(Unclear.NOTHING, list_documents(), rest) if is_explicit else None
@@ -259,7 +259,7 @@ def _find_by_title(text: str, conversation: Conversation) -> Reference | None:
 # Which documents places count among, and whether a number may mean something else
 
 
-def _list_documents(
+def _list_candidate_documents(
     mention: Mention, conversation: Conversation, list_documents: ListDocuments
 ) -> tuple[DocRef, ...]:
     """The documents that places count among."""
@@ -267,7 +267,7 @@ def _list_documents(
     if mention.counts_session:
         return list_documents()
     if mention.answer is not None:
-        answer = _find_answer(mention.answer, conversation)
+        answer = _find_numbered_turn(mention.answer, conversation)
         return answer.doc_refs if answer else ()
     if last and last.mode == AnswerMode.CLARIFY and last.candidates:
         return last.candidates
@@ -283,7 +283,7 @@ def _list_documents(
     return shown_turn.doc_refs
 
 
-def _find_answer(number: int, conversation: Conversation) -> PastTurn | None:
+def _find_numbered_turn(number: int, conversation: Conversation) -> PastTurn | None:
     """The turn with this number; for -2 the last but one with documents."""
     if number > 0:
         return next((turn for turn in conversation.turns if turn.number == number), None)
@@ -350,7 +350,7 @@ def _add_wish(reference: Reference, text: str) -> Reference:
         reference = replace(reference, whole=True, part=part_wish[0])
     elif _is_asking_to_show(reference.rest):
         reference = replace(reference, whole=True)
-    reference = replace(reference, present=reference.whole and _is_asking_for_present(text))
+    reference = replace(reference, present=reference.whole and _is_asking_for_present_version(text))
     return reference if _LETTER.search(reference.rest) else replace(reference, rest=text)
 
 
@@ -364,7 +364,7 @@ def _is_asking_to_show(rest: str) -> bool:
     )
 
 
-def _is_asking_for_present(text: str) -> bool:
+def _is_asking_for_present_version(text: str) -> bool:
     """Whether a question asks for the present version of a document."""
     return bool(_ANY["wish_present"].search(text))
 
@@ -406,8 +406,10 @@ def _find_page_reference(
     if view is None:
         return None
     part = _find_page_turn(text, view.part)
-    asks_for_present = part is None and _is_asking_for_present(text) and _is_asking_to_show(text)
-    if part is None and not asks_for_present:
+    asks_for_present_version = (
+        part is None and _is_asking_for_present_version(text) and _is_asking_to_show(text)
+    )
+    if part is None and not asks_for_present_version:
         return None
     turns = [turn for turn in reversed(conversation.turns) if turn.mode != AnswerMode.DOCUMENT]
     shown_refs = conversation.shown_turn.doc_refs if conversation.shown_turn else ()
@@ -417,7 +419,7 @@ def _find_page_reference(
         *shown_refs,
     )
     ref = next((ref for ref in all_refs if ref.document_id == view.document_id), None)
-    present = asks_for_present or _is_reading_present(conversation, view.document_id)
+    present = asks_for_present_version or _is_reading_present(conversation, view.document_id)
     part = view.parts if part == LAST_PART else part or 1
     return Reference((ref,), text, whole=True, part=part, present=present) if ref else None
 
@@ -427,7 +429,7 @@ def _is_reading_present(conversation: Conversation, document_id: UUID) -> bool:
     for turn in reversed(conversation.turns):
         if turn.view is None or turn.view.document_id != document_id:
             return False
-        if _is_asking_for_present(turn.user_text):
+        if _is_asking_for_present_version(turn.user_text):
             return True
         if _find_page_turn(turn.user_text, 1) is None:
             return False
