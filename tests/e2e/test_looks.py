@@ -47,6 +47,27 @@ def test_every_page_fits_a_phone(windows, reader):
         assert overflow(page) <= 0, path
 
 
+BANNER = "from nura.models import Banner; Banner.objects."
+CENTRE = "one => { const { top, bottom } = one.getBoundingClientRect(); return (top + bottom) / 2 }"
+
+
+def test_a_banner_and_its_button_stand_in_one_line(windows, product, reader):
+    product.call("shell", "-v0", "-c", f"{BANNER}create(text_ko='오늘 밤 점검합니다.')")
+    try:
+        page = windows(reader)
+        page.goto("/")
+        banner = page.locator(".banner")
+        words, button = (banner.locator(one).evaluate(CENTRE) for one in ("p", "button"))
+        assert abs(words - button) <= 1
+        banner.locator("button").click()
+        expect(banner).to_have_count(0)
+        page.reload()
+        expect(page.locator("#composer-input")).to_be_visible()
+        expect(banner).to_have_count(0)
+    finally:
+        product.call("shell", "-v0", "-c", f"{BANNER}all().delete()")
+
+
 def test_every_page_for_everybody_fits_a_phone(windows, product):
     page = windows(product=product, viewport=PHONE)
     for path in OPEN:
