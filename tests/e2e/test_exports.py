@@ -1,10 +1,12 @@
 """A chat as a file, from its menu in the list."""
 
+import json
+
 import pypdfium2
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id
+from tests.e2e.chat import DONE_WITHIN, answer, ask, chat_id
 
 
 @pytest.fixture
@@ -64,3 +66,35 @@ def test_a_printed_chat_is_whole_and_dark_on_white(page):
     expect(page.locator("#sidebar")).to_be_hidden()
     expect(page.locator(".msg-answer .source-name").first).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(29, 33, 38)"
+
+
+def test_a_chat_of_another_product_opens_where_it_was_left_and_offers_no_steps(page):
+    def node(key, parent, role, text):
+        message = {
+            "author": {"role": role},
+            "content": {"content_type": "text", "parts": [text]},
+            "create_time": 1_700_000_000 + len(key),
+        }
+        return {"parent": parent, "message": message}
+
+    mapping = {
+        "q": node("q", None, "user", "연차는 며칠인가요?"),
+        "a": node("a", "q", "assistant", "연차는 15일입니다."),
+        "later": node("later", "q", "assistant", "잘 모르겠습니다."),
+    }
+    told = {"id": "e2e", "title": "가져온 휴가", "mapping": mapping, "current_node": "a"}
+    page.goto("/settings/data")
+    data = json.dumps([told]).encode()
+    name = "conversations.json"
+    page.set_input_files(
+        "#import-file", {"name": name, "mimeType": "application/json", "buffer": data}
+    )
+    page.locator("[data-import] button").click()
+    row = page.locator(".settings-row", has_text=name)
+    expect(row).to_contain_text("대화 1개", timeout=DONE_WITHIN)
+    page.goto("/")
+    page.locator(".side-chat a", has_text="가져온 휴가").click()
+    imported = answer(page)
+    expect(imported).to_contain_text("연차는 15일입니다.")
+    expect(imported.locator("[data-action=copy]")).to_be_visible()
+    expect(imported.locator(".msg-why")).to_have_count(0)
