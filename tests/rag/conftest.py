@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rag import worlds
 from tests.rag.analysers import analyser  # noqa: F401
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
 from tests.support import DATA, NO_DATA
@@ -15,3 +16,14 @@ def shared_data() -> Path:
     if not DATA.is_dir():
         pytest.skip(NO_DATA)
     return DATA
+
+
+@pytest.fixture
+def library() -> worlds.Library:
+    """Two Korean regulations and two English manuals, indexed."""
+    made = worlds.Library(worlds.engine())
+    made.add("여비 규정.md", worlds.TRAVEL_RULES)
+    made.add("보안 규정.md", worlds.SECURITY_RULES)
+    made.add("deploy.md", worlds.DEPLOYMENT)
+    made.add("backup.md", worlds.BACKUPS)
+    return made

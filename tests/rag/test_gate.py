@@ -10,23 +10,9 @@ from hypothesis import strategies as st
 from rag.config import RagConfig
 from rag.retrieve import search as gate
 from rag.types import Hit, Passage, Scope, ScopeReason
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import TRAVEL_RULES, Library, engine
 
-RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."
-SECURITY = "보안 서약서는 입사일에 제출한다. 비밀번호는 90일마다 바꾼다."
-DEPLOY = "The service listens on port 8080. Set RETRY_LIMIT to five before the first start."
-BACKUP = "Backups run every night at two. Restore them with the restore command."
 SHARE = st.floats(0, 1)
-
-
-@pytest.fixture
-def library():
-    made = Library(engine())
-    made.add("여비 규정.md", RULES)
-    made.add("보안 규정.md", SECURITY)
-    made.add("deploy.md", DEPLOY)
-    made.add("backup.md", BACKUP)
-    return made
 
 
 def asked(
@@ -67,7 +53,7 @@ def test_the_gate_tells_the_documents_questions_from_others(library, query, rele
 
 def test_the_gate_threshold_is_a_setting():
     made = Library(engine(config=RagConfig(gate_threshold=0.999)))
-    made.add("여비 규정.md", RULES)
+    made.add("여비 규정.md", TRAVEL_RULES)
     assert not made.search("정산 기한은?").gate.relevant
 
 

@@ -20,22 +20,16 @@ from rag.types import (
     StrategyName,
 )
 from tests.rag.memory_store import MemoryStore
-from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, no_progress
-
-RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."
-SECURITY = "보안 서약서는 입사일에 제출한다. 비밀번호는 90일마다 바꾼다."
-DEPLOY = "The service listens on port 8080. Set RETRY_LIMIT to five before the first start."
-BACKUP = "Backups run every night at two. Restore them with the restore command."
-
-
-@pytest.fixture
-def library():
-    made = Library(engine())
-    made.add("여비 규정.md", RULES)
-    made.add("보안 규정.md", SECURITY)
-    made.add("deploy.md", DEPLOY)
-    made.add("backup.md", BACKUP)
-    return made
+from tests.rag.worlds import (
+    DEPLOYMENT,
+    SECURITY_RULES,
+    TRAVEL_RULES,
+    LetterEmbedder,
+    Library,
+    chunk,
+    engine,
+    no_progress,
+)
 
 
 def hit(key, score=1.0, document=None, text="x", **scores):
@@ -64,7 +58,7 @@ def test_a_failing_embedder_is_asked_once_for_a_question():
     embedder = LetterEmbedder(frozenset({"*"}))
     made = Library(engine(embedder=embedder))
     for name in ("여비 규정.md", "보안 규정.md"):
-        made.add(name, RULES if "여비" in name else SECURITY)
+        made.add(name, TRAVEL_RULES if "여비" in name else SECURITY_RULES)
     asked = []
 
     def fail(text):
@@ -79,16 +73,18 @@ def test_a_failing_embedder_is_asked_once_for_a_question():
 def test_korean_chunks_are_not_embedded_by_an_english_model():
     embedder = LetterEmbedder()
     made = engine(embedder=embedder)
-    korean, english = made.index_chunks([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress, 2)
+    korean, english = made.index_chunks(
+        [chunk(0, TRAVEL_RULES), chunk(1, DEPLOYMENT)], "문서", no_progress, 2
+    )
     assert korean.vector is None
     assert len(english.vector) == 64
-    assert embedder.embedded == [f"문서\n{DEPLOY}"]
+    assert embedder.embedded == [f"문서\n{DEPLOYMENT}"]
 
 
 def test_a_multilingual_embedder_takes_part_in_korean():
     embedder = LetterEmbedder(frozenset({"*"}))
     made = Library(engine(embedder=embedder))
-    made.add("여비 규정.md", RULES)
+    made.add("여비 규정.md", TRAVEL_RULES)
     found = made.search("숙박비 상한은?")
     assert {"closeness", "similarity", "share", "bm25", "coverage"} <= set(found.hits[0].scores)
     fused = made.search("숙박비 상한은?", rerank=False)
@@ -116,7 +112,7 @@ def test_the_title_helps_to_find_a_passage():
 def test_indexing_tells_its_progress_and_lets_a_stop_through():
     steps = []
     made = engine()
-    chunks = [chunk(i, DEPLOY) for i in range(70)]
+    chunks = [chunk(i, DEPLOYMENT) for i in range(70)]
     list(made.index_chunks(iter(chunks), "t", lambda *step: steps.append(step), 70))
     assert steps == [(32, 70), (64, 70), (70, 70)]
 
@@ -124,7 +120,7 @@ def test_indexing_tells_its_progress_and_lets_a_stop_through():
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        list(made.index_chunks([chunk(0, DEPLOY)], "t", stop, 1))
+        list(made.index_chunks([chunk(0, DEPLOYMENT)], "t", stop, 1))
 
 
 def test_an_empty_scope_finds_nothing(library):

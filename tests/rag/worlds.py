@@ -11,6 +11,11 @@ from rag.factory import Engine
 from rag.types import Scope, ScopeReason, Speaker, TextChunk
 from tests.rag.memory_store import MemoryStore
 
+TRAVEL_RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."
+SECURITY_RULES = "보안 서약서는 입사일에 제출한다. 비밀번호는 90일마다 바꾼다."
+DEPLOYMENT = "The service listens on port 8080. Set RETRY_LIMIT to five before the first start."
+BACKUPS = "Backups run every night at two. Restore them with the restore command."
+
 
 class LetterEmbedder:
     """Places texts by their letters: enough to tell English texts apart, and instant."""
