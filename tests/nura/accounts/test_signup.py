@@ -231,7 +231,7 @@ def test_an_open_installation_takes_everybody(client, open_to_all):
 
 
 def test_sign_up_says_who_can_see_conversations(client, open_to_all):
-    assert "감사 기록" in client.get("/accounts/signup/").content.decode()
+    assert "감사 로그" in client.get("/accounts/signup/").content.decode()
 
 
 LOOK_ALIKES = [
