@@ -401,6 +401,13 @@ def test_all_tools_of_the_reader_stand_in_one_row_of_a_phone(open_page, keeper, 
     assert max(tops) - min(tops) < 20
 
 
+def test_paper_is_offered_at_night_for_the_pages_of_a_pdf_alone(open_page, keeper, rules):
+    for document, is_offered in ((notice_of(keeper), True), (rules, False)):
+        page = open_page(f"/documents/{document['id']}", color_scheme="dark")
+        expect(page.locator(".reader-bar")).to_be_visible()
+        expect(page.locator(".reader-paper")).to_be_visible(visible=is_offered)
+
+
 def test_a_document_that_is_deleted_while_its_page_opens_goes_out_of_sight(windows, keeper):
     document = keeper.upload(SAMPLES / "ventilator-manual.md", "곧 지워질 설명서.md")
     keeper.wait_for_documents()
