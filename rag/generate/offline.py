@@ -396,9 +396,10 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
         label = AnswerLabel.INSUFFICIENT if has_no_documents else AnswerLabel.GENERAL
         return OfflineAnswer(get_reply(name, language), label)
     standalone = analysis.standalone or question
+    is_exchanged = bool(analysis.completed_by) and not analysis.own_words  # "그럼 2분기는?"
     passages = compose_passages(
         # a follow-up's own words first, then those completed from earlier questions
-        [question, standalone] if analysis.own_words else [standalone],
+        [standalone] if is_exchanged or not analysis.follows else [question, standalone],
         evidence,
         question_type=analysis.question_type,
         is_whole_document=is_whole_document,
