@@ -49,6 +49,7 @@ _SERIES = {word: line.split()[0] for line in load_phrases("series") for word in 
 Y stands for a year of four digits, # for any other number.
 """
 _YEAR, _FIGURES = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)"), re.compile(r"\d[\d.,]*")
+_ORDINAL = re.compile(r"제(?=\d)")
 _PARTICLE_PAIRS = {
     pair[at]: (pair[0], pair[1]) for pair in ("은는", "이가", "을를", "과와") for at in (0, 1)
 }
@@ -245,7 +246,8 @@ class Word:
     @property
     def series(self) -> str:
         """What all words of its kind have in common: "#분기" of "1분기"; empty without numbers."""
-        shape = _FIGURES.sub("#", _YEAR.sub("Y", self.text.lower()))
+        text = _ORDINAL.sub("", self.text.lower())
+        shape = _FIGURES.sub("#", _YEAR.sub("Y", text))
         return _SERIES.get(shape, shape if "#" in shape and shape != "#" else "")
 
     @property
@@ -401,7 +403,12 @@ def _adapt_question(later: QuestionWords, earlier: QuestionWords) -> str:
 
 
 def _replace_word(text: str, old: str, new: str) -> str:
-    """The text with a word replaced, and its particle adapted to the new word."""
+    """The text with a word replaced, and its particle adapted to the new word.
+
+    "2호" replaces "제1호" as "제2호", as documents write it.
+    """
+    if _ORDINAL.match(old) and new[0].isdigit():
+        new = f"제{new}"
     match = re.search(rf"(?<!\w){re.escape(old)}((?:은|는|이|가|을|를|과|와)(?!\w))?", text)
     if match is None:
         return text

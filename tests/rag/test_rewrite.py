@@ -89,6 +89,8 @@ def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_aske
         ("E-5678은?", "E-1234 오류가 나면 어떻게 해?", "E-5678 오류가 나면 어떻게 해?"),
         ("그럼 부산은?", "서울의 창구 위치는?", "부산의 창구 위치는?"),
         ("그럼 개발팀은?", "영업팀의 담당자는 누구야?", "개발팀의 담당자는 누구야?"),
+        ("2호는?", "비상근무 제1호면 몇 명이 나와?", "비상근무 제2호면 몇 명이 나와?"),
+        ("3항은?", "제2항의 기한은 언제야?", "제3항의 기한은 언제야?"),
         ("계약보증금은?", "입찰보증금은 얼마나 내야 해?", "계약보증금은 얼마나 내야 해?"),
         ("What about Q2?", "What was the revenue in Q1?", "What was the revenue in Q2?"),
         ("and 2023?", "How many people came in 2024?", "How many people came in 2023?"),
