@@ -366,7 +366,7 @@ def test_other_words_need_an_embedder_that_knows_their_language(ask, settings, m
 @pytest.fixture
 def alike(settings, monkeypatch, model):
     """An embedder to which all questions look alike: the words alone decide."""
-    monkeypatch.setattr(llm, "_vector", lambda _text, dimensions: [1.0] * dimensions)
+    monkeypatch.setattr(llm, "_make_vector", lambda _text, dimensions: [1.0] * dimensions)
     endpoint = Endpoint(model.url, "alike", api_key="key")
     settings.RAG = replace(
         settings.RAG, embedding_endpoint=endpoint, embedding_languages=frozenset({"*"})

@@ -58,7 +58,7 @@ def test_a_key_without_the_scope_is_refused_with_a_sentence(operations, minsu):
         body = response.json()
         told = body.get("error", body)
         assert told["code"] == "scope_missing", operation
-        assert f"“{wanted}”" in (told.get("detail") or told["message"]), operation
+        assert f"‘{wanted}’" in (told.get("detail") or told["message"]), operation
     assert strangers.everything()["tables"] == before["tables"]
 
 

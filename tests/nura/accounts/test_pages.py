@@ -159,10 +159,11 @@ def test_a_password_that_is_refused_is_told_its_faults_and_not_the_rules_again(m
         return minsus_client.post("/accounts/password/change/", form).content.decode()
 
     rules = minsus_client.get("/accounts/password/change/").content.decode()
-    assert "숫자로만 이루어진" in rules
+    assert "숫자로만 된 비밀번호는 쓸 수 없습니다." in rules
     refused = change("1234")
     assert "errorlist" in refused
-    assert "숫자로만 이루어진" not in refused
+    assert "숫자로만 된 비밀번호입니다." in refused
+    assert "숫자로만 된 비밀번호는 쓸 수 없습니다." not in refused
 
 
 def test_the_owner_is_told_of_a_new_password_and_where_it_came_from(minsus_client, minsu):

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.django_db
 
 KNOWN_LATIN = {
     "API",
+    "Claude",
     "English",
     "Enter",
     "Ctrl",
