@@ -62,6 +62,7 @@ _SIDES, _LOOSE = frozenset(_RULES["sides"].split()), frozenset(_RULES["loose"].s
 _PATTERNS = {
     name: re.compile("|".join(found), re.IGNORECASE) for name, found in _RULES["patterns"].items()
 }
+_AHEAD = r"\s?전"
 _COUNTED = re.compile(rf"몇\s?({'|'.join(_RULES['units'].split())})(\s?전)?|(며칠)\s?전")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SN", "XPN"))
 _WORD = re.compile(r"[A-Za-z0-9][\w–‑.-]*|[가-힣]+")
@@ -233,7 +234,7 @@ def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
 def _to_unit(counter: re.Match[str]) -> re.Pattern[str]:
     """Figures in the unit asked for (몇 명): for "며칠 전" only days before something."""
     name, before, days = counter.groups()
-    ahead = r"\s?전" if before or days else ""
+    ahead = _AHEAD if before or days else ""
     return re.compile(rf"\d\s?{'일' if days else name}{ahead}")
 
 
@@ -441,10 +442,6 @@ class _Composer:
     """Finds the answer to one question in some stretches and renders it."""
 
     def __init__(self, query: PassageQuery, stretches: Sequence[Stretch], language: str) -> None:
-        texts = [unit.text for stretch in stretches for unit in stretch.units]
-        if query.value and query.unit and any(map(query.unit.search, texts)):
-            # some figures have the unit asked for, so no others can be the value
-            query = replace(query, value=replace(query.value, finds=query.unit, figures=False))
         self.query, self.stretches, self.builder = query, stretches, _AnswerBuilder(language)
         self._words_by_text: dict[str, frozenset[int]] = {}
         indexes = {word.text: index for index, word in enumerate(query.words)}
@@ -455,6 +452,13 @@ class _Composer:
             [self._find_contained_words(_get_own_text(unit)) for unit in stretch.units]
             for stretch in stretches
         ]
+        if query.value and query.unit and self._is_unit_used(query.unit):
+            # some figures have the unit asked for, so no others can be the value
+            value = replace(query.value, finds=query.unit, figures=False)
+            self.query = replace(query, value=value)
+        self.is_value_beside_words = self.query.value is not None and any(
+            map(self.query.value.is_in, self._list_units_with_words())
+        )
         self.weights = self._weigh_words()
         self.ranked = self._rank_units()
 
@@ -488,6 +492,27 @@ class _Composer:
             builder.add_citation(stretch, unit)
             last_source = source
         return builder.build_answer()
+
+    def _is_unit_used(self, unit_pattern: re.Pattern[str]) -> bool:
+        """Whether figures have this unit, beside a word of the question unless it is a rare one.
+
+        Many texts that do not answer "몇 명?" hold "3명"; days before something are answers alone.
+        """
+        units = (
+            (unit for stretch in self.stretches for unit in stretch.units)
+            if unit_pattern.pattern.endswith(_AHEAD)
+            else self._list_units_with_words()
+        )
+        return any(unit_pattern.search(unit.text) for unit in units)
+
+    def _list_units_with_words(self) -> list[Unit]:
+        """The units that hold a word of the question."""
+        return [
+            unit
+            for stretch, words in zip(self.stretches, self.words_by_unit, strict=True)
+            for unit, found in zip(stretch.units, words, strict=True)
+            if found
+        ]
 
     def _find_contained_words(self, *texts: str) -> frozenset[int]:
         """Indices of the question's words that occur in any of these texts."""
@@ -554,7 +579,8 @@ class _Composer:
                     section - unit_words
                 )
                 total += DOCUMENT_SHARE * self._sum_weights(document_words - section)
-                score = round(total * self._score_form(stretch, unit_index), 9)
+                form = self._score_form(stretch, unit_index, is_on_topic=bool(section))
+                score = round(total * form, 9)
                 if score and not self._is_of_another_year(stretch, unit):
                     units.append(
                         _RankedUnit(
@@ -590,12 +616,17 @@ class _Composer:
         years = _find_years(text) | {int(year) for year in _BARE_YEAR.findall(names)}
         return bool(years) and not years & asked_years
 
-    def _score_form(self, stretch: Stretch, unit_index: int) -> float:
-        """The factor by which the form of a unit raises or lowers its score."""
+    def _score_form(self, stretch: Stretch, unit_index: int, *, is_on_topic: bool) -> float:
+        """The factor by which the form of a unit raises or lowers its score.
+
+        `is_on_topic`: the unit or its section holds a word of the question. Where a value stands
+        beside one, figures elsewhere are none.
+        """
         query, unit = self.query, stretch.units[unit_index]
         factor = 0.6 + 0.4 * stretch.find_evidence(unit).relevance
         if query.value:
-            has_value = query.value.is_in(unit) and not _read_name(unit)
+            is_likely = is_on_topic or not self.is_value_beside_words
+            has_value = is_likely and query.value.is_in(unit) and not _read_name(unit)
             factor *= 1.0 if has_value else WITHOUT_VALUE_FACTOR
         if query.defined_term:
             letters = to_letters(re.sub(r"\([^()]*\)", "", unit.text))

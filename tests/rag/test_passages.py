@@ -573,6 +573,14 @@ def test_days_before_something_are_no_other_days():
     assert ask("통지서는 며칠 전까지 보내야 하나요?", text).startswith("**7일 전까지** [1]")
 
 
+def test_figures_far_from_the_words_of_the_question_are_no_value():
+    text = (
+        "# 제5조\n\n숙직근무자가 2명 이상이면 교대로 취침한다.\n\n"
+        "# 제18조\n\n비상근무 제2호가 발령되면 소속 공무원의 5분의 1 이상이 나온다."
+    )
+    assert ask("비상근무 제2호가 발령되면 몇 명이 나와?", text).startswith("**5분의 1 이상** [1]")
+
+
 def test_a_value_of_two_words_is_told_whole():
     text = "보상금 지급통지서는 지체 없이 신청인에게 보내야 한다."
     assert ask("지급통지서는 언제까지 보내?", text).startswith("**지체 없이** [1]")
