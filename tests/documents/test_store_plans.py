@@ -15,7 +15,7 @@ from tests.documents.test_store import index
 pytestmark = pytest.mark.django_db
 
 CHUNKS = 40
-BESIDE = 30
+BESIDE = 60
 """Documents of that many chunks, one of them in scope."""
 
 

@@ -1,5 +1,6 @@
 """The administration pages: who may open them, what they do, and their content security policy."""
 
+import json
 import re
 from pathlib import Path
 
@@ -71,8 +72,8 @@ def test_counts_and_buttons_have_the_order_of_words_of_their_language(admin_clie
     assert "사용자 삭제" in words_of(admin_client, f"{users}{minsu.pk}/change/", "ko")
     assert "Delete user" in words_of(admin_client, f"{users}{minsu.pk}/change/", "en")
     admin_client.cookies["django_language"] = "ko"
-    scripts = admin_client.get("/admin/jsi18n/").content.decode("unicode_escape")
-    assert "%(cnt)s개 중 %(sel)s개 선택됨" in scripts
+    scripts = admin_client.get("/admin/jsi18n/").content.decode()
+    assert json.dumps("%(cnt)s개 중 %(sel)s개 선택됨") in scripts
 
 
 @pytest.mark.parametrize("model", ["chat", "message", "run"])

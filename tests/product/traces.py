@@ -23,7 +23,8 @@ for key in redis.scan_iter("*"):
     kind = redis.type(key)
     value = {"stream": lambda: redis.xrange(key), "string": lambda: redis.get(key),
              "hash": lambda: redis.hgetall(key), "list": lambda: redis.lrange(key, 0, -1),
-             "set": lambda: redis.smembers(key), "zset": lambda: redis.zrange(key, 0, -1)}[kind]()
+             "set": lambda: redis.smembers(key), "zset": lambda: redis.zrange(key, 0, -1),
+             "none": lambda: None}[kind]()  # it has run out meanwhile
     text = json.dumps(value, ensure_ascii=False, default=list) if value else ""
     found += [f"redis {key}"] * (wanted in key + text)
 root = Path(settings.DATA_DIR)
