@@ -611,12 +611,8 @@ class Pipeline:
             checks=answer.verification.checks if answer and cited_numbers else (),
             citations=_resolve_citations(citations, citable),
             relevant_document_ids=tuple(dict.fromkeys(relevant_document_ids)),
-            notices=(
-                *analysed.notices,
-                *draft.notices,
-                *await self._list_language_notices(
-                    analysed, answer.verification.label if answer else None
-                ),
+            notices=await self._list_notices(
+                analysed, answer.verification.label if answer else None, draft.notices
             ),
         )
 
@@ -664,34 +660,38 @@ class Pipeline:
             label=answer.label,
             sources=_mark_cited(sources, answer.evidence, answer.cited, answer.spans),
             citations=_resolve_citations(answer.citations, answer.evidence),
-            notices=(
-                *analysed.notices,
-                *await self._list_language_notices(analysed, answer.label),
-            ),
+            notices=await self._list_notices(analysed, answer.label),
         )
 
-    async def _list_language_notices(
-        self, analysed: AnalysedQuestion, label: AnswerLabel | None
+    async def _list_notices(
+        self,
+        analysed: AnalysedQuestion,
+        label: AnswerLabel | None,
+        draft_notices: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
-        """A notice if nothing was found and all documents are in another language.
+        """What readers of an answer with this label should know."""
+        notices = (*analysed.notices, *draft_notices)
+        is_unfound = label is AnswerLabel.INSUFFICIENT and analysed.retrieval is not None
+        if is_unfound and await self._is_in_other_language(analysed):
+            notices += (OTHER_LANGUAGE,)
+        return notices
 
-        There is none if the embedder knows both languages: it finds what one says in the other.
+    async def _is_in_other_language(self, analysed: AnalysedQuestion) -> bool:
+        """Whether all documents in scope are in another language than the question.
+
+        Not if the embedder knows both languages: it finds what one says in the other.
         """
-        retrieval = analysed.retrieval
-        if label is not AnswerLabel.INSUFFICIENT or retrieval is None:
-            return ()
         store = narrow_store(analysed.store, analysed.question, analysed.analysis.scope)
         try:
             passages = await asyncio.to_thread(store.read_openings, MAX_PASSAGES_SAMPLED)
         except Exception as error:  # the answer stands without the notice
             logger.warning("language_not_compared", exc_info=error)
-            return ()
+            return False
         is_known = self.searcher.knows_language(analysed.question.text) and all(
             self.searcher.knows_language(passage.text) for passage in passages
         )
         languages = {choose_reply_language(passage.text) for passage in passages}
-        is_other = bool(languages) and analysed.language not in languages
-        return (OTHER_LANGUAGE,) if is_other and not is_known else ()
+        return bool(languages) and analysed.language not in languages and not is_known
 
     def _list_sources(
         self, analysed: AnalysedQuestion, evidence: Sequence[Evidence]

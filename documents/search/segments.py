@@ -56,9 +56,12 @@ UNSEGMENTED_ANYWHERE = f"""
               FROM borders, LATERAL (
                        SELECT id, chunk_count FROM documents_document
                         WHERE namespace > borders.low AND namespace < borders.high
-                          AND chunk_count > 0 LIMIT %(most)s) AS other) AS unsegmented
+                          AND chunk_count > 0 LIMIT %(enough)s) AS other) AS unsegmented
 """
-"""Namespaces without segments lie between those that have some: none of the others' is read."""
+"""Namespaces without segments lie between those that have some: none of the others' is read.
+
+`enough` documents, of a chunk or more each, are too many.
+"""
 POSTINGS = """
     SELECT segment_id, place, chunks FROM documents_postings
      WHERE segment_id IN (SELECT id FROM documents_postingsegment {within})
@@ -129,7 +132,7 @@ def _read_segments(
 ) -> Segments | None:
     """In these namespaces; None: in all."""
     if namespaces is None:
-        rows = search.fetch_rows(UNSEGMENTED_ANYWHERE, most=MAX_UNSEGMENTED_CHUNKS)
+        rows = search.fetch_rows(UNSEGMENTED_ANYWHERE, enough=MAX_UNSEGMENTED_CHUNKS + 1)
     else:
         rows = search.fetch_rows(UNSEGMENTED, namespaces=namespaces)
     ((sent, chunks),) = rows

@@ -22,7 +22,7 @@ from rag.prompts import get_reply
 from rag.tokenize.korean import strip_particle
 from rag.tokenize.text import to_letters
 from rag.types import Evidence, QuestionType
-from rag.understand.analysis import find_everyday_words
+from rag.understand.analysis import Entry, find_everyday_words
 
 ROOM_CHARACTERS = 640
 """Length of an answer, not counting the value at its beginning."""
@@ -62,7 +62,6 @@ _SIDES, _LOOSE = frozenset(_RULES["sides"].split()), frozenset(_RULES["loose"].s
 _PATTERNS = {
     name: re.compile("|".join(found), re.IGNORECASE) for name, found in _RULES["patterns"].items()
 }
-_AHEAD = r"\s?전"
 _COUNTED = re.compile(rf"몇\s?({'|'.join(_RULES['units'].split())})(\s?전)?|(며칠)\s?전")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SN", "XPN"))
 _WORD = re.compile(r"[A-Za-z0-9][\w–‑.-]*|[가-힣]+")
@@ -192,16 +191,17 @@ class QuestionWord:
 class PassageQuery:
     """What a question asks: its content words and its form.
 
-    `value`: the kind of value that answers it; `unit` matches figures in the unit asked for
-    (몇 명). `defined_term`: the letters of a word whose meaning is asked for. `wants_list`: the
-    answer is several items. `wants_each`: it is several values, one for each thing. `bound`: what
-    follows the value if it is a beginning or an end ("까지"). `years`: those that the question
-    names.
+    `value`: the kind of value that answers it; `unit` matches figures in the unit asked for (몇
+    명); `counts_ahead`: only those before something (며칠 전). `defined_term`: the letters of a
+    word whose meaning is asked for. `wants_list`: the answer is several items. `wants_each`: it
+    is several values, one for each thing. `bound`: what follows the value if it is a beginning
+    or an end ("까지"). `years`: those that the question names.
     """
 
     words: tuple[QuestionWord, ...]
     value: Value | None
     unit: re.Pattern[str] | None
+    counts_ahead: bool
     defined_term: str
     wants_list: bool
     wants_each: bool
@@ -223,6 +223,7 @@ def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
         words=_tie_heads(" ".join(text.split()), words),
         value=None if defined else value,
         unit=_to_unit(counter) if counter else None,
+        counts_ahead=bool(counter and (counter[2] or counter[3])),
         defined_term=to_letters(defined),
         wants_list=bool(_PATTERNS["listed"].search(text)),
         wants_each=bool(_PATTERNS["each"].search(text)),
@@ -234,7 +235,7 @@ def read_passage_query(question: str, titles: Iterable[str]) -> PassageQuery:
 def _to_unit(counter: re.Match[str]) -> re.Pattern[str]:
     """Figures in the unit asked for (몇 명): for "며칠 전" only days before something."""
     name, before, days = counter.groups()
-    ahead = _AHEAD if before or days else ""
+    ahead = r"\s?전" if before or days else ""
     return re.compile(rf"\d\s?{'일' if days else name}{ahead}")
 
 
@@ -269,18 +270,15 @@ def _read_words(text: str) -> tuple[QuestionWord, ...]:
     main_words = [word for word in content_words if word not in _SIDES]
     entries = find_everyday_words(text)
     return tuple(
-        _to_word(
-            word,
-            runs[word],
-            {
-                term
-                for words, terms in entries
-                if word in (*words, "".join(words))
-                for term in terms
-            },
-        )
+        _to_word(word, runs[word], _list_equivalents(word, entries))
         for word in main_words or content_words
     )
+
+
+def _list_equivalents(word: str, entries: Iterable[Entry]) -> set[str]:
+    """What documents call a word, by the everyday words that hold it."""
+    named = [terms for words, terms in entries if word in (*words, "".join(words))]
+    return set(chain.from_iterable(named))
 
 
 def _tie_heads(text: str, words: Sequence[QuestionWord]) -> tuple[QuestionWord, ...]:
@@ -452,7 +450,7 @@ class _Composer:
             [self._find_contained_words(_get_own_text(unit)) for unit in stretch.units]
             for stretch in stretches
         ]
-        if query.value and query.unit and self._is_unit_used(query.unit):
+        if query.value and query.unit and self._is_unit_used():
             # some figures have the unit asked for, so no others can be the value
             value = replace(query.value, finds=query.unit, figures=False)
             self.query = replace(query, value=value)
@@ -493,17 +491,18 @@ class _Composer:
             last_source = source
         return builder.build_answer()
 
-    def _is_unit_used(self, unit_pattern: re.Pattern[str]) -> bool:
-        """Whether figures have this unit, beside a word of the question unless it is a rare one.
+    def _is_unit_used(self) -> bool:
+        """Whether figures have the unit asked for, beside a word of the question.
 
         Many texts that do not answer "몇 명?" hold "3명"; days before something are answers alone.
         """
         units = (
             (unit for stretch in self.stretches for unit in stretch.units)
-            if unit_pattern.pattern.endswith(_AHEAD)
+            if self.query.counts_ahead
             else self._list_units_with_words()
         )
-        return any(unit_pattern.search(unit.text) for unit in units)
+        unit_pattern = self.query.unit
+        return unit_pattern is not None and any(unit_pattern.search(unit.text) for unit in units)
 
     def _list_units_with_words(self) -> list[Unit]:
         """The units that hold a word of the question."""

@@ -355,6 +355,7 @@ def _find_replaced(later: QuestionWords, earlier: QuestionWords) -> dict[Word, W
     return {old: new for old in old_words if kind and _find_kind(old) == kind}
 
 
+@functools.lru_cache(maxsize=256)
 def _find_kind(word: Word) -> str:
     """The last noun of a Korean compound, "NNP" for a proper name; empty for any other word."""
     nouns = [

@@ -250,6 +250,24 @@ def test_the_whole_with_too_many_documents_in_none_is_searched_by_the_index(
         store(*everything).find_by_terms(QUESTION, 5)
 
 
+def test_the_whole_with_one_document_too_many_in_none_is_searched_by_the_index(
+    everything, monkeypatch
+):
+    """Those of one person, a chunk each."""
+    monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 8)
+    person = User.objects.create_user("fourth")
+    others = [index(person, [f"{WORDS[41]} 유일"]) for _ in range(9)]
+    monkeypatch.setattr(segments, "MIN_NAMESPACE_CHUNKS", 10)
+    segments.write_due_segments()
+    assert not UnsegmentedDocument.objects.exists()
+    Document.objects.filter(pk__in=[one.pk for one in everything[-3:]]).update(chunk_count=0)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE documents_document, documents_chunk")
+    monkeypatch.setattr(searched.Segments, "find_likely", forbid)
+    with way("index"):
+        assert len(store(*everything, *others).find_by_terms({"유일": 1.0}, 20)) == 9
+
+
 def test_a_namespace_that_was_there_before_segments_is_found_by_any_of_its_documents(
     owner, library, monkeypatch
 ):
