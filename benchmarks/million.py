@@ -194,7 +194,7 @@ def _recall_words(questions: Sequence[Question], scope: Sequence[UUID]) -> float
     for question in questions:
         terms = bm25.clean_terms(tokenize.weigh_query_terms(question.text))
         with database.open_search(database.SearchScope(scope)) as search:
-            right = bm25.compare_exactly(search, terms, BEST)
+            right = bm25.find_by_scan(search, terms, BEST)
         with database.open_search(database.SearchScope(scope)) as search:
             found = bm25.find_best_chunks(search, terms, DEPTH)[:BEST]
         held += _share(found, right)

@@ -24,7 +24,7 @@ from documents.search.segments import KEY, MAX_SEGMENT_CHUNKS, pack_postings, ro
 
 SEGMENTS_LOCK = 7_305_114_462
 """Number of the advisory lock: one process writes segments at a time."""
-MIN_NAMESPACE_CHUNKS = bm25.WALKED_CHUNKS
+MIN_NAMESPACE_CHUNKS = bm25.MAX_SCANNED_CHUNKS
 """Smaller ones are searched chunk by chunk."""
 MIN_SEGMENT_CHUNKS = 250
 """So many become a segment; a search reads those in none one by one, in each of its namespaces."""

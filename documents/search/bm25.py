@@ -4,14 +4,15 @@ A term's place is its hash. `marks` tells at each place whether the term stands 
 and no more (1), or stands more often or is emphasised (2); the inner product with powers of `BASE`
 reads `DIGITS` terms of a row at a time, exactly, because pgvector sums in single precision, which
 holds integers below 2^24. `surplus` holds what a term marked 2 scores more (or less) than if it
-stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
+stood once, so that BM25 is what a term that stands once scores in a text of that length, times the
+sum of the weights of the terms that are there, plus surplus . query.
 
-Small scopes take two statements: the first reads the marks of every chunk, which gives the document
-frequencies, and for each chunk its score but for the surplus of repeated terms, with a bound of
-what that can be. The second reads the surplus of those that can still be among the best, and the
-passages of the best. In large scopes that are in segments (`documents.search.segments`), these name
-the chunks that score best. In others the lexical index names those that hold the rarest terms, and
-only their marks are read.
+Small scopes are scanned in two statements: the first reads the marks of every chunk, which gives
+the document frequencies, and for each chunk its score but for the surplus of repeated terms, with
+bounds of what that can be. The second reads the surplus of those that can still be among the best,
+and the passages of the best. In large scopes that are in segments (`documents.search.segments`),
+these name the chunks that score best. In others the postings of the rarest terms come from the
+lexical index (`documents_chunk.lexemes`), and only the marks of these chunks are read.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
@@ -116,7 +117,7 @@ def weigh_marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> tupl
     """
     length = sum(terms.values())
     once = compute_term_weight(1, length, REFERENCE_LENGTH)
-    places = _compute_frequencies(terms, emphasis)
+    places = _sum_by_place(terms, emphasis)
     more = {
         (count, extra): compute_term_weight(count, length, REFERENCE_LENGTH, extra) - once
         for count, extra in {*places.values()} - {_ONCE}
@@ -144,7 +145,7 @@ def to_lexical_row(indexed: IndexedChunk, namespace: int) -> LexicalRow:
     return LexicalRow(sum(terms.values()), lexemes, marks, surplus)
 
 
-def _compute_frequencies(
+def _sum_by_place(
     terms: Mapping[str, int], emphasis: Mapping[str, float]
 ) -> dict[int, tuple[int, float]]:
     """Count and emphasis by place, of the weightiest terms where there are too many."""
@@ -165,33 +166,35 @@ def _to_literal(places: Mapping[int, float]) -> str:
     return f"{{{body}}}/{LEXICAL_DIMENSIONS}"
 
 
-Figures = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
-WALKED_CHUNKS, WALKED_SHARE = 10_000, 0.005
-"""Scopes up to that many chunks, and that share of all, are walked through: by then it costs as
-much as the rarest terms of all."""
+MAX_SCANNED_CHUNKS, MAX_SCANNED_SHARE = 10_000, 0.005
+"""Scopes up to that many chunks, and that share of all, are scanned: by then it costs as much as
+the postings of the rarest terms."""
 SAMPLED_DOCUMENTS, SAMPLED_CHUNKS = 64, 2000
 """Of a large scope; they tell how common each term is."""
 EXPECTED_SHARE = 0.75
 """What the best passages reach of the weight of all terms, before any score is known."""
-FIRST = 4
-"""In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
+PROBED_PER_HIT = 4
+"""In large scopes, for each hit wanted, so many likely chunks are scored to find the threshold."""
 MAX_POSTINGS = 20_000
-"""A term that more chunks hold, wherever they are, is not looked up alone: each costs a row."""
-CROWD = 4
-"""So many of them, the rarest, are looked up together where the other terms do not suffice."""
+"""A term that more chunks hold, wherever they are, is common: it is not looked up alone, since each
+of them costs a row."""
+MAX_JOINT_TERMS = 4
+"""So many common terms, the rarest, are looked up jointly where the other terms do not suffice."""
 MAX_SCORED = 4000
 """Chunks whose marks are read in large scopes; those of the rarest terms come first."""
-EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
-"""Smallest emphasis of a term in the title, the section or the first words."""
-TOGETHER = 5
-PATTERNS = BASE**TOGETHER
+MIN_EMPHASISED_WEIGHT = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
+"""Smallest weight of a term in the title, the section or the first words."""
+MARKS_PER_PATTERN = 5
+PATTERNS = BASE**MARKS_PER_PATTERN
 """Marks are looked up in tables, so many at a time."""
-_EACH = np.arange(PATTERNS)[:, None] // BASE ** np.arange(TOGETHER) % BASE
-HELD, SEVERAL = (_EACH > 0).astype(float), (_EACH > 1).astype(float)
+_MARKS = np.arange(PATTERNS)[:, None] // BASE ** np.arange(MARKS_PER_PATTERN) % BASE
+PRESENT, REPEATED = (_MARKS > 0).astype(float), (_MARKS > 1).astype(float)
+"""By pattern and place: whether the term is there at all, and whether its mark is 2."""
 MARKS = "array_send(array_agg(-(marks <#> %(places{number})s::sparsevec)))"
-WALK = """
+SCAN = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
       FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
 """
@@ -200,7 +203,7 @@ SAMPLE = """
       FROM (SELECT * FROM documents_chunkterms
              WHERE document_id = ANY(%(sampled)s::uuid[]) LIMIT %(limit)s) AS terms
 """
-MARKS_OF = """
+MARKS_BY_KEY = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks},
            array_send(array_agg(-coalesce(surplus <#> %(query)s::sparsevec, 0))),
            array_send(array_agg(document_id))
@@ -212,7 +215,7 @@ LIKELY_PER_HIT = 8
 """In scopes that are in segments, for each hit wanted, so many of the likely ones are scored."""
 POSTINGS = """
     SELECT held.keys, held.lengths
-      FROM unnest(%(asked)s::text[]) WITH ORDINALITY AS term(quoted, place),
+      FROM unnest(%(lookups)s::text[]) WITH ORDINALITY AS term(quoted, place),
            LATERAL (SELECT array_send(array_agg(id)) AS keys,
                            array_send(array_agg(term_count)) AS lengths
                       FROM (SELECT id, term_count FROM documents_chunk
@@ -222,7 +225,7 @@ POSTINGS = """
 """
 
 
-BEST = f"""
+BEST_CHUNKS = f"""
     WITH best AS MATERIALIZED (
         SELECT terms.chunk_id AS id,
                found.score - coalesce(terms.surplus <#> %(query)s::sparsevec, 0) AS score
@@ -236,58 +239,79 @@ BEST = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
-    """What each term of the question gives to the score and to the coverage."""
+class _Query:
+    """The terms of a question, and what each of them adds to the score and to the coverage."""
 
-    score: Figures
-    coverage: Figures
+    terms: Mapping[str, float]
+    weights: Floats
+    coverage: Floats
 
     @classmethod
-    def from_counts(cls, counts: Sequence[float], held: Sequence[float], size: float) -> "_Weights":
-        pairs = list(zip(counts, held, strict=True))
+    def weigh(cls, terms: Mapping[str, float], frequencies: Floats, size: float) -> "_Query":
+        """By the terms' document frequencies in a scope of `size` chunks."""
+        pairs = list(zip(terms.values(), frequencies.tolist(), strict=True))
         return cls(
+            terms,
             np.array([count * compute_idf(df, size) for count, df in pairs]),
             np.array(
                 [compute_coverage_weight(df, size) if count >= 1 else 0.0 for count, df in pairs]
             ),
         )
 
+    def to_sparsevec(self) -> str:
+        """The terms' weights, as the surplus of chunks is multiplied with them."""
+        return to_sparsevec(zip(self.terms, self.weights, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
-class _Marked:
+class _MarkedChunks:
     """The marks of chunks at the places of a question's terms; `where` are the terms' places.
 
-    A pattern holds the marks of `TOGETHER` places. `surplus` and `documents`, raw ids, are empty
-    where they were not asked for.
+    A pattern holds the marks of `MARKS_PER_PATTERN` places. `surplus` and `documents`, raw ids, are
+    empty where they were not asked for.
     """
 
     keys: NDArray[np.int64]
     lengths: NDArray[Any]
     patterns: list[NDArray[np.int32]]
-    surplus: Figures
+    surplus: Floats
     documents: NDArray[Any]
     where: NDArray[Any]
 
-    def select(self, chosen: NDArray[np.bool_]) -> "_Marked":
+    def select(self, chosen: NDArray[np.bool_]) -> "_MarkedChunks":
         """Some of the chunks, with all that was asked for."""
         patterns = [one[chosen] for one in self.patterns]
         surplus, documents = self.surplus[chosen], self.documents[chosen]
         lengths, where = self.lengths[chosen], self.where
-        return _Marked(self.keys[chosen], lengths, patterns, surplus, documents, where)
+        return _MarkedChunks(self.keys[chosen], lengths, patterns, surplus, documents, where)
 
-    def count_held(self) -> Figures:
-        """How many of the chunks hold each term."""
-        each = [np.bincount(one, minlength=PATTERNS) @ HELD for one in self.patterns]
-        counts: Figures = np.concatenate(each)[self.where]
+    def count_frequencies(self) -> Floats:
+        """The document frequency of each term: how many of the chunks hold it."""
+        each = [np.bincount(one, minlength=PATTERNS) @ PRESENT for one in self.patterns]
+        counts: Floats = np.concatenate(each)[self.where]
         return counts
 
-    def sum_marked(self, counted: Figures, values: Figures) -> Figures:
-        """For every chunk the sum of the terms' values at those places whose marks are counted."""
-        total: Figures = np.zeros(len(self.keys))
-        by_place = np.bincount(self.where, values, len(self.patterns) * TOGETHER)
-        for part, pattern in zip(by_place.reshape(-1, TOGETHER), self.patterns, strict=True):
-            total += (counted @ part)[pattern]
+    def sum_values(self, table: Floats, values: Floats) -> Floats:
+        """For every chunk the sum of the values of its terms, as `table` counts their marks.
+
+        `table` is `PRESENT` or `REPEATED`; `values` has one number for each term.
+        """
+        total: Floats = np.zeros(len(self.keys))
+        by_place = np.bincount(self.where, values, len(self.patterns) * MARKS_PER_PATTERN)
+        parts = by_place.reshape(-1, MARKS_PER_PATTERN)
+        for part, pattern in zip(parts, self.patterns, strict=True):
+            total += (table @ part)[pattern]
         return total
+
+    def compute_coverage(self, query: _Query) -> Floats:
+        """How much of what the question is about each chunk holds, 0 to 1."""
+        return self.sum_values(PRESENT, query.coverage) / (query.coverage.sum() or 1.0)
+
+    def compute_scores(self, query: _Query) -> Floats:
+        """The exact scores, where the surplus was asked for."""
+        once = compute_term_weights(self.lengths)[0]
+        scores: Floats = once * self.sum_values(PRESENT, query.weights) + self.surplus
+        return scores
 
 
 def find_best_chunks(
@@ -295,8 +319,8 @@ def find_best_chunks(
 ) -> list[Hit]:
     """The best `limit` chunks; see `rag.ports.PassageStore.find_by_terms`. `terms` are clean."""
     facts = search.facts
-    if facts.chunks <= WALKED_CHUNKS + WALKED_SHARE * facts.everywhere:
-        return compare_exactly(search, terms, limit)
+    if facts.chunks <= MAX_SCANNED_CHUNKS + MAX_SCANNED_SHARE * facts.everywhere:
+        return find_by_scan(search, terms, limit)
     found = _find_by_segments(search, terms, limit)
     if found is not None:
         return found
@@ -305,52 +329,53 @@ def find_best_chunks(
     )
 
 
-def compare_exactly(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
+def find_by_scan(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
     """The same by the marks of every chunk in scope: exact document frequencies and scores."""
-    found = _fetch_marks(search, terms, WALK)
-    weights = _Weights.from_counts(
-        list(terms.values()), found.count_held().tolist(), len(found.keys)
-    )
+    found = _fetch_marks(search, terms, SCAN)
+    query = _Query.weigh(terms, found.count_frequencies(), len(found.keys))
     once, twice = compute_term_weights(found.lengths)
-    several = found.sum_marked(SEVERAL, weights.score)
-    base = once * found.sum_marked(HELD, weights.score)
-    lower = base + (np.minimum(twice, EMPHASISED) - once) * several
-    upper = base + (K1 + 1 - once) * several
-    bar = _find_bar(lower, limit)
-    kept = np.flatnonzero((upper >= bar) & (upper > 0))
-    coverage = found.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
-    return _read_best(search, terms, weights, (found.keys[kept], base[kept], coverage[kept]), limit)
+    repeated = found.sum_values(REPEATED, query.weights)
+    base = once * found.sum_values(PRESENT, query.weights)
+    lower_bounds = base + (np.minimum(twice, MIN_EMPHASISED_WEIGHT) - once) * repeated
+    upper_bounds = base + (K1 + 1 - once) * repeated
+    threshold = _find_threshold(lower_bounds, limit)
+    kept = np.flatnonzero((upper_bounds >= threshold) & (upper_bounds > 0))
+    coverage = found.compute_coverage(query)
+    return _fetch_hits(search, query, (found.keys[kept], base[kept], coverage[kept]), limit)
 
 
-def _read_best(
+def _fetch_hits(
     search: SearchTransaction,
-    terms: Mapping[str, float],
-    weights: _Weights,
-    found: tuple[NDArray[np.int64], Figures, Figures],
+    query: _Query,
+    candidates: tuple[NDArray[np.int64], Floats, Floats],
     limit: int,
 ) -> list[Hit]:
-    """The best of chunks given by key, score without surplus, and coverage."""
-    keys, base, coverage = found
+    """The best of the candidates, given by key, score without surplus, and coverage."""
+    keys, base, coverage = candidates
     if not len(keys):
         return []
-    query = to_sparsevec(zip(terms, weights.score, strict=True))
-    asked = {"keys": database.to_number_array(keys), "scores": database.to_number_array(base)}
-    rows = search.fetch_rows(BEST, query=query, limit=limit, **asked)
-    covered = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
-    most = float(weights.score.sum()) * (K1 + 1)
-    return [_to_hit(row, most, covered[row[0]]) for row in rows]
+    rows = search.fetch_rows(
+        BEST_CHUNKS,
+        query=query.to_sparsevec(),
+        limit=limit,
+        keys=database.to_number_array(keys),
+        scores=database.to_number_array(base),
+    )
+    coverage_by_key = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
+    max_score = float(query.weights.sum()) * (K1 + 1)
+    return [_to_hit(row, max_score, coverage_by_key[row[0]]) for row in rows]
 
 
-def _find_bar(lower: Figures, limit: int) -> float:
+def _find_threshold(scores: Floats, limit: int) -> float:
     """What the best `limit` reach at least."""
-    if len(lower) < limit:
+    if len(scores) < limit:
         return 0.0
-    return float(np.partition(lower, -limit)[-limit]) * (1 - 1e-9)
+    return float(np.partition(scores, -limit)[-limit]) * (1 - 1e-9)
 
 
 def _fetch_marks(
     search: SearchTransaction, terms: Iterable[str], statement: str, **parameters: Any
-) -> _Marked:
+) -> _MarkedChunks:
     """Keys, lengths and marks of the statement's chunks."""
     hashes = [hash_term(term) for term in terms]
     places = sorted(set(hashes))
@@ -361,9 +386,9 @@ def _fetch_marks(
         statement.format(marks=columns), **powers, **parameters
     )
     read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent[: len(groups)]]
-    parts = range(DIGITS // TOGETHER)
+    parts = range(DIGITS // MARKS_PER_PATTERN)
     surplus, documents = sent[len(groups) :] or (None, None)
-    return _Marked(
+    return _MarkedChunks(
         keys=parse_numbers(keys, ">i8").astype(np.int64),
         lengths=parse_numbers(lengths, ">i4"),
         patterns=[one // PATTERNS**part % PATTERNS for one in read for part in parts],
@@ -382,94 +407,95 @@ def _find_by_segments(
     scores are exact. Chunks that were deleted or are out of scope may be among these as well: where
     they leave too few, nobody knows what comes behind them.
     """
-    places, counts = [hash_term(term) for term in terms], list(terms.values())
+    places = [hash_term(term) for term in terms]
     size = search.facts.chunks
     segments = read_segments(search, sorted(set(places)))
     if segments is None:
         return None
     frequencies = np.array([segments.count_chunks(place) for place in places], float)
-    weights = _Weights.from_counts(counts, frequencies.tolist(), max(size, *frequencies))
+    query = _Query.weigh(terms, frequencies, max(size, *frequencies))
     by_place = dict.fromkeys(places, 0.0)
-    for place, weight in zip(places, weights.score.tolist(), strict=True):
+    for place, weight in zip(places, query.weights.tolist(), strict=True):
         by_place[place] += weight
     likely = segments.find_likely(search, by_place, LIKELY_PER_HIT * limit)
     if likely is None:
         return None
-    marked = _fetch_marks_of(search, terms, weights, likely, segments.unsegmented)
+    marked = _fetch_marks_by_key(search, query, likely, segments.unsegmented)
     inside = [search.scope.has_raw(one) for one in marked.documents.tolist()]
     marked = marked.select(np.array(inside, bool))
     is_likely = np.isin(marked.keys, likely)
     if np.count_nonzero(is_likely) < limit <= len(likely):
         return None
-    frequencies += marked.select(~is_likely).count_held()
-    weights = _Weights.from_counts(counts, frequencies.tolist(), max(size, *frequencies))
-    scores = _compute_scores(marked, weights)
+    frequencies += marked.select(~is_likely).count_frequencies()
+    query = _Query.weigh(terms, frequencies, max(size, *frequencies))
+    scores = marked.compute_scores(query)
     best = find_largest(scores, 2 * limit)  # their surplus is yet to be weighed anew
     best = best[scores[best] > 0]
-    return _read_scored(search, (terms, weights), marked, (scores, best), limit)
+    return _fetch_scored_hits(search, query, marked, (scores, best), limit)
 
 
 def _find_by_rare_terms(
     search: SearchTransaction, terms: Mapping[str, float], limit: int
 ) -> list[Hit]:
-    """By the lexical index, those terms first that are rarest for what they weigh.
+    """By the postings of the lexical index, those terms first that are rarest for their weight.
 
-    A chunk that holds none of the terms that were looked up can reach at most what the others
-    weigh; once that is below what the best reach, nobody looks for it (Turtle and Flood 1995,
-    "max score"). What the common terms add to the chunks that were found is read from their marks.
-    A term that too many hold is only looked up together with others like it: a chunk that holds
-    just one of them is not found, unless there is nothing else. Document frequencies are exact for
-    the terms looked up; those of the common ones are estimated from a sample of the scope.
+    A chunk that holds none of the terms that were looked up scores at most what the others weigh.
+    Once that upper bound is below the threshold, the score that the best reach, the terms looked up
+    are the essential ones, and nobody looks for the others (Turtle and Flood 1995, "max score").
+    What these add to the chunks that were found is read from their marks.
+    A common term is only looked up jointly with others: a chunk that holds just one of them is not
+    found, unless there is nothing else. Document frequencies are exact for the terms looked up;
+    those of the common ones are estimated from a sample of the scope.
     """
-    counts, names = list(terms.values()), [quote_lexeme(term) for term in terms]
+    names = [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
-    weights = _Weights.from_counts(counts, frequencies.tolist(), size)
+    query = _Query.weigh(terms, frequencies, size)
     namespaces = _find_namespaces(search)
-    alone = frequencies * (namespaces.chunks / size) <= MAX_POSTINGS
-    most = int(np.count_nonzero(alone))
-    dearness = np.where(alone, frequencies / np.maximum(weights.score, 1e-9), frequencies)
-    order = np.lexsort((dearness, ~alone))
-    found, asked, bar = _Postings.make_empty(), 0, 0.0
-    expected = EXPECTED_SHARE * float(weights.score.sum())
-    while (wanted := min(most, _count_needed(weights.score[order], bar or expected))) > asked:
+    is_rare = frequencies * (namespaces.chunks / size) <= MAX_POSTINGS
+    rare_count = int(np.count_nonzero(is_rare))
+    cost = np.where(is_rare, frequencies / np.maximum(query.weights, 1e-9), frequencies)
+    order = np.lexsort((cost, ~is_rare))
+    postings, done, threshold = _Postings.make_empty(), 0, 0.0
+    expected = EXPECTED_SHARE * float(query.weights.sum())
+    while (
+        needed := min(
+            rare_count, _count_essential_terms(query.weights[order], threshold or expected)
+        )
+    ) > done:
         expected = 0.0
-        looked_up = order[asked:wanted]
-        found = _look_up(search, found, [names[term] for term in looked_up])
-        frequencies[looked_up] = found.counts[asked:wanted]
-        asked, size = wanted, max(size, *found.counts)
-        weights = _Weights.from_counts(counts, frequencies.tolist(), size)
-        keys, held, once = found.sum_up(weights.score[order[:asked]])
-        likely = find_largest(once * held, FIRST * limit)
-        bar = _find_bar(_score_chunks(search, terms, weights, keys[likely])[1], limit)
-    values = weights.score[order[:asked]]
-    if _count_needed(weights.score[order], bar) > asked:
-        crowd = [(names[at], weights.score[at]) for at in order[asked : asked + CROWD]]
-        found, joint = _look_up_crowd(search, found, crowd, limit)
-        values = np.array([*values, *joint])
-    keys, held, once = found.sum_up(values)
-    reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
-    kept = np.flatnonzero(reach >= bar)
+        looked_up = order[done:needed]
+        postings = _add_postings(search, postings, [names[term] for term in looked_up])
+        frequencies[looked_up] = postings.counts[done:needed]
+        done, size = needed, max(size, *postings.counts)
+        query = _Query.weigh(terms, frequencies, size)
+        keys, held, once = postings.sum_weights(query.weights[order[:done]])
+        probed = find_largest(once * held, PROBED_PER_HIT * limit)
+        threshold = _find_threshold(_score_chunks(search, query, keys[probed])[1], limit)
+    weights = query.weights[order[:done]]
+    if _count_essential_terms(query.weights[order], threshold) > done:
+        common = [(names[at], query.weights[at]) for at in order[done : done + MAX_JOINT_TERMS]]
+        postings, joint_weights = _add_joint_postings(search, postings, common, limit)
+        weights = np.array([*weights, *joint_weights])
+    keys, held, once = postings.sum_weights(weights)
+    upper_bounds = (K1 + 1) * (held + query.weights[order[done:]].sum())
+    kept = np.flatnonzero(upper_bounds >= threshold)
     kept = kept[find_largest((once * held)[kept], MAX_SCORED)]
-    marked, scores = _score_chunks(search, terms, weights, keys[kept])
-    return _read_scored(
-        search, (terms, weights), marked, (scores, find_largest(scores, limit)), limit
-    )
+    marked, scores = _score_chunks(search, query, keys[kept])
+    return _fetch_scored_hits(search, query, marked, (scores, find_largest(scores, limit)), limit)
 
 
-def _read_scored(
+def _fetch_scored_hits(
     search: SearchTransaction,
-    asked: tuple[Mapping[str, float], _Weights],
-    marked: _Marked,
-    found: tuple[Figures, NDArray[Any]],
+    query: _Query,
+    marked: _MarkedChunks,
+    scored: tuple[Floats, NDArray[Any]],
     limit: int,
 ) -> list[Hit]:
-    """The best of the chunks at these places for the terms and their weights, given all scores."""
-    (terms, weights), (scores, best) = asked, found
-    coverage = marked.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
-    base = scores - marked.surplus
-    return _read_best(
-        search, terms, weights, (marked.keys[best], base[best], coverage[best]), limit
-    )
+    """The best of the chunks, given the scores of all and the places of the candidates."""
+    scores, candidates = scored
+    coverage, base = marked.compute_coverage(query), scores - marked.surplus
+    chosen = (marked.keys[candidates], base[candidates], coverage[candidates])
+    return _fetch_hits(search, query, chosen, limit)
 
 
 def _find_namespaces(search: SearchTransaction) -> Namespaces:
@@ -479,49 +505,30 @@ def _find_namespaces(search: SearchTransaction) -> Namespaces:
     )
 
 
-def _look_up_crowd(
-    search: SearchTransaction, found: "_Postings", crowd: Sequence[tuple[str, float]], limit: int
-) -> tuple["_Postings", list[float]]:
-    """With the chunks that hold all of the crowd, then all but one, down to two.
-
-    No further once enough were found. A single term, the rarest, is looked up where there is
-    nothing else. Also the weight that each lookup stands for.
-    """
-    joint: list[float] = []
-    known = len(found.keys)
-    for together in range(len(crowd), 1, -1):
-        groups = list(itertools.combinations(crowd, together))
-        found = _look_up(search, found, [" & ".join(name for name, _ in one) for one in groups])
-        joint += [sum(weight for _, weight in one) for one in groups]
-        if len(np.unique(found.keys[known:])) >= MAX_SCORED:
-            return found, joint
-    if len(np.unique(found.keys)) < limit:
-        found = _look_up(search, found, [crowd[0][0]])
-        joint.append(crowd[0][1])
-    return found, joint
-
-
 def _estimate_frequencies(
     search: SearchTransaction, terms: Mapping[str, float]
-) -> tuple[Figures, float]:
+) -> tuple[Floats, float]:
     """How many chunks of the scope hold each term, and how many there are."""
     sampled = database.to_uuid_array(search.scope.sample_documents(SAMPLED_DOCUMENTS))
     found = _fetch_marks(search, terms, SAMPLE, sampled=sampled, limit=SAMPLED_CHUNKS)
-    held, size = found.count_held(), max(search.facts.chunks, len(found.keys))
+    frequencies, size = found.count_frequencies(), max(search.facts.chunks, len(found.keys))
     if len(found.keys) == size:
-        return held, size
-    return (held + 0.5) / (len(found.keys) + 1) * size, size
+        return frequencies, size
+    return (frequencies + 0.5) / (len(found.keys) + 1) * size, size
 
 
-def _count_needed(weights: Figures, bar: float) -> int:
-    """How many terms must be looked up, the rarest first, so that the rest cannot reach the bar."""
+def _count_essential_terms(weights: Floats, threshold: float) -> int:
+    """How many terms must be looked up, in this order, so that the rest stays below the threshold.
+
+    All of them where there is none yet.
+    """
     rest = (K1 + 1) * (weights.sum() - np.cumsum(weights))
-    return int(np.count_nonzero(rest >= bar)) + 1 if bar > 0 else len(weights)
+    return int(np.count_nonzero(rest >= threshold)) + 1 if threshold > 0 else len(weights)
 
 
 @dataclass(frozen=True, slots=True)
 class _Postings:
-    """The chunks that were found for each lookup: their keys and lengths, one after another."""
+    """The chunks that each lookup found: their keys and lengths, one lookup after another."""
 
     counts: list[int]
     keys: NDArray[Any]
@@ -531,76 +538,94 @@ class _Postings:
     def make_empty(cls) -> "_Postings":
         return cls([], np.empty(0, np.int64), np.empty(0, int))
 
-    def sum_up(self, weights: Figures) -> tuple[NDArray[Any], Figures, Figures]:
-        """Each chunk once: its key, the lookups' weights that it holds, what a single term scores.
+    def sum_weights(self, weights: Floats) -> tuple[NDArray[Any], Floats, Floats]:
+        """Each chunk once: key, weight of the lookups that found it, score of a term standing once.
 
-        What pairs share is counted more than once: an order of promise, no score.
+        What joint lookups share is counted more than once: an order of promise, no score.
         """
         keys, first, place = np.unique(self.keys, return_index=True, return_inverse=True)
         held = np.bincount(place, np.repeat(weights, self.counts), len(keys)).astype(np.float64)
         return keys, held, compute_term_weights(self.lengths[first])[0]
 
 
-def _look_up(search: SearchTransaction, before: _Postings, asked: Sequence[str]) -> _Postings:
-    """With what the lexical index names for further terms, or named before in this scope."""
+def _add_postings(
+    search: SearchTransaction, postings: _Postings, lookups: Sequence[str]
+) -> _Postings:
+    """With those of further lookups, from the lexical index or as the scope remembers them."""
     whole = search.facts.whole
     statement = POSTINGS.format(within="" if whole else database.WITHIN)
     if namespaces := _find_namespaces(search).keys:
         among = " | ".join(quote_lexeme(to_namespace_term(namespace)) for namespace in namespaces)
-        asked = [f"({one}) & ({among})" for one in asked]
+        lookups = [f"({one}) & ({among})" for one in lookups]
     known = search.scope.postings
-    missing = [one for one in asked if (whole, one) not in known]
-    rows = search.fetch_rows(statement, asked=missing, most=MAX_POSTINGS) if missing else []
+    missing = [one for one in lookups if (whole, one) not in known]
+    rows = search.fetch_rows(statement, lookups=missing, most=MAX_POSTINGS) if missing else []
     for one, (keys, lengths) in zip(missing, rows, strict=True):
         known[whole, one] = parse_numbers(keys, ">i8"), parse_numbers(lengths, ">i4")
-    found = [known[whole, one] for one in asked]
+    found = [known[whole, one] for one in lookups]
     return _Postings(
-        [*before.counts, *(len(keys) for keys, _ in found)],
-        np.concatenate([before.keys, *(keys for keys, _ in found)]),
-        np.concatenate([before.lengths, *(lengths for _, lengths in found)]),
+        [*postings.counts, *(len(keys) for keys, _ in found)],
+        np.concatenate([postings.keys, *(keys for keys, _ in found)]),
+        np.concatenate([postings.lengths, *(lengths for _, lengths in found)]),
     )
 
 
+def _add_joint_postings(
+    search: SearchTransaction, postings: _Postings, terms: Sequence[tuple[str, float]], limit: int
+) -> tuple[_Postings, list[float]]:
+    """With the chunks that hold all of these common terms, then all but one, down to two.
+
+    No further once enough were found. A single term, the first, is looked up where there is nothing
+    else. Also the weight that each lookup stands for.
+    """
+    joint_weights: list[float] = []
+    known = len(postings.keys)
+    for together in range(len(terms), 1, -1):
+        groups = list(itertools.combinations(terms, together))
+        lookups = [" & ".join(name for name, _ in group) for group in groups]
+        postings = _add_postings(search, postings, lookups)
+        joint_weights += [sum(weight for _, weight in group) for group in groups]
+        if len(np.unique(postings.keys[known:])) >= MAX_SCORED:
+            return postings, joint_weights
+    if len(np.unique(postings.keys)) < limit:
+        name, weight = terms[0]
+        postings = _add_postings(search, postings, [name])
+        joint_weights.append(weight)
+    return postings, joint_weights
+
+
 def _score_chunks(
-    search: SearchTransaction,
-    terms: Mapping[str, float],
-    weights: _Weights,
-    keys: NDArray[np.int64],
-) -> tuple[_Marked, Figures]:
+    search: SearchTransaction, query: _Query, keys: NDArray[np.int64]
+) -> tuple[_MarkedChunks, Floats]:
     """The marks of these chunks and their scores, in the order of the marks."""
-    found = _fetch_marks_of(search, terms, weights, keys)
-    return found, _compute_scores(found, weights)
+    marked = _fetch_marks_by_key(search, query, keys)
+    return marked, marked.compute_scores(query)
 
 
-def _fetch_marks_of(
+def _fetch_marks_by_key(
     search: SearchTransaction,
-    terms: Mapping[str, float],
-    weights: _Weights,
+    query: _Query,
     keys: NDArray[np.int64],
     documents: Sequence[UUID] = (),
-) -> _Marked:
-    """Everything about these chunks, and about all chunks of these documents."""
-    query = to_sparsevec(zip(terms, weights.score, strict=True))
-    asked: dict[str, Any] = {"keys": database.to_number_array(keys), "query": query}
+) -> _MarkedChunks:
+    """Marks and surplus of these chunks, and of all chunks of these documents."""
+    parameters: dict[str, Any] = {
+        "keys": database.to_number_array(keys),
+        "query": query.to_sparsevec(),
+    }
     if not documents:
-        return _fetch_marks(search, terms, MARKS_OF, **asked)
-    asked["unsegmented"] = database.to_uuid_array(documents)
-    return _fetch_marks(search, terms, MARKS_OF + OR_UNSEGMENTED, **asked)
+        return _fetch_marks(search, query.terms, MARKS_BY_KEY, **parameters)
+    parameters["unsegmented"] = database.to_uuid_array(documents)
+    return _fetch_marks(search, query.terms, MARKS_BY_KEY + OR_UNSEGMENTED, **parameters)
 
 
-def _compute_scores(found: _Marked, weights: _Weights) -> Figures:
-    once = compute_term_weights(found.lengths)[0]
-    scores: Figures = once * found.sum_marked(HELD, weights.score) + found.surplus
-    return scores
-
-
-def compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
-    """`rag.indexing.term_weight` of a term that stands once, and twice."""
+def compute_term_weights(lengths: NDArray[Any]) -> tuple[Floats, Floats]:
+    """`rag.indexing.compute_term_weight` of a term that stands once, and twice."""
     norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
 
 
-def _to_hit(row: tuple[Any, ...], most: float, coverage: float) -> Hit:
+def _to_hit(row: tuple[Any, ...], max_score: float, coverage: float) -> Hit:
     score = float(row[database.PASSAGE_WIDTH])
-    scores = {"bm25": score, "share": score / most, "coverage": coverage}
+    scores = {"bm25": score, "share": score / max_score, "coverage": coverage}
     return Hit(database.to_passage(row), score, scores)

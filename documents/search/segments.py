@@ -70,7 +70,7 @@ POSTINGS = """
 WITHIN = "WHERE namespace = ANY(%(namespaces)s)"
 KEYS = "SELECT id, keys FROM documents_postingsegment WHERE id = ANY(%(segments)s)"
 
-Figures = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 class Segments:
@@ -151,7 +151,7 @@ def pack_postings(numbers: NDArray[np.int64], weights: NDArray[np.uint8]) -> byt
     return numbers.astype(NUMBER).tobytes() + weights.tobytes()
 
 
-def round_weights(weights: Figures) -> NDArray[np.uint8]:
+def round_weights(weights: Floats) -> NDArray[np.uint8]:
     """Weights of terms (`rag.indexing.compute_term_weight`) as bytes, none of them 0."""
     return np.clip(np.rint(weights * (255 / (K1 + 1))), 1, 255).astype(np.uint8)
 
@@ -160,7 +160,7 @@ def _count_postings(chunks: bytes) -> int:
     return len(chunks) // (NUMBER.itemsize + WEIGHT.itemsize)
 
 
-def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -> Figures:
+def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -> Floats:
     """The scores of a segment's chunks by their numbers, as far as one is named."""
     numbers = [np.frombuffer(chunks, NUMBER, _count_postings(chunks)) for _, chunks in rows]
     scores = [
@@ -170,7 +170,7 @@ def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -
     return np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
 
 
-def find_largest(values: Figures, limit: int) -> NDArray[Any]:
+def find_largest(values: Floats, limit: int) -> NDArray[Any]:
     """The places of the largest values, in no order."""
     if len(values) <= limit:
         return np.arange(len(values))

@@ -61,7 +61,7 @@ def documents(owner, library):
 def search(scope, monkeypatch, limit=10, question=None):
     """By segments, and exactly; fails where the lexical index was asked."""
     question = question or QUESTION
-    with way("walk"):
+    with way("scan"):
         exact = store(*scope).find_by_terms(question, limit)
     with way("index"), monkeypatch.context() as patch:
         patch.setattr(bm25, "_find_by_rare_terms", forbid)
@@ -106,14 +106,14 @@ def test_of_what_is_in_segments_only_the_likely_ones_are_read(
     """Beside all that is new."""
     monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
     new = index(owner, ["새말 새말", WORDS[3]], library=library)
-    fetch, read = bm25._fetch_marks_of, []
+    fetch, read = bm25._fetch_marks_by_key, []
 
     def record(*arguments):
         marked = fetch(*arguments)
         read.extend(marked.keys.tolist())
         return marked
 
-    monkeypatch.setattr(bm25, "_fetch_marks_of", record)
+    monkeypatch.setattr(bm25, "_fetch_marks_by_key", record)
     search([*documents, new], monkeypatch, limit=4)
     assert {*Chunk.objects.filter(document=new).values_list("pk", flat=True)} < {*read}
     assert len(read) == 4 + 2
@@ -145,7 +145,7 @@ def test_where_too_few_are_left_of_the_likely_ones_the_lexical_index_is_asked(
     monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
     best, _ = search(documents, monkeypatch, limit=3)
     Chunk.objects.filter(pk__in=best).delete()
-    with way("walk"):
+    with way("scan"):
         exact = store(*documents).find_by_terms(QUESTION, 3)
     with way("index"):
         found = store(*documents).find_by_terms(QUESTION, 3)
@@ -364,7 +364,7 @@ def test_a_segment_that_was_replaced_meanwhile_leaves_the_search_to_the_index(
 ):
     monkeypatch.setattr(searched, "_remembered", {})
     monkeypatch.setattr(searched, "KEYS", searched.KEYS + " AND false")
-    with way("walk"):
+    with way("scan"):
         exact = to_scores(store(*documents).find_by_terms(QUESTION, 5))
     with way("index"):
         found = to_scores(store(*documents).find_by_terms(QUESTION, 5))

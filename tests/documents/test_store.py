@@ -310,7 +310,7 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 def test_a_slow_search_ends_by_itself(owner, monkeypatch):
     found = store(index(owner, ["가"]))
     monkeypatch.setattr(database, "STATEMENT_TIMEOUT", "100ms")
-    monkeypatch.setattr(bm25, "WALK", "SELECT pg_sleep(5), %(documents)s::text, {marks}")
+    monkeypatch.setattr(bm25, "SCAN", "SELECT pg_sleep(5), %(documents)s::text, {marks}")
     monkeypatch.setattr(bm25, "MARKS", "%(places{number})s::text")
     with pytest.raises(RetrievalFailed):
         found.find_by_terms({"가": 1}, 5)

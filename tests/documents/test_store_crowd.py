@@ -40,7 +40,7 @@ def test_where_common_words_are_only_sampled_the_same_is_found(crowd, monkeypatc
     for _ in range(asked):
         # two that everybody says, and four that few do
         question = dict.fromkeys(dice.sample(words[:12], 2) + dice.sample(words[40:], 4), 1.0)
-        with way("walk"):
+        with way("scan"):
             right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
         with way("index"):
             found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
@@ -55,7 +55,7 @@ def test_words_that_all_say_are_looked_up_together(crowd, monkeypatch):
     held, dice = 0, random.Random(6)
     for _ in range(20):
         question = dict.fromkeys(dice.sample(words[2:9], 3), 1.0)
-        with way("walk"):
+        with way("scan"):
             right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
         with way("index"):
             found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
@@ -80,7 +80,7 @@ def test_other_words_for_a_question_come_with_its_own_which_are_looked_up_once(c
     looked_up, fetch = [], database._fetch_rows
 
     def fetch_rows(cursor, statement, given):
-        looked_up.extend(given.get("asked", ()))
+        looked_up.extend(given.get("lookups", ()))
         return fetch(cursor, statement, given)
 
     monkeypatch.setattr(database, "_fetch_rows", fetch_rows)

@@ -70,7 +70,7 @@ def names_of_indexes(plan):
 
 
 def test_bm25_in_a_small_scope_reads_the_terms_of_its_chunks_and_nothing_else(scope):
-    statement = bm25.WALK.format(marks=bm25.MARKS.format(number=0))
+    statement = bm25.SCAN.format(marks=bm25.MARKS.format(number=0))
     plan = nodes(scope, statement, places0=bm25.to_power_vector([bm25.hash_term("말1")]))
     assert read(plan) == {"documents_chunkterms": CHUNKS}
     assert not sequential(plan)
@@ -80,8 +80,8 @@ def test_the_best_are_read_by_their_keys(scope):
     from documents.models import Chunk
 
     keys = list(Chunk.objects.filter(document_id=scope.documents[0]).values_list("pk", flat=True))
-    asked = {"query": bm25.to_sparsevec([("말1", 1.0)]), "limit": 5}
-    plan = nodes(scope, bm25.BEST, keys=keys, scores=[1.0] * len(keys), **asked)
+    parameters = {"query": bm25.to_sparsevec([("말1", 1.0)]), "limit": 5}
+    plan = nodes(scope, bm25.BEST_CHUNKS, keys=keys, scores=[1.0] * len(keys), **parameters)
     assert read(plan) == {"documents_chunkterms": CHUNKS, "documents_chunk": 5}
     assert not sequential(plan)
 
@@ -90,7 +90,7 @@ def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
     plan = nodes(
         scope,
         bm25.POSTINGS.format(within=database.WITHIN),
-        asked=[bm25.quote_lexeme("말1")],
+        lookups=[bm25.quote_lexeme("말1")],
         most=100,
     )
     assert "chunk_lexemes" in names_of_indexes(plan)

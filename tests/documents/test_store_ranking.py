@@ -31,9 +31,9 @@ questions = st.dictionaries(
 
 @contextlib.contextmanager
 def way(name):
-    """Walk through the scope, or go by the lexical index, however large it is."""
+    """Scan the scope, or go by the lexical index, however large it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25, "WALKED_CHUNKS", 10**9 if name == "walk" else -(10**9))
+        patch.setattr(bm25, "MAX_SCANNED_CHUNKS", 10**9 if name == "scan" else -(10**9))
         yield
 
 
@@ -48,7 +48,7 @@ def oracle(chunks, question):
     return np.array(scorer.get_scores(list(question)))
 
 
-@pytest.mark.parametrize("name", ["walk", "index"])
+@pytest.mark.parametrize("name", ["scan", "index"])
 @given(chunks=texts, question=questions, limit=st.integers(1, 30), cut=st.integers(0, 25))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
@@ -72,19 +72,19 @@ def count_looked_up(scope):
     read = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "WITHIN", "")
-        patch.setattr(bm25, "_look_up", count_into(read, bm25._look_up))
+        patch.setattr(bm25, "_add_postings", count_into(read, bm25._add_postings))
         with way("index"):
             store(*scope).find_by_terms({"공통": 1.0}, 5)
     return sum(read)
 
 
-def count_into(read, look_up):
-    def looked_up(search, before, asked):
-        found = look_up(search, before, asked)
-        read.append(len(found.keys) - len(before.keys))
-        return found
+def count_into(counts, add_postings):
+    def add_and_count(search, postings, lookups):
+        added = add_postings(search, postings, lookups)
+        counts.append(len(added.keys) - len(postings.keys))
+        return added
 
-    return looked_up
+    return add_and_count
 
 
 def test_a_lookup_reads_no_rows_of_other_namespaces(owner):
