@@ -102,3 +102,10 @@ def test_a_translation_is_korean_unless_it_is_a_name():
             continue
         letters = set(re.findall(r"[A-Za-z]+", STANDS_FOR.sub("", korean)))
         assert all(word[0] in string.ascii_uppercase for word in letters), original
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
+def test_pages_ask_in_one_tone(path: Path):
+    """~해 주세요; to invite ~해 보세요, to warn ~하지 마세요, for later ~해 두세요."""
+    for korean in entries(path).values():
+        assert not re.search(r"(?<! [주두])(?<![보마])세요|십시오|해주세요", korean), korean
