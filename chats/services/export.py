@@ -153,7 +153,7 @@ def _to_printed_turn(turn: Turn) -> dict[str, Any]:
     return {
         "number": turn.number,
         "when": localtime(turn.ts).strftime(TIME_FORMAT),
-        "question": _to_printable(turn.user_text),
+        "question": list_question_nodes(turn.user_text),
         "answer": parse_markdown_tree(turn.assistant_text),
         "sources": [
             {"slot": ref["slot"], "text": _to_printable(describe_source(ref))}
@@ -184,6 +184,23 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 def parse_markdown_tree(markdown: str) -> list[Node]:
     """The Markdown text as a list of block nodes."""
     return _nest_tokens(_MARKDOWN.parse(drop_unprintable(markdown)), 0)
+
+
+_LINES = MarkdownIt("zero").use(read_formulas)
+_NO_FORMULAS = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`|\n[ \t]*(?=\n))", re.DOTALL)
+"""What a formula of a question neither contains nor reaches over: code, and blank lines."""
+
+
+def list_question_nodes(text: str) -> list[Node]:
+    """A question as it was typed, its formulas as nodes of their own."""
+    nodes: list[Node] = []
+    for number, part in enumerate(_NO_FORMULAS.split(drop_unprintable(text))):
+        if number % 2:
+            nodes.append({"type": "text", "text": insert_breaks(part)})
+            continue
+        for inline in _LINES.parseInline(part):
+            nodes += [_make_leaf_node(token) for token in inline.children or []]
+    return nodes
 
 
 def drop_unprintable(text: str) -> str:

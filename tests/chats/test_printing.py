@@ -10,7 +10,7 @@ import pytest
 
 from chats.models import Chat
 from chats.services import export as printing
-from chats.services.export import MAX_TREE_DEPTH, parse_markdown_tree
+from chats.services.export import MAX_TREE_DEPTH, list_question_nodes, parse_markdown_tree
 from tests.chats.conftest import client, make_document
 from tests.chats.turns import add_turn
 
@@ -151,6 +151,21 @@ def test_formulas_are_set_as_such(api, owner):
     for signs in ("𝜋𝑟", "∑", "lim", "→", "매출=단가×수량≤1,000", "∈ℝ", "√", "𝜎"):
         assert signs in text
     assert not set("{}^_") & set(text)
+
+
+def test_formulas_of_a_question_are_set_as_well(api, owner):
+    question = "원의 넓이 $\\pi r^2$은?\n\n\\[\\sum_{i=1}^{n} i\\]\n`$y$` # 값은 $5와 $6"
+    text = squashed(text_of(export(api, printed(owner, "네.", question)).content))
+    assert "원의넓이𝜋𝑟2은?" in text
+    assert "∑" in text
+    assert "`$y$`#값은$5와$6" in text
+
+
+@pytest.mark.parametrize("code", ["```\n$a=$b\n```", "`$a=$b`", "$a\n\n$b는"])
+def test_code_and_blank_lines_of_a_question_hold_no_formula(code):
+    nodes = list_question_nodes(code)
+    assert {node["type"] for node in nodes} == {"text"}
+    assert "".join(node["text"] for node in nodes) == code
 
 
 @pytest.mark.parametrize(
