@@ -378,6 +378,15 @@ def test_a_banner_is_shown_on_every_page_in_its_time_and_language(client, minsu)
         assert "지난 공지" not in page
 
 
+def test_the_administration_shows_how_urgent_a_banner_is(client, admin_user):
+    for level in ("info", "warning", "error"):
+        Banner.objects.create(text_ko=f"공지 {level}", level=level)
+    client.force_login(admin_user)
+    page = client.get("/admin/nura/appinfo/", follow=True).content.decode()
+    for level in ("info", "warning", "error"):
+        assert f'nu-notice-{level}">공지 {level}' in page
+
+
 def test_a_banner_is_put_away_in_one_browser(client, minsu):
     banner = Banner.objects.create(text_ko="오늘 점검")
     fixed = Banner.objects.create(text_ko="늘 보이는 공지", dismissible=False)
