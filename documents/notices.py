@@ -66,6 +66,13 @@ def is_open_to_owner(document: Document) -> bool:
     return library_ids.filter(library_id=document.library_id).exists()
 
 
+def notify_uploaded_again(document: Document) -> None:
+    """Have the owner's pages keep the document: a page may be about to delete it."""
+    if is_open_to_owner(document):
+        data = to_document_json(document) | {"uploaded_again": True}
+        send_notices(document.owner_id, {"type": "document", "data": data})
+
+
 def _to_notice(document: Document) -> dict[str, Any]:
     return {"type": "document", "data": to_document_json(document)}
 

@@ -61,6 +61,7 @@ def upload_document(  # noqa: PLR0913 - what a file is and where it goes
         return document, True
     if same.owner_id == owner.pk:
         _merge_into_existing(same, stated)
+    notices.notify_uploaded_again(same)
     return same, False
 
 

@@ -96,11 +96,14 @@ async function askForDeletion(question) {
   return said && { erase: said.chosen };
 }
 
-const leavingDocuments = new Set();
+const leavingDocuments = new Map(); // id -> keeps the document after all
 const deletedDocuments = new Set();
 
 /** Whether the document is deleted as far as the reader is concerned. */
 export const isLeaving = (id) => leavingDocuments.has(id);
+
+/** The same file was uploaded again, in another tab perhaps: the document stays. */
+export const keepDocument = (id) => leavingDocuments.get(id)?.();
 
 /** It is deleted on the server: nothing is left to send or to undo. */
 export const noteDeleted = (id) => deletedDocuments.add(id);
@@ -114,9 +117,16 @@ export const noteDeleted = (id) => deletedDocuments.add(id);
  * @param {() => void} onChange
  */
 export function deleteDocumentsSoon(ids, { erase }, onChange) {
-  const listUndeleted = () => ids.filter((id) => !deletedDocuments.has(id));
+  const leaving = new Set(ids);
+  const listUndeleted = () => [...leaving].filter((id) => !deletedDocuments.has(id));
   const bringBack = () => {
     for (const id of listUndeleted()) leavingDocuments.delete(id);
+    onChange();
+  };
+  const keep = (id) => {
+    leaving.delete(id);
+    leavingDocuments.delete(id);
+    if (!leaving.size) cancel();
     onChange();
   };
   const send = async (options) => {
@@ -132,9 +142,9 @@ export function deleteDocumentsSoon(ids, { erase }, onChange) {
       bringBack();
     }
   };
-  for (const id of ids) leavingDocuments.add(id);
+  for (const id of ids) leavingDocuments.set(id, () => keep(id));
   onChange();
-  sendUnlessUndone(ids.length === 1 ? t("document_deleted") : tn("bulk.delete", ids.length), { send, undo: bringBack });
+  const cancel = sendUnlessUndone(ids.length === 1 ? t("document_deleted") : tn("bulk.delete", ids.length), { send, undo: bringBack });
 }
 
 /** Leave the deletion to the list of documents, which is about to open. */

@@ -10,6 +10,7 @@ import {
   documentCalls,
   findRow,
   isLeaving,
+  keepDocument,
   listPossibleActions,
   noteDeleted,
   showProgress,
@@ -204,6 +205,7 @@ function receiveDocument(data) {
     showProgress(row, data);
   }
   if (data.deleted) noteDeleted(data.id);
+  if (data.uploaded_again) keepDocument(data.id);
   bulk.update(data);
   if (data.deleted || before !== data.status) refreshTable();
 }
@@ -282,7 +284,12 @@ watchLayouts(byId("layouts"));
 
 /** Documents leave the list before they leave the server. */
 function hideLeaving() {
-  for (const row of table.querySelectorAll("[data-document-id]")) row.hidden = isLeaving(row.dataset.documentId);
+  const rows = [...table.querySelectorAll("[data-document-id]")];
+  for (const row of rows) row.hidden = isLeaving(row.dataset.documentId);
+  const empty = table.querySelector(".empty");
+  if (!rows.length || !empty) return;
+  empty.hidden = rows.some((row) => !row.hidden);
+  table.querySelector("table").hidden = !empty.hidden;
 }
 
 function deleteSoon(ids, how) {

@@ -43,6 +43,7 @@ const undoableSends = new Set();
  *
  * @param {string} text
  * @param {{send: (options?: {keepalive: boolean}) => Promise<unknown>, undo: () => void}} actions
+ * @returns {() => void} a function that takes the note away without sending
  */
 export function sendUnlessUndone(text, { send, undo }) {
   const sendOnce = (options) => {
@@ -54,6 +55,10 @@ export function sendUnlessUndone(text, { send, undo }) {
   undoableSends.add(sendOnce);
   addEventListener("pagehide", () => sendOnce({ keepalive: true }), { once: true });
   const close = showToast(text, { action: { label: t("undo"), run }, onClose: () => sendOnce() });
+  return () => {
+    undoableSends.delete(sendOnce);
+    close(true);
+  };
 }
 
 /** Send at once what could still be undone. */

@@ -180,6 +180,32 @@ def test_a_deletion_is_undone_in_the_list(fresh, newcomer):
     expect(row).to_be_visible()
 
 
+def test_the_list_says_that_it_is_empty_while_the_last_deletion_can_be_undone(fresh):
+    row = upload_here(fresh)
+    delete(fresh, row)
+    expect(fresh.locator("#document-table .dropzone")).to_be_visible()
+    expect(fresh.locator("#document-table thead")).to_be_hidden()
+    fresh.locator(".toast-action").click()
+    expect(row).to_be_visible()
+    expect(fresh.locator("#document-table .dropzone")).to_be_hidden()
+
+
+def test_a_file_uploaded_again_in_another_tab_is_not_deleted_with_the_old_one(fresh, newcomer):
+    row = upload_here(fresh)
+    delete(fresh, row)
+    expect(row).to_be_hidden()
+    other = fresh.context.new_page()
+    other.goto("/")
+    other.locator("#file-input").set_input_files(note())
+    expect(other.locator("#uploads .upload")).to_have_count(1)
+    expect(row).to_be_visible()
+    expect(fresh.locator(".toast")).to_have_count(0)
+    fresh.goto("/")  # a deletion that still stood would be sent now
+    fresh.goto("/documents")
+    expect(row).to_be_visible()
+    assert newcomer.api("documents")["count"] == 1
+
+
 def test_a_deletion_on_the_page_of_the_document_is_undone_in_the_list(fresh):
     row = upload_here(fresh)
     row.locator(".document-name").click()
