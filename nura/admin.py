@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.conf import settings
@@ -106,7 +107,9 @@ admin.site.has_permission = has_permission  # type: ignore[method-assign]
 # Administrators use the same sign-in page, with its limits on attempts.
 admin.site.login = ask_for_second_step(secure_admin_login(admin.site.login))  # type: ignore[method-assign]
 
-for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
+ACCOUNT_PARTS = (AuthToken, EmailAddress, Authenticator, UserSession)
+SIGN_ON_PARTS = (SocialAccount, SocialApp, SocialToken)  # servers are `SignOnServer`
+for model in (User, Group, *ACCOUNT_PARTS, *SIGN_ON_PARTS):
     admin.site.unregister(model)
 
 

@@ -32,6 +32,7 @@ urlpatterns = [
     path("settings/two-step", profile.show_two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
+    path("accounts/sessions/", RedirectView.as_view(pattern_name="accounts:devices")),
     path("settings/memory", views.show_memory, name="memory"),
     path("settings/memory/add", views.add_memory, name="add-memory"),
     path("settings/memory/switch", views.switch_memory, name="switch-memory"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
@@ -53,6 +54,11 @@ def to_text(page):
 def test_an_administrator_opens_every_page(name, admin_client):
     page = admin_client.get(reverse(f"admin:{name}"))
     assert page.status_code == 200
+
+
+def test_every_list_of_the_administration_is_ours_and_in_its_menu():
+    for model, model_admin in admin.site._registry.items():
+        assert getattr(model_admin, "navigation", None), model
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -378,11 +384,10 @@ def test_a_banner_is_shown_on_every_page_in_its_time_and_language(client, minsu)
         assert "지난 공지" not in page
 
 
-def test_the_administration_shows_how_urgent_a_banner_is(client, admin_user):
+def test_the_administration_shows_how_urgent_a_banner_is(admin_client):
     for level in ("info", "warning", "error"):
         Banner.objects.create(text_ko=f"공지 {level}", level=level)
-    client.force_login(admin_user)
-    page = client.get("/admin/nura/appinfo/", follow=True).content.decode()
+    page = admin_client.get("/admin/storage/").content.decode()
     for level in ("info", "warning", "error"):
         assert f'nu-notice-{level}">공지 {level}' in page
 

@@ -53,6 +53,16 @@ def test_a_page_holds_no_korean_once_english_is_chosen(english_client, page):
     assert not re.search("[가-힣]", text)
 
 
+def test_pages_of_allauth_that_settings_replace_lead_there(minsus_client):
+    for old, page in (
+        ("email", "/settings/email"),
+        ("2fa", "/settings/two-step"),
+        ("sessions", "/settings/devices"),
+        ("3rdparty", "/settings/sign-on"),
+    ):
+        assert minsus_client.get(f"/accounts/{old}/").url == page
+
+
 def test_signing_up_signs_in(client):
     form = {
         "username": "하나",
