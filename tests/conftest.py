@@ -43,22 +43,25 @@ DOCUMENT_BROWSER_TESTS = tuple(
 )
 """Browser tests of the product without a language model: about half of them. A second product costs
 less time than running all with one."""
-WITH_OWN_PRODUCT = (
-    "tests/e2e/test_prefix.py",
-    "tests/nura/test_up.py",
-    *(
-        f"tests/product/test_{name}.py"
-        for name in (
-            *("backup", "deploy", "erasure", "nodes", "privileges", "reindex", "replicas"),
-            "streams_limits",
-        )
+OWN_PRODUCTS = {
+    "own products 1": (
+        "tests/nura/test_up.py",
+        *(f"tests/product/test_{name}.py" for name in ("deploy", "nodes")),
     ),
-)
-"""Tests that start products of their own. They wait more than they compute, so two processes take
-them one after the other while the others compute."""
+    "own products 2": (
+        "tests/e2e/test_prefix.py",
+        *(
+            f"tests/product/test_{name}.py"
+            for name in (
+                *("backup", "erasure", "privileges", "reindex", "replicas"),
+                "streams_limits",
+            )
+        ),
+    ),
+}
+"""Tests that start products of their own, in two groups of about the same length."""
 BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL = "browser", "documents", "model"
 PRODUCT = "product"
-OWN_PRODUCTS = "own products 1", "own products 2"
 LOADS_TORCH = tuple(
     f"tests/rag/test_{name}.py" for name in ("embedders", "reranker", "verifier_model")
 )
@@ -66,8 +69,9 @@ TORCH = "torch"
 """The group of tests that load torch, which takes long, so that only one process does."""
 WITH_MODEL = "with-model.json"
 """The file in which xdist processes put the ids of the browser tests whose product has a model."""
-LONG_GROUPS = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT, *OWN_PRODUCTS
-"""Groups of many files, which take longest: those with a shared or their own product."""
+LONG_GROUPS = *OWN_PRODUCTS, BROWSER_AND_MODEL, BROWSER, BROWSER_AND_DOCUMENTS, PRODUCT
+"""Groups of many files, in the order in which they begin. Those with products of their own come
+first: they wait more than they compute, and nothing that begins later may take as long."""
 
 _services = contextlib.ExitStack()
 _started = []
@@ -175,8 +179,9 @@ def _get_group(nodeid):
     file = nodeid.partition("::")[0]
     if file in LOADS_TORCH:
         return TORCH
-    if file in WITH_OWN_PRODUCT:
-        return OWN_PRODUCTS[WITH_OWN_PRODUCT.index(file) % len(OWN_PRODUCTS)]
+    for group, files in OWN_PRODUCTS.items():
+        if file in files:
+            return group
     if not nodeid.startswith(("tests/e2e/", "tests/product/")):
         return file
     if nodeid.startswith("tests/product/"):
