@@ -7,8 +7,6 @@ joined with others of their size, so that they stay few. At night those that hol
 deleted are written anew.
 """
 
-import itertools
-import operator
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
@@ -83,6 +81,21 @@ EXISTING = """
       FROM documents_chunkterms terms
       JOIN documents_document document ON document.id = terms.document_id
      WHERE terms.chunk_id = ANY(%s) AND document.namespace = %s ORDER BY terms.chunk_id
+"""
+CHANGED = """
+    SELECT namespace
+      FROM (SELECT namespace, sum(chunk_count) AS chunks FROM documents_postingsegment
+             GROUP BY namespace) AS held
+      LEFT JOIN (SELECT namespace, sum(chunk_count) AS chunks FROM documents_document document
+                  WHERE NOT EXISTS (SELECT FROM documents_unsegmenteddocument noted
+                                     WHERE noted.document_id = document.id)
+                  GROUP BY namespace) AS there USING (namespace)
+     WHERE held.chunks IS DISTINCT FROM there.chunks ORDER BY namespace
+"""
+"""Namespaces whose segments may hold chunks that are no longer there.
+
+Segments hold every chunk of the documents that are not noted. Where they hold as many as these
+documents have, they hold nothing else, and none twice.
 """
 COPY = "COPY documents_postings (segment_id, place, chunks) FROM STDIN"
 _SENT_HEADER = 12
@@ -176,10 +189,13 @@ def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], d
 
 def _iterate_stale_segments() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
     """Segment, namespace and the keys that remain."""
-    segments = PostingSegment.objects.order_by("namespace", "-pk").values_list("pk", "namespace")
-    for namespace, group in itertools.groupby(list(segments), key=operator.itemgetter(1)):
+    with connection.cursor() as cursor:
+        cursor.execute(CHANGED)
+        namespaces = [namespace for (namespace,) in cursor.fetchall()]
+    for namespace in namespaces:
+        segments = PostingSegment.objects.filter(namespace=namespace).order_by("-pk")
         newer = np.empty(0, KEY)
-        for segment, _ in group:
+        for segment in segments.values_list("pk", flat=True):
             held = PostingSegment.objects.filter(pk=segment).values_list("keys", flat=True).first()
             keys = np.frombuffer(bytes(held or b""), KEY)
             remaining = np.setdiff1d(

@@ -265,6 +265,24 @@ def test_rights_are_looked_up_once_a_query(library, manager):
     assert "ANY(ARRAY(" in asked[0]["sql"]
 
 
+@pytest.mark.parametrize("rows", ["visible_to", "owned_by"])
+def test_a_list_does_not_read_the_documents_of_others(library, manager, rows):
+    """Few libraries hold everything, and the reader is in none of them."""
+    others = [library, *(Library.objects.create(name=str(number)) for number in range(4))]
+    Document.objects.bulk_create(
+        Document(owner=manager, library=others[number % 5], name=f"{number}.md", size=1)
+        for number in range(2000)
+    )
+    mine = getattr(Document.objects, rows)(user("alone")).order_by("-created_at", "id")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE documents_document")
+        sql, parameters = mine[:50].query.sql_with_params()
+        cursor.execute(f"EXPLAIN {sql}", parameters)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Bitmap Index Scan" in plan
+    assert "Seq Scan on documents_document" not in plan
+
+
 def test_who_has_left_a_library_hears_nothing_of_what_he_added(library, manager):
     former = user("former")
     member = join(library, former, CONTRIBUTOR, manager)

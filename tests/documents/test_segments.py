@@ -3,12 +3,13 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from celery import current_app
 from django.contrib.auth.models import User
 from django.db import connection
 
-from documents import segments
+from documents import segments, services
 from documents.index import delete_index
 from documents.models import (
     Chunk,
@@ -21,7 +22,8 @@ from documents.models import (
 from documents.search import bm25, database
 from documents.search import segments as searched
 from nura import retention
-from tests.documents.test_store import index, store
+from tests.documents.conftest import TinyEmbedder
+from tests.documents.test_store import index, index_waiting, store
 from tests.documents.test_store_ranking import way
 
 pytestmark = pytest.mark.django_db
@@ -349,6 +351,100 @@ def test_at_night_deleted_passages_leave_the_word_index(documents, monkeypatch):
     retention.purge()
     assert not PostingSegment.objects.exists()
     assert not Postings.objects.exists()
+
+
+def delete(document):
+    delete_index(document.pk)
+    document.delete()
+
+
+def replace_by_another(document):
+    """Passages, documents and namespaces are as many as before."""
+    delete(document)
+    index(document.owner, make_chunks(90), library=document.library)
+
+
+def read_again(document):
+    services.reprocess_document(document=document)
+    index_waiting(make_chunks(90), TinyEmbedder())
+
+
+def read_again_and_segment(document):
+    read_again(document)
+    segments.write_due_segments()
+
+
+def replace_and_segment(document):
+    replace_by_another(document)
+    segments.write_due_segments()
+
+
+def empty(document):
+    delete_index(document.pk)
+    Document.objects.filter(pk=document.pk).update(chunk_count=0)
+
+
+def give_another_namespace(document):
+    Document.objects.filter(pk=document.pk).update(namespace=7)
+
+
+def delete_a_noted_one(document):
+    read_again(document)
+    delete(document)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        delete,
+        replace_by_another,
+        replace_and_segment,
+        read_again,
+        read_again_and_segment,
+        empty,
+        give_another_namespace,
+        delete_a_noted_one,
+    ],
+)
+def test_at_night_no_word_of_a_deleted_passage_is_left(documents, change):
+    """Whatever removed it, and whatever came in its place."""
+    gone = {*Chunk.objects.filter(document=documents[0]).values_list("pk", flat=True)}
+    assert gone < list_held_keys()
+    change(documents[0])
+    retention.purge()
+    there = Chunk.objects.filter(document__namespace=documents[1].choose_namespace())
+    assert not gone & list_held_keys()
+    assert list_held_keys() <= {*there.values_list("pk", flat=True)}
+    assert retention.purge(dry_run=True)["postings"] == 0
+
+
+def test_at_night_a_passage_is_left_in_one_segment(documents):
+    """Terms that are renewed come into a new segment, and the old ones leave the old one."""
+    Document.objects.filter(pk=documents[0].pk).update(terms_version=0)
+    segments.write_due_segments()
+    assert get_sizes() == [20, 120]
+    retention.purge()
+    assert get_sizes() == [20, 100]
+
+
+def test_at_night_words_of_what_has_not_changed_are_not_read(
+    owner, library, documents, monkeypatch
+):
+    monkeypatch.setattr(segments, "_find_existing_keys", forbid)
+    assert retention.purge()["postings"] == 0
+    index(owner, make_chunks(90), library=library)  # in no segment yet
+    assert retention.purge()["postings"] == 0
+    other = Library.objects.create(name="법무")
+    for seed in range(10, 13):
+        index(owner, make_chunks(seed), library=other)
+    while segments.write_due_segments():
+        pass
+    assert retention.purge()["postings"] == 0
+
+
+def list_held_keys():
+    held = PostingSegment.objects.values_list("keys", flat=True)
+    return {key for keys in held for key in np.frombuffer(bytes(keys), searched.KEY).tolist()}
 
 
 def test_one_process_writes_at_a_time(owner, library, monkeypatch):

@@ -29,8 +29,13 @@ pytestmark = pytest.mark.django_db
 
 def index(owner, chunks, embedder=None, **fields):
     """A completed document with these chunks: texts, or mappings of terms."""
-    embedder = embedder or TinyEmbedder()
     document = make_row(owner, **fields)
+    index_waiting(chunks, embedder or TinyEmbedder())
+    return document
+
+
+def index_waiting(chunks, embedder):
+    """Give the document that waits these chunks, as `index`."""
     indexed = []
     for number, terms in enumerate(chunks):
         text = terms if isinstance(terms, str) else " ".join(terms)
@@ -41,7 +46,6 @@ def index(owner, chunks, embedder=None, **fields):
         indexed.append(IndexedChunk(chunk, counts, tuple(embedder.embed_query(text))))
     page = Page(1, "\n".join(entry.chunk.text for entry in indexed))
     store_rows([page], indexed, spaces.ensure_active_space(embedder))
-    return document
 
 
 def store(*documents):
