@@ -394,8 +394,18 @@ def compose_passages(  # noqa: PLR0913 - everything that decides what is shown, 
 
     first, *others = questions
     first_answer = compose(first)
+    others += filter(None, map(_ask_until_when, questions))
     answers = chain([first_answer], map(compose, others))
     return next((answer for answer in answers if answer.has_answer), first_answer)
+
+
+def _ask_until_when(question: str) -> str:
+    """The question without the word for a deadline: "언제까지 제출?"; empty if it has none."""
+    deadline = _PATTERNS["deadline"].search(question)
+    if not deadline:
+        return ""
+    asked = f"언제까지 {deadline[1] or '제출'}?"
+    return f"{question[: deadline.start()]}{asked}"
 
 
 @dataclass(slots=True)

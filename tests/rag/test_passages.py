@@ -679,6 +679,29 @@ def test_forms_write_a_day_by_what_happens_on_it(question, text, value):
 
 
 @pytest.mark.parametrize(
+    "question",
+    [
+        "마감일?",
+        "마감일이 언제야?",
+        "기한은?",
+        "마감 시간 알려줘",
+        "제출 마감은?",
+        "제안서 마감일은?",
+    ],
+)
+def test_a_deadline_is_found_where_it_is_said_until_when(question):
+    text = "계약은 2027년 12월 31일까지로 한다.\n\n제안서는 3월 12일 18시까지 방문하여 제출한다."
+    told = ask(question, text)
+    assert told.startswith("**3월 12일 18시까지** [1]")
+    assert "12월" not in told
+
+
+@pytest.mark.parametrize("question", ["투표 마감일은?", "마감일이 지나면?", "마감일?"])
+def test_an_end_of_something_else_is_no_deadline(question):
+    assert not compose(question, "행사는 4월 2일까지 공원에서 열린다.").has_answer
+
+
+@pytest.mark.parametrize(
     "question", ["신청 기간은?", "신청 기간", "신청 기간은 언제야?", "신청기간은?"]
 )
 def test_a_label_that_shares_only_the_kind_of_an_answer_is_none(question):
