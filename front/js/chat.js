@@ -19,6 +19,7 @@ import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
 import { Runs } from "./runs.js";
 import { Scope } from "./scope.js";
+import { openShareDialog } from "./sharing.js";
 import { markSeen, refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { stopReading } from "./speech.js";
@@ -73,6 +74,7 @@ const context = new ContextView(panel, {
   forgotten: () => scope.refreshMemory(chatId),
 });
 byId("context-open").addEventListener("click", (event) => context.open(chatId, event.currentTarget));
+byId("share-open").addEventListener("click", () => openShareDialog(chatId));
 
 /** Go to an answer of this chat, even if it is on another branch or not loaded. */
 function showMessage(id) {
@@ -180,6 +182,7 @@ function becomeChat(id, title) {
   history.replaceState(null, "", toAddress(`/c/${id}`));
   byId("chat-current").value = id;
   byId("context-open").hidden = false;
+  byId("share-open").hidden = false;
   /** @type {NodeListOf<HTMLInputElement>} */
   const nexts = document.querySelectorAll("input[name=next]");
   for (const next of nexts) next.value = location.pathname;

@@ -110,6 +110,8 @@ def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
     other = windows(colleague)
     other.goto(address.input_value())
     expect(other.locator(".shared-answer")).to_contain_text("하루 5만 원입니다")
+    talk.locator("[data-close-share]").first.click()
+    talk.locator("#share-open").click()
     talk.locator("#share-dialog [name=end]").click()
     expect(other.locator("#share-ended")).to_be_visible()
     expect(other.locator("body")).not_to_contain_text("하루 5만 원입니다")
