@@ -27,7 +27,11 @@ from knox.models import AuthToken
 from unfold.admin import StackedInline, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
-from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
+from unfold.widgets import (
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminPasswordWidget,
+    UnfoldAdminSelectWidget,
+)
 
 from chats.models import Chat
 from documents.admin import GroupQuotaInline, UserQuotaInline
@@ -517,7 +521,11 @@ class InvitationForm(forms.ModelForm[Invitation]):
     """Address, number of accounts, groups and lifetime."""
 
     days = forms.IntegerField(
-        label=_("Valid for days"), min_value=1, max_value=MAX_DAYS, initial=DEFAULT_DAYS
+        label=_("Valid for days"),
+        min_value=1,
+        max_value=MAX_DAYS,
+        initial=DEFAULT_DAYS,
+        widget=UnfoldAdminIntegerFieldWidget,
     )
 
     class Meta:

@@ -61,6 +61,17 @@ def test_every_list_of_the_administration_is_ours_and_in_its_menu():
         assert getattr(model_admin, "navigation", None), model
 
 
+def test_an_empty_list_tells_whether_there_is_nothing_or_nothing_like_it(admin_client):
+    search = "다른 말로 검색"
+    page = to_text(admin_client.get("/admin/nura/invitation/"))
+    assert "아직 없습니다." in page
+    assert "초대 추가" in page
+    assert search not in page
+    page = to_text(admin_client.get("/admin/nura/invitation/", {"q": "x"}))
+    assert search in page
+    assert "아직 없습니다." not in page
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_others_open_none(name, minsu):
     client = Client()
