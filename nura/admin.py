@@ -517,6 +517,10 @@ class AuditEventAdmin(AuditedAdmin):
         return make_export_response(request, events)
 
 
+COPIED = '{} <code class="nu-copied">{}</code>'
+"""A hint with something to copy: a click selects all of it."""
+
+
 class InvitationForm(forms.ModelForm[Invitation]):
     """Address, number of accounts, groups and lifetime."""
 
@@ -563,6 +567,10 @@ class InvitationAdmin(AuditedAdmin):
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Nothing: the service has audited it."""
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is to be filled in; of an existing invitation, what has become of it."""
+        return ("email", *self.list_display[1:]) if obj else super().get_fields(request, obj)
+
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: the link may have been sent."""
         return False
@@ -583,7 +591,7 @@ class InvitationAdmin(AuditedAdmin):
         )
         link = request.build_absolute_uri(build_path(secret))
         hint = _("The link, which will not be shown again:")
-        self.message_user(request, format_html("{} <code>{}</code>", hint, link), messages.WARNING)
+        self.message_user(request, format_html(COPIED, hint, link), messages.WARNING)
         if invitation.email and settings.MAIL_WORKS:
             mail_invitation(invitation, link)
 
@@ -736,7 +744,7 @@ class SignOnServerAdmin(AuditedAdmin):
         path = reverse("openid_connect_callback", args=[obj.slug])
         hint = _("Allow this redirect address at the server:")
         address = request.build_absolute_uri(path)
-        self.message_user(request, format_html("{} <code>{}</code>", hint, address), messages.INFO)
+        self.message_user(request, format_html(COPIED, hint, address), messages.INFO)
         try:
             fetch_server_configuration(obj.issuer)
         except SignOnFailed as error:

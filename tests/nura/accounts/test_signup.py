@@ -221,6 +221,16 @@ def test_staff_make_an_invitation_in_the_administration(client, minsu):
     assert link not in client.get("/admin/nura/invitation/").content.decode()
 
 
+def test_the_page_of_an_invitation_shows_what_has_become_of_it(client, minsu):
+    User.objects.update(is_staff=True, is_superuser=True)
+    client.force_login(minsu)
+    invitation, _secret = create_invitation(by=minsu, days=3, max_uses=2)
+    page = client.get(f"/admin/nura/invitation/{invitation.pk}/change/").content.decode()
+    assert "0 / 2" in page
+    assert str(Invitation._meta.get_field("expires_at").verbose_name) in page
+    assert ">Days<" not in " ".join(page.split()).replace("> ", ">").replace(" <", "<")
+
+
 def test_who_is_no_staff_makes_no_invitation(minsus_client):
     minsus_client.post("/admin/nura/invitation/add/", {"email": "", "days": "3", "max_uses": "1"})
     assert not Invitation.objects.exists()
