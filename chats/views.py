@@ -68,12 +68,14 @@ class SidebarPart:
     @classmethod
     def load_page(cls, user: "User", name: str, page: str | int = 1) -> Self:
         """Load a page, newest first. Raises `NotFound` for a folder that is not the user's."""
-        chats = ReplicaPaginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
+        rows = _list_chats(user, name)
+        chats = ReplicaPaginator(rows, PAGE_SIZE).get_page(page)
         next_page = chats.next_page_number() if chats.has_next() else None
-        groups = (
-            _group_by_day(chats) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*chats])]
-        )
-        return cls(name, groups, next_page)
+        if name not in {RECENT, ARCHIVED}:
+            return cls(name, [SidebarGroup("", [*chats])], next_page)
+        before = (chats.number - 1) * PAGE_SIZE
+        times = rows.values_list("updated_at", flat=True)[before - 1 : before] if before else ()
+        return cls(name, _group_by_day(chats, next(iter(times), None)), next_page)
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,17 @@ def _list_chats(user: "User", name: str) -> QuerySet[Chat]:
     return chats.filter(category=find_category(owner=user, category_id=category_id))
 
 
-def _group_by_day(chats: Iterable[Chat]) -> list[SidebarGroup]:
+def _group_by_day(chats: Iterable[Chat], after: datetime | None) -> list[SidebarGroup]:
+    """The chats by period; `after` is the time of the chat before them, whose heading stands."""
     today = timezone.localdate()
+    shown = choose_heading(timezone.localdate(after), today) if after else ""
     groups: list[SidebarGroup] = []
     for chat in chats:
         heading = choose_heading(timezone.localdate(chat.updated_at), today)
-        if not groups or groups[-1].heading != heading:
-            groups.append(SidebarGroup(heading))
+        if not groups or heading != shown:
+            groups.append(SidebarGroup("" if heading == shown else heading))
         groups[-1].chats.append(chat)
+        shown = heading
     return groups
 
 

@@ -1,6 +1,7 @@
 """Where chats stand in the sidebar: pinned, in folders, archived, unread; nobody else's."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -52,6 +53,18 @@ def test_pinned_chats_stand_first_and_only_there(visitor, owner):
     text = panel(visitor)
     assert text.index("중요한 것") < text.index("새것")
     assert text.count('<span class="side-title">중요한 것') == 1
+
+
+def test_a_period_has_its_heading_once_on_however_many_pages(visitor, owner):
+    long_ago = timezone.now() - timedelta(days=400)
+    for number in range(PAGE_SIZE + 1):
+        chat = make_chat(owner, f"옛 대화 {number}")
+        Chat.objects.filter(pk=chat.pk).update(updated_at=long_ago - timedelta(days=number))
+    make_chat(owner, "오늘 대화")
+    first, second = panel(visitor), panel(visitor, part="recent", page=2)
+    assert (first.count(">오늘</h2>"), first.count(">이전</h2>")) == (1, 1)
+    assert "옛 대화" in second
+    assert "side-heading" not in second
 
 
 def test_a_chat_of_a_folder_stands_in_it(visitor, owner):

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
+from chats.views import PAGE_SIZE
 from tests.support import wait_until
 
 QUESTION = "자작나무 숲은 어디에 있나요?"
@@ -297,3 +298,16 @@ def test_on_a_phone_a_finger_reaches_the_menu_of_a_chat(windows, reader):
     page.locator("#chat-menu [data-action=pin]").tap()
     expect(place(page, "pinned").locator(f'[data-chat-id="{made}"]')).to_be_visible()
     reader.api(f"chats/{made}", {"pinned": False}, "PATCH")
+
+
+def test_older_chats_come_as_the_list_is_scrolled(page, reader):
+    made = [
+        reader.api("chats", {"title": f"옛 대화 {number}"})["id"] for number in range(PAGE_SIZE)
+    ]
+    made += [reader.api("chats", {"title": "더 새로운 대화"})["id"]]
+    page.goto("/")
+    expect(row(page, made[-1])).to_be_visible()
+    expect(row(page, made[0])).to_have_count(0)
+    page.locator(".side-more-chats").scroll_into_view_if_needed()
+    expect(row(page, made[0])).to_be_attached()
+    reader.api("chats/bulk", {"chat_ids": made, "deleted": True})
