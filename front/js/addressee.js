@@ -1,6 +1,6 @@
 // Who answers the next question: the assistant of the chat, or one that was picked with `@`.
 
-import { keepChoice } from "./chat_actions.js";
+import { saveChoice } from "./chat_actions.js";
 import { byId } from "./dom.js";
 
 /** `kept`: the chat's assistant {id, name, symbol} or null. One picked in a chat is asked once; a new chat keeps it. */
@@ -11,25 +11,25 @@ export class Addressee {
     this.chatId = chatId;
     this.root = byId("asked");
     byId("asked-remove").addEventListener("click", () => this.remove());
-    this.show();
+    this.render();
   }
 
   get id() {
     return (this.picked ?? this.kept)?.id ?? null;
   }
 
-  ask(assistant) {
+  setAssistant(assistant) {
     this.picked = assistant;
-    this.show();
+    this.render();
   }
 
   /** The assistant's id for the next question. One picked for that alone is dropped then; a new chat keeps it. */
-  take() {
+  useForQuestion() {
     const isNew = !this.chatId();
     const id = this.picked?.id ?? (isNew ? (this.kept?.id ?? null) : null);
     if (isNew && this.picked) this.kept = this.picked;
     this.picked = null;
-    this.show();
+    this.render();
     return id;
   }
 
@@ -39,13 +39,13 @@ export class Addressee {
     else {
       const before = this.kept;
       this.kept = null;
-      if (!(await keepChoice(this.chatId(), { assistant_id: null }))) this.kept = before;
+      if (!(await saveChoice(this.chatId(), { assistant_id: null }))) this.kept = before;
     }
-    this.show();
+    this.render();
     byId("composer-input").focus();
   }
 
-  show() {
+  render() {
     const shown = this.picked ?? this.kept;
     this.root.hidden = !shown;
     byId("asked-name").textContent = shown?.name ?? "";

@@ -22,7 +22,7 @@ const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
 export class AnswerView {
   /**
    * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
-   * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
+   * send(content, documents), setText(text), explain(message, opener, part), busy(), before(message), titleOf(id),
    * hold(anchor, change), nameModel(id), administration (where an administrator sees messages, else empty).
    */
   constructor(message, hooks) {
@@ -59,7 +59,7 @@ export class AnswerView {
   /** Start over: the log will be replayed from its beginning. */
   restart() {
     this.message.sources = null;
-    this.clear();
+    this.clearText();
     this.reasoning.reset();
     this.begin();
   }
@@ -69,49 +69,49 @@ export class AnswerView {
     this.step.hidden = false;
   }
 
-  status(data) {
+  showStatus(data) {
     const key = `step.${data.step}`;
-    if (data.step === "fallback") this.tell([{ ...data.detail, detail: describeFallback(data.detail?.code) }]);
+    if (data.step === "fallback") this.showNotices([{ ...data.detail, detail: describeFallback(data.detail?.code) }]);
     else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
-    else if (data.step === "scope") this.searching(data.detail ?? {});
+    else if (data.step === "scope") this.showSearchScope(data.detail ?? {});
     else if (hasString(key)) this.showStep(t(key, data.detail));
   }
 
   /** The search is limited to some documents, or no longer is. */
-  searching({ reason, documents, widened }) {
+  showSearchScope({ reason, documents, widened }) {
     const key = `step.scope.${widened ? "widened" : reason}`;
     if (hasString(key)) this.showStep(tn(key, documents ?? 0));
   }
 
   /** A notice that the reader must see, while the answer is being written and afterwards. */
-  tell(notices) {
+  showNotices(notices) {
     this.notice.replaceChildren(...createNotices(notices));
   }
 
-  sources(sources) {
+  setSources(sources) {
     this.message.sources = sources;
     const documents = new Set(sources.map((source) => source.document_id)).size;
     this.showStep(tn("step.found", documents));
   }
 
   /** More of the model's reasoning; its line replaces the step. */
-  think(text) {
+  appendReasoning(text) {
     const live = !this.stream.text;
     this.reasoning.append(text, live);
     if (live && !this.reasoning.root.hidden) this.step.hidden = true;
   }
 
-  append(text) {
+  appendText(text) {
     if (!this.stream.text) {
-      this.reasoning.settle();
+      this.reasoning.endThinking();
       this.showStep(t("step.generate"));
     }
     this.stream.append(text);
   }
 
   /** Replace the text so far, drawn at once, so that nothing in view disappears in between. */
-  replace(text) {
-    this.clear();
+  replaceText(text) {
+    this.clearText();
     this.stream.append(text);
     this.stream.cancel();
     this.stream.draw();
@@ -119,12 +119,12 @@ export class AnswerView {
     this.showStep(t("step.styled"));
   }
 
-  clear() {
+  clearText() {
     this.stream.reset();
   }
 
   /** Suggested questions have come, a moment after the answer. */
-  suggest(questions) {
+  showFollowUps(questions) {
     this.suggested = questions;
     if (this.message.status !== "COMPLETED") return;
     this.message = { ...this.message, follow_ups: questions };
@@ -141,18 +141,18 @@ export class AnswerView {
     this.reasoning.complete(message.reasoning ?? "");
     const note = this.drawText(message);
     const notices = message.notices ?? [];
-    this.tell(notices.filter(isShownFirst));
+    this.showNotices(notices.filter(isShownFirst));
     const parts = [
       note,
       ...createNotices(notices.filter((one) => !isShownFirst(one))),
-      this.brokenNote(),
+      this.createBrokenNote(),
       createFilterNote(message),
       createToolCalls(message, (place) => this.hooks.confirmTool(this.message, place)),
       createKeptNote(message, this.hooks),
       createCandidateButtons(message, this.hooks),
       createPartBar(message, this.hooks),
       message.mode === "document" ? null : createSourceCards(message, this.hooks),
-      this.actions() ?? this.switcher.root,
+      this.createActions() ?? this.switcher.root,
       createFollowUps(this.message, this.hooks),
     ];
     this.foot.replaceChildren(...parts.filter(Boolean));
@@ -173,7 +173,7 @@ export class AnswerView {
     }
   }
 
-  brokenNote() {
+  createBrokenNote() {
     const { id, status, error, content } = this.message;
     const { hooks } = this;
     if (!BROKEN.has(status)) return null;
@@ -201,7 +201,7 @@ export class AnswerView {
     return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), buttons));
   }
 
-  actions() {
+  createActions() {
     if (!this.message.content) return null;
     const copy = createIconButton("copy", t("copy_answer"), { data: { action: "copy" } });
     copy.addEventListener("click", () => copyText(writeWithFootnotes(this.message), copy));

@@ -119,7 +119,7 @@ function openScopeMenu(chip, message, names, hooks) {
     "div",
     { class: "menu scope-menu", popover: "auto", role: "dialog", "aria-label": t("scope.menu") },
     names.length ? createNameList(names, message.scope) : null,
-    query ? createQueryPart(query, () => close(() => hooks.put(query))) : null,
+    query ? createQueryPart(query, () => close(() => hooks.setText(query))) : null,
     el("div", { role: "group", "aria-label": t("regenerate") }, TOPICS.map((topic) => choice(topic))),
   );
   function choice(topic) {

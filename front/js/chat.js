@@ -11,7 +11,7 @@ import { ConnectionNote } from "./connection.js";
 import { ContextView } from "./context.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
-import { readSearchedWords, showFound } from "./found.js";
+import { readSearchedWords, highlightWords } from "./found.js";
 import { refreshMemoryCards } from "./memory_cards.js";
 import { noteSignedOut, showError, showToast } from "./notify.js";
 import { ModelPicker, ToolPicker } from "./models.js";
@@ -50,17 +50,17 @@ const panel = new Panel({ askOnly });
 const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
   runs,
-  nameOf: (id) => scope.documentOf(id),
+  nameOf: (id) => scope.getDocument(id),
   hooks: {
     limit: page.content_limit,
     administration: page.administration,
     openSource: (...what) => panel.open(...what),
     explain: (message, opener, part) => explainAnswer(panel, message, opener, thread.hooks, part),
-    put: (text) => composer.put(text),
-    rivals: (message) => models.others(message),
-    nameModel: (id) => models.nameOf(id),
+    setText: (text) => composer.setText(text),
+    rivals: (message) => models.listOthers(message),
+    nameModel: (id) => models.getName(id),
     picked: (message) => {
-      if (models.nameOf(message.model)) models.choose(message.model);
+      if (models.getName(message.model)) models.choose(message.model);
       composer.input.focus({ preventScroll: true });
     },
     send: (content, documents) => nameBlocker() || ask(content, documents),
@@ -78,7 +78,7 @@ byId("share-open").addEventListener("click", () => openShareDialog(chatId));
 
 /** Go to an answer of this chat, even if it is on another branch or not loaded. */
 function showMessage(id) {
-  if (matchMedia("(max-width: 760px)").matches) panel.leave();
+  if (matchMedia("(max-width: 760px)").matches) panel.requestClose();
   if (!thread.goTo({ message: id })) location.assign(toAddress(`/c/${chatId}?message=${id}`));
 }
 
@@ -88,8 +88,8 @@ function nameBlocker() {
 }
 
 function askOnly(source) {
-  scope.only({ id: source.document_id, name: source.document_name });
-  if (matchMedia("(max-width: 760px)").matches) panel.leave();
+  scope.selectOnly({ id: source.document_id, name: source.document_name });
+  if (matchMedia("(max-width: 760px)").matches) panel.requestClose();
   composer.input.focus({ preventScroll: true });
 }
 
@@ -110,11 +110,11 @@ async function ask(content, documents = listChosenDocuments()) {
     library_ids: listIds(documents.filter((one) => one.is_library)),
     topic: scope.takeTopic(),
     model: models.value,
-    assistant_id: addressee.take(),
+    assistant_id: addressee.useForQuestion(),
     tool_ids: tools.ids,
   });
-  connection.expect(pending);
-  thread.echo(pending, documents);
+  connection.watchPending(pending);
+  thread.showPending(pending, documents);
   composer.setBusy(Boolean(nameBlocker()));
 }
 
@@ -128,7 +128,7 @@ async function beginTemporaryChat(content) {
     becomeChat(chat.id, content);
     return true;
   } catch (error) {
-    composer.refused(content, error.message);
+    composer.restoreRefused(content, error.message);
     return false;
   } finally {
     composer.setBusy(Boolean(nameBlocker()));
@@ -136,31 +136,31 @@ async function beginTemporaryChat(content) {
 }
 
 function listChosenDocuments() {
-  const known = (id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id);
+  const known = (id) => scope.getDocument(id) ?? uploads.completed.find((one) => one.id === id);
   return scope.ids.map(known).filter(Boolean);
 }
 
 composer.addEventListener("stop", () => thread.runId && runs.stop(thread.runId));
 
 runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
-  thread.started(pending, frame);
-  composer.taken();
+  thread.acceptPending(pending, frame);
+  composer.markSent();
   const id = frame.chat_id ?? frame.data.user_message.chat_id;
   if (!chatId) becomeChat(id, pending.content);
-  settleScope(id);
+  updateScope(id);
   refreshChats();
 });
 
 runs.addEventListener("refused", async ({ detail: { pending, error } }) => {
-  thread.forget(pending);
+  thread.removePending(pending);
   if (pending.topic === "new") scope.beginTopic();
-  composer.refused(pending.content, error.message ?? t("failed"));
+  composer.restoreRefused(pending.content, error.message ?? t("failed"));
   composer.setBusy(Boolean(nameBlocker()));
-  if (error.code === "not_found" && (await hasGone())) composer.say(t("chat_gone"));
+  if (error.code === "not_found" && (await isChatGone())) composer.showNote(t("chat_gone"));
 });
 
 /** Whether this chat was deleted meanwhile; a 404 may also mean something else named in the question. */
-async function hasGone() {
+async function isChatGone() {
   return Boolean(chatId) && getJson(`/chats/${chatId}`).then(() => false, (failure) => failure.status === 404);
 }
 
@@ -178,7 +178,7 @@ function becomeChat(id, title) {
   chatId = id;
   composer.openChat(id);
   localStorage.removeItem("nura.draft.new");
-  composer.keep();
+  composer.saveDraft();
   history.replaceState(null, "", toAddress(`/c/${id}`));
   byId("chat-current").value = id;
   byId("context-open").hidden = false;
@@ -194,40 +194,40 @@ function showTitle(title) {
   document.title = `${title} · Nura`;
 }
 
-async function settleScope(id) {
+async function updateScope(id) {
   const chat = await getJson(`/chats/${id}`).catch(() => null);
   const ids = [...(chat?.library_ids ?? []), ...(chat?.document_ids ?? [])];
-  scope.remember(uploads.completed);
-  const known = ids.map((one) => scope.documentOf(one)).filter(Boolean);
-  scope.sent(known.length === ids.length ? known : null);
+  scope.noteDocuments(uploads.completed);
+  const known = ids.map((one) => scope.getDocument(one)).filter(Boolean);
+  scope.settleAfterSending(known.length === ids.length ? known : null);
 }
 
 // Events from the server
 
 /** Hide what the reader may no longer read, and drop it from this page's caches. */
-function hideClosed() {
+function hideUnreadable() {
   forgetChunks();
-  thread.hideClosed().catch(showError);
+  thread.hideUnreadable().catch(showError);
 }
 
-thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.leave());
+thread.addEventListener("hidden", ({ detail: message }) => panel.message?.id === message.id && panel.requestClose());
 
 runs.addEventListener("notice", ({ detail: frame }) => {
   if (frame.type === "document") {
     uploads.update(frame.data);
-    if (frame.data.deleted) scope.drop(frame.data.id);
+    if (frame.data.deleted) scope.remove(frame.data.id);
     if (frame.data.status !== "PROCESSING" || frame.data.deleted) {
       scope.recount();
       refreshWelcome();
     }
   }
   if (frame.type === "rights.changed") {
-    hideClosed();
-    scope.dropClosed();
+    hideUnreadable();
+    scope.removeUnreadable();
   }
   if (frame.type === "shared.changed") menu.forgetLists();
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
-  if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
+  if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.showFollowUps(frame.data.message_id, frame.data.questions);
   if (frame.type === "chat") {
     refreshChats();
     if (frame.data.id === chatId) {
@@ -244,7 +244,7 @@ runs.addEventListener("event", ({ detail: frame }) => {
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title ?? frame.data);
 });
 
-uploads.addEventListener("changed", () => composer.release());
+uploads.addEventListener("changed", () => composer.sendQueued());
 
 uploads.addEventListener("completed", refreshWelcome);
 
@@ -260,11 +260,11 @@ async function refreshWelcome() {
 let hasBeenOpen = false;
 socket.addEventListener("open", () => {
   if (hasBeenOpen || document.querySelector(".dot-busy")) refreshChats(); // answers shown as running may have ended
-  if (hasBeenOpen) scope.dropClosed(); // notices sent while the connection was down are lost
+  if (hasBeenOpen) scope.removeUnreadable(); // notices sent while the connection was down are lost
   hasBeenOpen = true;
   uploads.catchUp();
   thread.catchUp();
-  hideClosed();
+  hideUnreadable();
   menu.forgetLists();
 });
 socket.addEventListener("signedout", noteSignedOut);
@@ -285,23 +285,23 @@ watchFileInput({
 const menu = new ComposerMenu({
   input: composer.input,
   pick: (document) => scope.toggle(document, true),
-  ask: (assistant) => addressee.ask(assistant),
+  ask: (assistant) => addressee.setAssistant(assistant),
   models: page.models,
   choose: (model) => models.choose(model.id),
-  put: putPrompt,
+  insertPrompt,
   commands: () =>
     listCommands({
       hasModel: page.has_model,
       hasAnswers: Boolean(chatId),
-      put: (text) => composer.put(text),
+      setText: (text) => composer.setText(text),
       attach: () => byId("file-input").click(),
       beginTopic: () => scope.beginTopic(),
       exportAs: (format) => exportChat(chatId, format),
     }),
 });
 /** Insert a prompt and select its first placeholder; Tab moves to the next. */
-function putPrompt(text) {
-  composer.put(text);
+function insertPrompt(text) {
+  composer.setText(text);
   selectPlace(composer.input, 0);
 }
 composer.input.addEventListener("keydown", (event) => {
@@ -314,19 +314,19 @@ composer.addEventListener("paste", ({ detail: { file, text } }) => {
   const undo = () => {
     uploads.remove(item);
     if (item.document && !item.duplicate) sendDelete(`/documents/${item.document.id}`).catch((error) => showToast(error.message));
-    composer.insert(text);
+    composer.insertAtCaret(text);
   };
   showToast(t("pasted"), { action: { label: t("undo"), run: undo } });
 });
 setEscapeAction(() => {
-  if (panel.isOpen) panel.leave();
+  if (panel.isOpen) panel.requestClose();
   else if (thread.runId) runs.stop(thread.runId);
   else return stopReading();
   return true;
 });
 setAltArrowAction((step) => {
   const marker = thread.stepCitation(step);
-  if (marker && panel.isOpen) thread.openMarked(marker);
+  if (marker && panel.isOpen) thread.openMarker(marker);
   return Boolean(marker);
 });
 composer.input.addEventListener("keydown", (event) => {
@@ -335,7 +335,7 @@ composer.input.addEventListener("keydown", (event) => {
 });
 document.addEventListener("click", (event) => {
   const example = event.target.closest("[data-example]");
-  if (example) composer.put(example.textContent.trim());
+  if (example) composer.setText(example.textContent.trim());
 });
 byId("thread").addEventListener("click", (event) => {
   if (event.target.closest("a, button, input, form, .prose, .reasoning") || getSelection().toString()) return;
@@ -359,7 +359,7 @@ if (chatId) {
     .then(async (view) => {
       const words = readSearchedWords();
       await place.restore();
-      if (view && words.length) showFound(view.root, words);
+      if (view && words.length) highlightWords(view.root, words);
     })
     .catch((error) => showError(error, { stay: 60000 }));
 }

@@ -1,7 +1,7 @@
-// Actions on one chat besides those in the sidebar: export, and how much of its history is read.
+// Actions on one chat besides those in the sidebar: export, its choices, what it remembers, how much of its history is read.
 
-import { getJson, getResponse, patchJson } from "./api.js";
-import { byId, el } from "./dom.js";
+import { getJson, getResponse, patchJson, sendDelete } from "./api.js";
+import { announce, byId, el } from "./dom.js";
 import { showError, showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 
@@ -22,9 +22,9 @@ export async function exportChat(id, format) {
 
 /** The file name that the server gives. */
 function readFileName(response) {
-  const told = response.headers.get("content-disposition") ?? "";
-  const coded = /filename\*=utf-8''([^;]+)/i.exec(told)?.[1];
-  return coded ? decodeURIComponent(coded) : (/filename="([^"]+)"/.exec(told)?.[1] ?? "");
+  const header = response.headers.get("content-disposition") ?? "";
+  const coded = /filename\*=utf-8''([^;]+)/i.exec(header)?.[1];
+  return coded ? decodeURIComponent(coded) : (/filename="([^"]+)"/.exec(header)?.[1] ?? "");
 }
 
 function saveBlob(blob, name) {
@@ -34,7 +34,7 @@ function saveBlob(blob, name) {
 }
 
 /** Store a choice with the chat; false, with a note, if that failed. A chat without an id gets it with its first question. */
-export async function keepChoice(id, fields) {
+export async function saveChoice(id, fields) {
   try {
     if (id) await patchJson(`/chats/${id}`, fields);
     return true;
@@ -42,6 +42,18 @@ export async function keepChoice(id, fields) {
     showError(error);
     return false;
   }
+}
+
+/** Let a chat forget which documents it is about; false, with a note, if that failed. */
+export async function forgetDocuments(id) {
+  try {
+    await sendDelete(`/chats/${id}/memory`);
+  } catch (error) {
+    showError(error);
+    return false;
+  }
+  announce(t("memory.forgotten"));
+  return true;
 }
 
 const historyDialog = byId("history-dialog");

@@ -24,18 +24,18 @@ export class Composer extends EventTarget {
     this.sent = null;
     this.queued = null;
     this.openChat(chatId);
-    this.restore();
-    this.input.addEventListener("input", () => this.typed());
-    this.input.addEventListener("paste", (event) => this.pasted(event));
+    this.restoreDraft();
+    this.input.addEventListener("input", () => this.handleInput());
+    this.input.addEventListener("paste", (event) => this.handlePaste(event));
     sendOnEnter(this.input, () => this.submit());
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.busy && !this.input.value.trim()) this.dispatchEvent(new Event("stop"));
       else this.submit();
     });
-    addEventListener("pagehide", () => this.keep());
-    byId("queue-cancel").addEventListener("click", () => this.unqueue());
-    this.show();
+    addEventListener("pagehide", () => this.saveDraft());
+    byId("queue-cancel").addEventListener("click", () => this.cancelQueued());
+    this.render();
   }
 
   get draftKey() {
@@ -46,21 +46,21 @@ export class Composer extends EventTarget {
     this.chatId = chatId;
   }
 
-  restore() {
+  restoreDraft() {
     this.input.value = localStorage.getItem(this.draftKey) ?? "";
-    this.grow();
+    this.fitHeight();
   }
 
-  typed() {
+  handleInput() {
     clearTimeout(this.saving);
-    this.saving = setTimeout(() => this.keep(), 150);
-    this.say("");
-    this.grow();
-    this.show();
+    this.saving = setTimeout(() => this.saveDraft(), 150);
+    this.showNote("");
+    this.fitHeight();
+    this.render();
   }
 
   /** A long pasted text becomes a file. */
-  pasted(event) {
+  handlePaste(event) {
     const text = event.clipboardData?.getData("text/plain") ?? "";
     if (text.length < LONG_PASTE_CHARACTERS || event.clipboardData.files.length) return;
     event.preventDefault();
@@ -68,28 +68,28 @@ export class Composer extends EventTarget {
   }
 
   /** Insert at the caret. */
-  insert(text) {
+  insertAtCaret(text) {
     this.input.setRangeText(text, this.input.selectionStart, this.input.selectionEnd, "end");
-    this.typed();
+    this.handleInput();
     this.input.focus();
   }
 
   /** Keep for a reload what the server does not have yet: a question being sent or waiting, and the draft. */
-  keep() {
+  saveDraft() {
     clearTimeout(this.saving);
     const text = joinLines(this.sent, this.queued, this.input.value);
     if (text) localStorage.setItem(this.draftKey, text);
     else localStorage.removeItem(this.draftKey);
   }
 
-  grow() {
+  fitHeight() {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * MAX_HEIGHT_SHARE)}px`;
   }
 
-  put(text) {
+  setText(text) {
     this.input.value = text;
-    this.typed();
+    this.handleInput();
     this.input.focus();
     this.input.setSelectionRange(text.length, text.length);
   }
@@ -100,64 +100,64 @@ export class Composer extends EventTarget {
     if (!text || text.length > this.limit) return;
     if (this.queued !== null) return;
     this.input.value = "";
-    this.grow();
+    this.fitHeight();
     if (this.blockers()) {
       this.queued = text;
-      this.keep();
-      this.show();
+      this.saveDraft();
+      this.render();
       return;
     }
-    this.dispatch(text);
+    this.send(text);
   }
 
-  dispatch(text) {
+  send(text) {
     this.sent = text;
-    this.keep();
-    this.show();
+    this.saveDraft();
+    this.render();
     this.dispatchEvent(new CustomEvent("send", { detail: text }));
   }
 
   /** Check again whether a waiting question can be sent. */
-  release() {
+  sendQueued() {
     if (this.queued !== null && !this.blockers()) {
       const text = this.queued;
       this.queued = null;
-      this.dispatch(text);
+      this.send(text);
     }
-    this.show();
+    this.render();
   }
 
-  unqueue() {
+  cancelQueued() {
     const text = this.queued;
     this.queued = null;
-    this.put(joinLines(text, this.input.value));
-    this.show();
+    this.setText(joinLines(text, this.input.value));
+    this.render();
   }
 
   /** The server has the question. */
-  taken() {
+  markSent() {
     this.sent = null;
-    this.keep();
+    this.saveDraft();
   }
 
   /** The server refused the question: put it back, with the reason. */
-  refused(text, reason) {
+  restoreRefused(text, reason) {
     this.sent = null;
-    this.put(joinLines(text, this.input.value));
-    this.say(reason);
+    this.setText(joinLines(text, this.input.value));
+    this.showNote(reason);
   }
 
-  say(text) {
+  showNote(text) {
     this.note.hidden = !text;
     this.note.querySelector("[data-words]").textContent = text;
   }
 
   setBusy(busy) {
     this.busy = busy;
-    this.release();
+    this.sendQueued();
   }
 
-  show() {
+  render() {
     const length = this.input.value.trim().length;
     const stops = this.busy && !length;
     const tooLong = length > this.limit;

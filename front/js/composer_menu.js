@@ -21,29 +21,29 @@ const LIST_SIZE = 100; // assistants and prompts offered
 /**
  * Opens while the words before the caret ask for it. `commands()` gives those that can be used now:
  * {name, icon, label, hint, aliases, run}; `pick(document)` takes a document in, `ask(assistant)` and `choose(model)`, of
- * `models`, say who answers, `put(text)` writes a prompt.
+ * `models`, say who answers, `insertPrompt(text)` writes a prompt.
  */
 export class ComposerMenu {
-  constructor({ input, commands, pick, ask, models, choose, put }) {
+  constructor({ input, commands, pick, ask, models, choose, insertPrompt }) {
     this.input = input;
     this.commands = commands;
     this.pick = pick;
     this.ask = ask;
     this.models = models;
     this.chooseModel = choose;
-    this.put = put;
+    this.insertPrompt = insertPrompt;
     this.kept = new Map();
     this.root = byId("composer-menu");
     this.options = [];
     this.at = 0;
     this.dismissed = "";
     this.ignoreUntil = 0;
-    input.addEventListener("input", () => this.look());
-    input.addEventListener("click", () => this.look());
+    input.addEventListener("input", () => this.update());
+    input.addEventListener("click", () => this.update());
     input.addEventListener("blur", () => this.close());
-    input.addEventListener("keydown", (event) => this.pressed(event), { capture: true });
+    input.addEventListener("keydown", (event) => this.handleKey(event), { capture: true });
     this.root.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
-    addEventListener("resize", () => this.isOpen && this.place());
+    addEventListener("resize", () => this.isOpen && this.placeAboveInput());
   }
 
   get isOpen() {
@@ -63,7 +63,7 @@ export class ComposerMenu {
     return named ? { kind: "document", word: named[2], from: caret - named[2].length - 1, to: caret } : null;
   }
 
-  look() {
+  update() {
     const trigger = this.readTrigger();
     if (!trigger) this.dismissed = "";
     if (!trigger || this.dismissed === trigger.kind) return this.close();
@@ -84,7 +84,7 @@ export class ComposerMenu {
     const fits = ({ label, aliases }) => [label, ...aliases].some((one) => one.toLowerCase().replaceAll(" ", "").startsWith(wanted));
     return this.commands()
       .filter(fits)
-      .map((command) => ({ ...command, take: () => this.write("", command.run) }));
+      .map((command) => ({ ...command, choose: () => this.replaceTrigger("", command.run) }));
   }
 
   /** Commands first, and behind them the prompts that fit. */
@@ -100,7 +100,7 @@ export class ComposerMenu {
       icon: folder ? "folder" : "quote",
       label: title,
       hint: [folder, text.slice(0, 60)].filter(Boolean).join(" · "),
-      take: () => this.write("", () => this.put(text)),
+      choose: () => this.replaceTrigger("", () => this.insertPrompt(text)),
     });
     this.open([...this.findCommands(trigger.word), ...fitting.map(toOption)]);
   }
@@ -115,13 +115,13 @@ export class ComposerMenu {
       icon: "bot",
       label: one.name,
       hint: one.description || one.owner,
-      take: () => this.write("", () => this.ask(one)),
+      choose: () => this.replaceTrigger("", () => this.ask(one)),
     }));
     const chosen = (this.models.length > 1 ? this.models : []).filter(fits).map((one) => ({
       icon: "sparkles",
       label: one.name,
       hint: t("model"),
-      take: () => this.write("", () => this.chooseModel(one)),
+      choose: () => this.replaceTrigger("", () => this.chooseModel(one)),
     }));
     this.open([...asked, ...chosen]);
   }
@@ -152,7 +152,7 @@ export class ComposerMenu {
       icon: one.is_library ? "folder" : "file-text",
       label: one.name,
       hint: describeSize(one),
-      take: () => this.write("", () => this.pick(one)),
+      choose: () => this.replaceTrigger("", () => this.pick(one)),
     });
     this.open([...libraries, ...(found?.results ?? [])].map(toOption));
   }
@@ -160,17 +160,17 @@ export class ComposerMenu {
   open(options) {
     this.options = options.slice(0, MAX_COMMANDS);
     if (!this.options.length) return this.close();
-    this.root.replaceChildren(...this.options.map((option, index) => this.row(option, index)));
+    this.root.replaceChildren(...this.options.map((option, index) => this.createRow(option, index)));
     if (!this.isOpen) {
       this.root.showPopover();
       announce(tn("menu.options", this.options.length));
     }
-    this.place();
-    this.go(0);
+    this.placeAboveInput();
+    this.highlight(0);
     return undefined;
   }
 
-  row({ icon, label, hint, take }, index) {
+  createRow({ icon, label, hint, choose }, index) {
     const row = el(
       "div",
       { class: "menu-item composer-option", role: "option", id: `composer-option-${index}`, "aria-selected": "false" },
@@ -178,11 +178,11 @@ export class ComposerMenu {
       el("span", { class: "composer-option-name", text: label }),
       hint ? el("small", { text: hint }) : null,
     );
-    row.addEventListener("click", take);
+    row.addEventListener("click", choose);
     return row;
   }
 
-  place() {
+  placeAboveInput() {
     const box = this.input.closest(".composer-box").getBoundingClientRect();
     Object.assign(this.root.style, {
       inset: "auto",
@@ -193,7 +193,7 @@ export class ComposerMenu {
     });
   }
 
-  go(index) {
+  highlight(index) {
     this.at = (index + this.options.length) % this.options.length;
     [...this.root.children].forEach((row, at) => row.setAttribute("aria-selected", String(at === this.at)));
     const row = this.root.children[this.at];
@@ -209,32 +209,32 @@ export class ComposerMenu {
   }
 
   /** Before anybody else hears of the key: in the menu, Enter chooses and does not send. */
-  pressed(event) {
-    if (isEnter(event) && event.timeStamp < this.ignoreUntil) return take(event);
+  handleKey(event) {
+    if (isEnter(event) && event.timeStamp < this.ignoreUntil) return consumeEvent(event);
     if (!this.isOpen) return undefined;
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      take(event);
-      this.go(this.at + (event.key === "ArrowDown" ? 1 : -1));
+      consumeEvent(event);
+      this.highlight(this.at + (event.key === "ArrowDown" ? 1 : -1));
     } else if (event.key === "Escape") {
-      take(event);
+      consumeEvent(event);
       this.dismissed = this.trigger?.kind ?? "";
       this.close();
     } else if ((isEnter(event) && !event.shiftKey) || event.key === "Tab") {
-      take(event);
-      this.choose(event);
+      consumeEvent(event);
+      this.chooseHighlighted(event);
     }
     return undefined;
   }
 
   /** A syllable that is still open is closed first: its end may come after the key. */
-  choose(event) {
+  chooseHighlighted(event) {
     const option = this.options[this.at];
-    if (!event.isComposing) return option.take();
+    if (!event.isComposing) return option.choose();
     this.input.addEventListener(
       "compositionend",
       (end) => {
         this.ignoreUntil = end.timeStamp + DOUBLED_ENTER_MS;
-        setTimeout(() => option.take());
+        setTimeout(() => option.choose());
       },
       { once: true },
     );
@@ -242,7 +242,7 @@ export class ComposerMenu {
   }
 
   /** Put `text` where the word of the trigger stands, then `run`. */
-  write(text, run) {
+  replaceTrigger(text, run) {
     const trigger = this.readTrigger() ?? this.trigger;
     if (trigger) this.input.setRangeText(text, trigger.from, trigger.to, "end");
     this.close();
@@ -260,17 +260,17 @@ export function selectPlace(input, from = input.selectionEnd) {
   return true;
 }
 
-function take(event) {
+function consumeEvent(event) {
   event.preventDefault();
   event.stopImmediatePropagation();
 }
 
 /**
- * The commands of a chat. `put(text)` writes into the field; `hasModel`: only then anything is summarised, compared or put
+ * The commands of a chat. `setText(text)` writes into the field; `hasModel`: only then anything is summarised, compared or put
  * into a table.
  */
-export function listCommands({ hasModel, hasAnswers, put, attach, beginTopic, exportAs }) {
-  const write = (name, icon) => ({ name, icon, run: () => put(t(`command.${name}.text`)) });
+export function listCommands({ hasModel, hasAnswers, setText, attach, beginTopic, exportAs }) {
+  const write = (name, icon) => ({ name, icon, run: () => setText(t(`command.${name}.text`)) });
   const all = [
     hasModel && write("summary", "quote"),
     hasModel && write("compare", "files"),

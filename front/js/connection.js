@@ -21,19 +21,19 @@ export class ConnectionNote {
     this.wasShown = false;
     addEventListener("offline", () => this.show(t("connection.offline")));
     addEventListener("online", () => this.socket.isOpen && this.hide());
-    socket.addEventListener("down", () => this.wait());
+    socket.addEventListener("down", () => this.scheduleProbe());
     socket.addEventListener("unreachable", () => this.probe());
-    socket.addEventListener("open", () => this.reopen());
+    socket.addEventListener("open", () => this.resendWatched());
     for (const type of ["acknowledged", "refused"]) runs.addEventListener(type, () => runs.outbox.size || this.hide());
     if (!navigator.onLine) this.show(t("connection.offline"));
   }
 
-  wait() {
+  scheduleProbe() {
     this.timer ??= setTimeout(() => this.probe(), DOWN_MS);
   }
 
   /** A question was sent: if nobody takes it, see whether the line is dead; if it is not, say that the server is slow. */
-  expect(pending) {
+  watchPending(pending) {
     const isWaiting = () => this.runs.outbox.has(pending.client_id);
     setTimeout(() => {
       if (!isWaiting()) return;
@@ -46,9 +46,9 @@ export class ConnectionNote {
   }
 
   /** The line is back: what waits is sent again, and the note stays until it is taken. */
-  reopen() {
+  resendWatched() {
     if (!this.runs.outbox.size) this.hide();
-    for (const pending of this.runs.outbox.values()) this.expect(pending);
+    for (const pending of this.runs.outbox.values()) this.watchPending(pending);
   }
 
   /** Whether the server answers at all: without its socket, answers come another way. */

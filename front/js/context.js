@@ -1,8 +1,9 @@
 // What the next answer of a chat can draw on, beside the thread: documents, recent questions, a summary of older ones.
 
 import { toAddress } from "./address.js";
-import { getJson, patchJson, sendDelete } from "./api.js";
-import { announce, createIcon, el } from "./dom.js";
+import { getJson, patchJson } from "./api.js";
+import { forgetDocuments } from "./chat_actions.js";
+import { createIcon, el } from "./dom.js";
 import { formatDateTime } from "./format.js";
 import { showError, showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
@@ -37,7 +38,7 @@ export class ContextView {
     const found = await getJson(this.address).catch((error) => error);
     if (!this.root.isConnected || chatId !== this.chatId || this.root.querySelector("textarea")) return;
     if (found instanceof Error) this.root.replaceChildren(createError(found));
-    else this.draw(found);
+    else this.render(found);
   }
 
   get address() {
@@ -46,7 +47,7 @@ export class ContextView {
   }
 
   /** Redraw only if something changed: the reader may be about to tap it. */
-  draw(found) {
+  render(found) {
     this.all.href = toAddress(`/c/${this.chatId}/turns`);
     if (this.all.parentNode !== this.root) this.root.replaceChildren(this.parts, this.all);
     const shown = JSON.stringify(found);
@@ -67,18 +68,12 @@ export class ContextView {
     if (!documents.length) return null;
     const item = ({ document_id: id, name }) =>
       el("li", {}, createIcon("file-text", "icon-s"), el("a", { href: toAddress(`/documents/${id}`), text: name }));
-    const forget = el("button", { type: "button", class: "link-button", on: { click: () => this.forget() } }, t("context.forget"));
+    const forget = el("button", { type: "button", class: "link-button", on: { click: () => this.forgetDocuments() } }, t("context.forget"));
     return createPart(t("context.documents"), el("ul", { class: "context-list" }, documents.map(item)), forget);
   }
 
-  async forget() {
-    try {
-      await sendDelete(`/chats/${this.chatId}/memory`);
-    } catch (error) {
-      showError(error);
-      return;
-    }
-    announce(t("memory.forgotten"));
+  async forgetDocuments() {
+    if (!(await forgetDocuments(this.chatId))) return;
     this.hooks.forgotten();
     await this.refresh();
   }

@@ -21,7 +21,7 @@ const TAG = /<(?!br\b)[a-z][a-z0-9-]*[\s/][^>]*>/gi; // "<br/>" ends a line, "<<
 const notifyPage = (message) => parent.postMessage(message, "*");
 let count = 0;
 
-async function draw({ text, dark }) {
+async function drawDiagram({ text, dark }) {
   count += 1;
   document.documentElement.style.colorScheme = dark ? "dark" : "light";
   mermaid.initialize({
@@ -39,11 +39,11 @@ async function draw({ text, dark }) {
   const { svg } = await mermaid.render(`diagram-${count}`, text.replace(TAG, ""));
   document.body.innerHTML = DOMPurify.sanitize(svg, DRAWN);
   const drawn = document.body.firstElementChild;
-  fit(drawn);
-  new ResizeObserver(() => fit(drawn)).observe(document.documentElement);
+  fitWidth(drawn);
+  new ResizeObserver(() => fitWidth(drawn)).observe(document.documentElement);
 }
 
-function fit(drawn) {
+function fitWidth(drawn) {
   const { width, height } = drawn.viewBox.baseVal;
   if (!width || !height) return;
   const shown = Math.max(Math.min(width, document.documentElement.clientWidth), width * LEAST_SCALE);
@@ -54,6 +54,6 @@ function fit(drawn) {
 }
 
 addEventListener("message", ({ source, data }) => {
-  if (source === parent) draw(data).catch(() => notifyPage({ failed: true }));
+  if (source === parent) drawDiagram(data).catch(() => notifyPage({ failed: true }));
 });
 notifyPage({ ready: true });

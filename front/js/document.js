@@ -57,22 +57,22 @@ export class VersionUpload extends EventTarget {
 
   async send(file) {
     const fault = findFault(file, this.limits);
-    if (fault) return this.say(t(fault, { size: this.limits.limitMb }), true);
+    if (fault) return this.showNews(t(fault, { size: this.limits.limitMb }), true);
     this.button.disabled = true;
-    const onProgress = (share) => this.say(`${t("upload.uploading")} ${formatPercent(share)}`);
+    const onProgress = (share) => this.showNews(`${t("upload.uploading")} ${formatPercent(share)}`);
     try {
       const { body } = await sendFile({ method: "PUT", path: `/documents/${this.id}/file`, file, onProgress });
-      this.say(t(body?.duplicate ? "version.duplicate" : "version.sent"));
+      this.showNews(t(body?.duplicate ? "version.duplicate" : "version.sent"));
       this.dispatchEvent(new Event("sent"));
     } catch (error) {
-      this.say(error.message, true);
+      this.showNews(error.message, true);
     } finally {
       this.button.disabled = false;
     }
     return undefined;
   }
 
-  say(text, isTrouble = false) {
+  showNews(text, isTrouble = false) {
     this.news.hidden = false;
     this.news.textContent = text;
     this.news.classList.toggle("version-trouble", isTrouble);
@@ -119,7 +119,7 @@ class DocumentReading {
     if (!isThere) return;
     this.reader ??= new Reader(this.root, { onPlace: () => {} });
     const document_ = await getJson(`/documents/${this.id}`).catch((error) => error);
-    if (document_ instanceof Error) this.reader.tell(createNote("circle-alert", document_.message, "note-error"));
+    if (document_ instanceof Error) this.reader.showNotes(createNote("circle-alert", document_.message, "note-error"));
     else await this.reader.open(document_);
   }
 
@@ -135,9 +135,9 @@ class DocumentReading {
   }
 
   /** Mark a passage and scroll to it; in the text view also mark the words that found it. */
-  async lead(chunk, words) {
+  async leadTo(chunk, words) {
     this.keepInSight();
-    await this.reader?.mark([chunk], [], chunk);
+    await this.reader?.setMarks([chunk], [], chunk);
     this.reader?.leadToWords(words, chunk);
   }
 }
@@ -159,11 +159,11 @@ export class Tabs {
       this.choose(next);
       next.focus();
     });
-    addEventListener("hashchange", () => this.follow());
-    this.follow();
+    addEventListener("hashchange", () => this.openFromAddress());
+    this.openFromAddress();
   }
 
-  follow() {
+  openFromAddress() {
     this.open(location.hash.slice(1) || "read");
   }
 
@@ -194,7 +194,7 @@ const socket = new Socket();
 const panel = new Panel({});
 
 /** Redraw the parts that the server renders; what the reader is typing stays. */
-async function renewParts() {
+async function refreshParts() {
   const response = await fetch(location.pathname).catch(() => null);
   if (!response?.ok) return;
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -209,7 +209,7 @@ async function renewParts() {
   Object.assign(article.dataset, state.dataset);
   const mayChange = article.dataset.mayChange === "true";
   byId("version-upload").hidden = !mayChange;
-  editor.allow(mayChange);
+  editor.setMayChange(mayChange);
   await reading.open();
   for (const part of article.querySelectorAll("[data-needs-index]")) part.hidden = article.dataset.indexed !== "true";
 }
@@ -223,18 +223,18 @@ async function receiveDocument(data) {
   const ended = article.dataset.status !== data.status;
   article.dataset.status = data.status;
   showProgress(article, data);
-  if (ended) await renewParts();
+  if (ended) await refreshParts();
 }
 
 /** Fetch the document's state. Readers who lost access see the page for a missing document. */
-function askAnew() {
+function refetchDocument() {
   return getJson(`/documents/${id}`).then(receiveDocument, (error) => error.status === 404 && location.reload());
 }
 
 /** The reader may have lost the document, or have another role in its library. */
 async function checkRights() {
-  await askAnew();
-  await renewParts();
+  await refetchDocument();
+  await refreshParts();
 }
 
 socket.addEventListener("frame", ({ detail: frame }) => {
@@ -244,11 +244,11 @@ socket.addEventListener("frame", ({ detail: frame }) => {
 let hasBeenOpen = false;
 socket.addEventListener("open", () => {
   if (hasBeenOpen) checkRights(); // notices sent while the connection was down are lost
-  else askAnew();
+  else refetchDocument();
   hasBeenOpen = true;
 });
 setInterval(() => {
-  if (!socket.isOpen && article.dataset.status === "PROCESSING") askAnew();
+  if (!socket.isOpen && article.dataset.status === "PROCESSING") refetchDocument();
 }, LOOK_EVERY_MS);
 
 watchDocumentMenu(page.libraries, {
@@ -258,28 +258,28 @@ watchDocumentMenu(page.libraries, {
   },
   onDone: async (action) => {
     if (action === "reprocess") showToast(t("reprocess_started"));
-    await renewParts();
+    await refreshParts();
   },
 });
 const editor = new MetadataEditor(page);
-editor.addEventListener("saved", renewParts);
+editor.addEventListener("saved", refreshParts);
 const versions = new VersionUpload({ id, limitMb: page.upload_limit_mb });
-versions.addEventListener("sent", renewParts);
+versions.addEventListener("sent", refreshParts);
 watchChunks({ page, panel, root: article });
 watchTrial({ page });
 const tabs = new Tabs(document.querySelector(".tabs"));
 const reading = new DocumentReading(id);
 const opened = reading.open();
-openAsked();
+openFoundPassage();
 
 /** Open the passage that a search found, if one is in the address. */
-async function openAsked() {
+async function openFoundPassage() {
   const index = new URLSearchParams(location.search).get("chunk");
   if (index === null) return;
   tabs.open("read");
   const [chunk] = await Promise.all([fetchChunk(id, Number(index)), opened]);
-  if (chunk) await reading.lead(chunk, page.searched_words);
+  if (chunk) await reading.leadTo(chunk, page.searched_words);
 }
 
-setEscapeAction(() => panel.isOpen && (panel.leave(), true));
+setEscapeAction(() => panel.isOpen && (panel.requestClose(), true));
 keepPage(panel);

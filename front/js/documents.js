@@ -48,13 +48,13 @@ export class BulkActions extends EventTarget {
     this.chosen = new Map(); // id -> the data of its row, on any page of the list
     this.list = nameList(new FormData(filters));
     this.words = bar.querySelector("[data-words]");
-    table.addEventListener("change", (event) => this.toggled(event.target));
+    table.addEventListener("change", (event) => this.handleToggle(event.target));
     document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
-      if (detail.target === table) this.restore(nameList(detail.requestConfig.formData));
+      if (detail.target === table) this.restoreChosen(nameList(detail.requestConfig.formData));
     });
     bar.addEventListener("click", (event) => {
       const action = event.target.closest("[data-bulk]")?.dataset.bulk;
-      if (action === "none") this.clear();
+      if (action === "none") this.clearChosen();
       else if (action === "delete" || documentCalls[action]) this.run(action);
     });
   }
@@ -63,14 +63,14 @@ export class BulkActions extends EventTarget {
     return [...this.table.querySelectorAll("tr:not([hidden]) [data-choose]")];
   }
 
-  toggled(box) {
-    if (box.matches("[data-choose-all]")) for (const one of this.boxes) this.put(one, box.checked);
-    else if (box.matches("[data-choose]")) this.put(box, box.checked);
+  handleToggle(box) {
+    if (box.matches("[data-choose-all]")) for (const one of this.boxes) this.setChosen(one, box.checked);
+    else if (box.matches("[data-choose]")) this.setChosen(box, box.checked);
     else return;
-    this.show();
+    this.render();
   }
 
-  put(box, on) {
+  setChosen(box, on) {
     box.checked = on;
     const row = box.closest("[data-document-id]");
     if (on) this.chosen.set(row.dataset.documentId, row.dataset);
@@ -78,12 +78,12 @@ export class BulkActions extends EventTarget {
   }
 
   /** The table was redrawn: what is selected on other pages of the same `list` stays so, anything else not shown does not. */
-  restore(list = this.list) {
+  restoreChosen(list = this.list) {
     const before = this.chosen;
     if (list !== this.list) this.chosen = new Map();
     this.list = list;
-    for (const box of this.boxes) this.put(box, before.has(box.closest("[data-document-id]").dataset.documentId));
-    this.show();
+    for (const box of this.boxes) this.setChosen(box, before.has(box.closest("[data-document-id]").dataset.documentId));
+    this.render();
   }
 
   /** A document has changed, on whichever page it is: other actions are possible, or none if it is gone. */
@@ -91,20 +91,20 @@ export class BulkActions extends EventTarget {
     if (!this.chosen.has(id)) return;
     if (deleted) this.chosen.delete(id);
     else Object.assign(this.chosen.get(id), { status, stage, error: error?.code ?? "", indexed: String(Boolean(indexed)) });
-    this.show();
+    this.render();
   }
 
-  clear() {
+  clearChosen() {
     this.chosen.clear();
-    this.restore();
+    this.restoreChosen();
   }
 
   /** The ids of selected documents for which `action` is possible. */
-  fit(action) {
+  listFitting(action) {
     return [...this.chosen].filter(([, data]) => listPossibleActions(data)[action]).map(([id]) => id);
   }
 
-  show() {
+  render() {
     this.bar.hidden = !this.chosen.size;
     const all = this.table.querySelector("[data-choose-all]");
     const chosen = this.boxes.filter((box) => box.checked).length;
@@ -115,19 +115,19 @@ export class BulkActions extends EventTarget {
     const elsewhere = this.chosen.size - chosen;
     this.words.textContent = tn("bulk.chosen", this.chosen.size) + (elsewhere ? ` · ${tn("bulk.elsewhere", elsewhere)}` : "");
     for (const button of this.bar.querySelectorAll("[data-bulk]")) {
-      if (button.dataset.bulk !== "none") button.hidden = !this.fit(button.dataset.bulk).length;
+      if (button.dataset.bulk !== "none") button.hidden = !this.listFitting(button.dataset.bulk).length;
     }
     const ask = this.bar.querySelector("[data-bulk=ask]");
-    ask.href = toAddress(`/?documents=${this.fit("ask").join(",")}`);
-    ask.hidden ||= this.fit("ask").length > MAX_ASKED_DOCUMENTS;
+    ask.href = toAddress(`/?documents=${this.listFitting("ask").join(",")}`);
+    ask.hidden ||= this.listFitting("ask").length > MAX_ASKED_DOCUMENTS;
   }
 
   async run(action) {
-    const ids = this.fit(action);
-    const how = await askHow(action, this.nameFiles(ids), this.libraries);
+    const ids = this.listFitting(action);
+    const how = await askHow(action, this.describeDeletion(ids), this.libraries);
     if (!how) return;
     if (action === "delete") {
-      this.clear();
+      this.clearChosen();
       this.onDelete(ids, how);
       return;
     }
@@ -141,12 +141,12 @@ export class BulkActions extends EventTarget {
     this.bar.inert = false;
     if (refused.length) showToast(`${tn("bulk.refused", refused.length)} ${refused[0]}`, { kind: "toast-error" });
     else showToast(tn(`bulk.${action}`, ids.length));
-    this.clear();
+    this.clearChosen();
     this.dispatchEvent(new Event("done"));
   }
 
   /** The question before deleting them. */
-  nameFiles(ids) {
+  describeDeletion(ids) {
     const names = ids.map((id) => this.chosen.get(id).name);
     const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
     const more = names.length - shown.length;
@@ -292,7 +292,7 @@ function hideLeaving() {
   table.querySelector("table").hidden = !empty.hidden;
 }
 
-function deleteSoon(ids, how) {
+function deleteListedSoon(ids, how) {
   deleteDocumentsSoon(ids, how, () => {
     hideLeaving();
     refreshNow();
@@ -300,11 +300,11 @@ function deleteSoon(ids, how) {
 }
 
 document.body.addEventListener("htmx:afterSwap", hideLeaving);
-const bulk = new BulkActions({ table, bar: byId("bulk"), filters: byId("filters"), onDelete: deleteSoon, libraries: page.libraries });
+const bulk = new BulkActions({ table, bar: byId("bulk"), filters: byId("filters"), onDelete: deleteListedSoon, libraries: page.libraries });
 bulk.addEventListener("done", refreshNow);
 watchLibraryBar(page);
 watchDocumentMenu(page.libraries, {
-  onDelete: deleteSoon,
+  onDelete: deleteListedSoon,
   onDone: (action) => {
     if (action === "reprocess") showToast(t("reprocess_started"));
     if (action === "move") showToast(t("document_moved"));
@@ -312,4 +312,4 @@ watchDocumentMenu(page.libraries, {
   },
 });
 const handedOver = takeOverDeletion();
-if (handedOver) deleteSoon(handedOver.ids, handedOver);
+if (handedOver) deleteListedSoon(handedOver.ids, handedOver);

@@ -26,7 +26,7 @@ function findRanges(root, words) {
 }
 
 /** Highlight the words in `root` and scroll to the first, or to `root` if there is none. */
-export function showFound(root, words) {
+export function highlightWords(root, words) {
   const ranges = findRanges(root, words);
   if (globalThis.CSS?.highlights) CSS.highlights.set(NAME, new Highlight(...ranges));
   scrollWithin(ranges[0]?.startContainer.parentElement ?? root, 0.3);

@@ -49,9 +49,9 @@ class LibraryDialog {
     this.members = byId("library-members");
     this.list = byId("member-list");
     this.root.querySelector("[data-close]").addEventListener("click", () => this.root.close());
-    this.form.addEventListener("submit", (event) => this.act(event, () => this.save()));
-    byId("member-form").addEventListener("submit", (event) => this.act(event, () => this.add(event.target)));
-    byId("library-delete").addEventListener("click", () => this.end());
+    this.form.addEventListener("submit", (event) => this.runAction(event, () => this.save()));
+    byId("member-form").addEventListener("submit", (event) => this.runAction(event, () => this.addMember(event.target)));
+    byId("library-delete").addEventListener("click", () => this.deleteLibrary());
   }
 
   /** `library` is null for a new one. */
@@ -61,7 +61,7 @@ class LibraryDialog {
     this.form.elements.name.value = library?.name ?? "";
     this.form.elements.description.value = library?.description ?? "";
     this.members.hidden = !library;
-    this.tell("");
+    this.showTrouble("");
     this.root.showModal();
     if (library) await this.showMembers();
   }
@@ -70,13 +70,13 @@ class LibraryDialog {
     return `/libraries/${this.library.id}`;
   }
 
-  async act(event, call) {
+  async runAction(event, call) {
     event.preventDefault();
-    this.tell("");
-    await call().catch((error) => this.tell(error.message));
+    this.showTrouble("");
+    await call().catch((error) => this.showTrouble(error.message));
   }
 
-  tell(trouble) {
+  showTrouble(trouble) {
     byId("library-trouble").textContent = trouble;
     byId("library-trouble").hidden = !trouble;
   }
@@ -91,13 +91,13 @@ class LibraryDialog {
   async showMembers() {
     const found = [];
     for (let number = 1, list = null; number === 1 || list?.next; number += 1) {
-      list = await getJson(`${this.path}/members?page_size=${MEMBERS_A_PAGE}&page=${number}`).catch((error) => this.tell(error.message));
+      list = await getJson(`${this.path}/members?page_size=${MEMBERS_A_PAGE}&page=${number}`).catch((error) => this.showTrouble(error.message));
       found.push(...(list?.results ?? []));
     }
-    this.list.replaceChildren(...found.map((member) => this.row(member)));
+    this.list.replaceChildren(...found.map((member) => this.createMemberRow(member)));
   }
 
-  row(member) {
+  createMemberRow(member) {
     const { name } = member;
     const role = el(
       "select",
@@ -105,7 +105,7 @@ class LibraryDialog {
       ROLES.map((one) => el("option", { value: one, text: t(`role.${one}`), selected: one === member.role })),
     );
     role.addEventListener("change", (event) =>
-      this.act(event, async () => {
+      this.runAction(event, async () => {
         try {
           await patchJson(`${this.path}/members/${member.id}`, { role: role.value });
           member.role = role.value;
@@ -116,7 +116,7 @@ class LibraryDialog {
     );
     const remove = createIconButton("x", t("member.remove", { name }));
     remove.addEventListener("click", (event) =>
-      this.act(event, async () => {
+      this.runAction(event, async () => {
         await sendDelete(`${this.path}/members/${member.id}`);
         await this.showMembers();
       }),
@@ -126,14 +126,14 @@ class LibraryDialog {
     return el("li", {}, el("span", { class: "member-name" }, name, kind ? el("small", { text: kind }) : null), role, remove);
   }
 
-  async add(form) {
+  async addMember(form) {
     const { kind, name, role } = form.elements;
     await postJson(`${this.path}/members`, { [kind.value]: name.value, role: role.value });
     name.value = "";
     await this.showMembers();
   }
 
-  async end() {
+  async deleteLibrary() {
     this.root.close();
     const said = await askConfirmation({
       title: t("library.delete_sure", { name: this.library.name }),

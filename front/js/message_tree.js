@@ -26,36 +26,36 @@ export class MessageTree {
     this.messages.set(message.id, message);
     for (const source of message.sources ?? []) this.names.set(source.document_id, source.document_name);
     if (!isNew) return;
-    const siblings = this.siblings(message);
+    const siblings = this.listSiblings(message);
     siblings.push(message.id);
-    siblings.sort((one, other) => this.order(one, other));
+    siblings.sort((one, other) => this.compareMessages(one, other));
     this.children.set(message.parent_id ?? ROOT, siblings);
   }
 
-  order(one, other) {
+  compareMessages(one, other) {
     const [first, second] = [this.messages.get(one).created_at, this.messages.get(other).created_at];
     return Date.parse(first) - Date.parse(second) || (first < second ? -1 : 1);
   }
 
   /** Ids of the messages with the same parent, including this one. */
-  siblings(message) {
+  listSiblings(message) {
     return this.children.get(message.parent_id ?? ROOT) ?? [];
   }
 
   /** The newest message, of all or below one. */
-  newest(under = null) {
+  findNewest(under = null) {
     let best = under;
     const open = under ? [under] : [...this.messages.keys()];
     while (open.length) {
       const id = open.pop();
-      if (best === null || (id !== best && this.order(id, best) > 0)) best = id;
+      if (best === null || (id !== best && this.compareMessages(id, best) > 0)) best = id;
       if (under) open.push(...(this.children.get(id) ?? []));
     }
     return best;
   }
 
   /** The messages up to `leaf`, oldest first, as far as they are loaded. */
-  path(leaf) {
+  listPath(leaf) {
     const found = [];
     for (let message = this.messages.get(leaf); message; message = this.messages.get(message.parent_id)) {
       found.push(message);
@@ -64,13 +64,13 @@ export class MessageTree {
   }
 
   /** The name of a document shown by some answer. */
-  nameOf(documentId) {
+  getDocumentName(documentId) {
     return this.names.get(documentId) ?? "";
   }
 
   /** The ids of a message's siblings, and its index among them. */
-  place(message) {
-    const ids = this.siblings(message);
+  locate(message) {
+    const ids = this.listSiblings(message);
     return { ids, index: ids.indexOf(message.id) };
   }
 }
@@ -85,13 +85,13 @@ export class MessagePages {
     this.unread = 0;
   }
 
-  page(number) {
+  fetchPage(number) {
     return getJson(`/chats/${this.chatId}/messages?page=${number}&page_size=${PAGE_SIZE}`);
   }
 
   /** Load the newest page. */
-  async open() {
-    this.newest = await this.page("last");
+  async fetchNewest() {
+    this.newest = await this.fetchPage("last");
     this.end = Math.max(Math.ceil(this.newest.count / PAGE_SIZE), 1);
     this.unread = this.end;
   }
@@ -101,14 +101,14 @@ export class MessagePages {
   }
 
   /** The newest messages that have not been loaded yet. */
-  async earlier() {
-    const { results } = this.unread === this.end ? this.newest : await this.page(this.unread);
+  async fetchEarlier() {
+    const { results } = this.unread === this.end ? this.newest : await this.fetchPage(this.unread);
     this.unread -= 1;
     return results;
   }
 
   /** The newest messages as they are now. */
-  async latest() {
-    return (await this.page("last")).results;
+  async refetchLatest() {
+    return (await this.fetchPage("last")).results;
   }
 }

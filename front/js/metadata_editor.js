@@ -19,8 +19,8 @@ export class MetadataEditor extends EventTarget {
     this.trouble = part("trouble");
     byId("metadata-edit").addEventListener("click", () => this.open());
     part("cancel").addEventListener("click", () => this.close());
-    part("add").addEventListener("click", () => this.add());
-    this.keys.addEventListener("change", () => this.showOwn());
+    part("add").addEventListener("click", () => this.addField());
+    this.keys.addEventListener("change", () => this.showOwnKey());
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.save();
@@ -41,40 +41,40 @@ export class MetadataEditor extends EventTarget {
     const known = Object.keys(names).filter((key) => key in metadata);
     const keys = new Set([...known, ...Object.keys(metadata)]);
     this.before = metadata;
-    this.fields.replaceChildren(...[...keys].filter((key) => isText(metadata[key])).map((key) => this.field(key, metadata[key])));
+    this.fields.replaceChildren(...[...keys].filter((key) => isText(metadata[key])).map((key) => this.createField(key, metadata[key])));
     this.offerKeys();
-    this.fail("");
-    this.toggle(true);
+    this.showTrouble("");
+    this.setOpen(true);
     (this.inputs[0] ?? this.keys).focus();
   }
 
   close() {
-    this.toggle(false);
+    this.setOpen(false);
     byId("metadata-edit").focus();
   }
 
-  toggle(isOpen) {
+  setOpen(isOpen) {
     this.form.hidden = !isOpen;
     this.shown.hidden = isOpen;
     byId("metadata-edit").hidden = isOpen;
   }
 
   /** Whether the reader may change the document: if not, what is open closes. */
-  allow(mayChange) {
-    if (!mayChange) this.toggle(false);
+  setMayChange(mayChange) {
+    if (!mayChange) this.setOpen(false);
     byId("metadata-edit").hidden = !mayChange || !this.form.hidden;
   }
 
-  field(key, value) {
+  createField(key, value) {
     const input = el("input", { type: "text", maxlength: MAX_VALUE_CHARACTERS, data: { key } });
     input.value = value;
     const name = this.page.metadata_names[key] ?? key;
-    const remove = createIconButton("x", t("remove_field", { name }), { on: { click: () => this.remove(label) } });
+    const remove = createIconButton("x", t("remove_field", { name }), { on: { click: () => this.removeField(label) } });
     const label = el("div", { class: "metadata-field" }, el("label", {}, el("span", { text: name }), input), remove);
     return label;
   }
 
-  remove(label) {
+  removeField(label) {
     label.remove();
     this.offerKeys();
     this.keys.focus();
@@ -86,18 +86,18 @@ export class MetadataEditor extends EventTarget {
     const free = Object.entries(this.page.metadata_names).filter(([key]) => !there.has(key));
     const option = ([key, name]) => el("option", { value: key, text: name });
     this.keys.replaceChildren(...free.map(option), option(["", t("own_field")]));
-    this.showOwn();
+    this.showOwnKey();
   }
 
-  showOwn() {
+  showOwnKey() {
     this.ownKey.hidden = this.keys.value !== "";
   }
 
-  add() {
+  addField() {
     const key = this.keys.value || this.ownKey.value.normalize("NFC").trim();
     if (!key) return this.ownKey.focus();
     const there = this.inputs.find((input) => input.dataset.key === key);
-    if (!there) this.fields.append(this.field(key, ""));
+    if (!there) this.fields.append(this.createField(key, ""));
     this.ownKey.value = "";
     this.offerKeys();
     return (there ?? this.inputs.at(-1)).focus();
@@ -122,14 +122,14 @@ export class MetadataEditor extends EventTarget {
       this.close();
       this.dispatchEvent(new Event("saved"));
     } catch (error) {
-      this.fail(error.message);
+      this.showTrouble(error.message);
     } finally {
       this.form.inert = false;
     }
     return undefined;
   }
 
-  fail(text) {
+  showTrouble(text) {
     this.trouble.hidden = !text;
     this.trouble.textContent = text;
   }

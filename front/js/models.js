@@ -1,6 +1,6 @@
 // Language models: which one answers the next question, and two answers to one question side by side.
 
-import { keepChoice } from "./chat_actions.js";
+import { saveChoice } from "./chat_actions.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { openMenu } from "./message.js";
 import { t, tn } from "./strings.js";
@@ -13,8 +13,8 @@ export class ModelPicker {
     this.chatId = chatId; // a function: a new chat has none yet
     this.button = byId("model-button");
     this.text = byId("model-text");
-    this.button.addEventListener("click", () => this.open());
-    this.show();
+    this.button.addEventListener("click", () => this.openMenu());
+    this.render();
   }
 
   /** The model sent with the next question; empty: the chat's, else the default. */
@@ -32,17 +32,17 @@ export class ModelPicker {
   }
 
   /** The models that another answer to the message may be asked of. */
-  others(message) {
+  listOthers(message) {
     return this.models.filter((one) => one.id !== message.model);
   }
 
   /** A model's name, if there are several models. */
-  nameOf(id) {
+  getName(id) {
     if (!id || this.models.length < 2) return "";
     return this.models.find((one) => one.id === id)?.name ?? id;
   }
 
-  open() {
+  openMenu() {
     const entries = this.models.map((one) => ({
       name: "model",
       icon: one.id === this.current ? "check" : "sparkles",
@@ -58,16 +58,16 @@ export class ModelPicker {
     if (id === this.current && this.isKnown) return;
     const before = this.chosen;
     this.chosen = id;
-    this.show();
-    if (await keepChoice(this.chatId(), { model: id })) {
-      announce(t("model.chosen", { name: this.nameOf(id) }));
+    this.render();
+    if (await saveChoice(this.chatId(), { model: id })) {
+      announce(t("model.chosen", { name: this.getName(id) }));
       return;
     }
     this.chosen = before;
-    this.show();
+    this.render();
   }
 
-  show() {
+  render() {
     const needed = this.models.length > 1 || (!this.isKnown && this.models.length > 0);
     this.button.hidden = !needed;
     this.button.classList.toggle("model-gone", !this.isKnown);
@@ -84,15 +84,15 @@ export class ToolPicker {
     this.chosen = new Set((chosen ?? []).filter((id) => servers.some((one) => one.id === id)));
     this.chatId = chatId;
     this.button = byId("tools-button");
-    this.button.addEventListener("click", () => this.open());
-    this.show();
+    this.button.addEventListener("click", () => this.openMenu());
+    this.render();
   }
 
   get ids() {
     return [...this.chosen];
   }
 
-  open() {
+  openMenu() {
     const entries = this.servers.map((one) => ({
       name: "tools",
       icon: this.chosen.has(one.id) ? "check" : "plus",
@@ -107,13 +107,13 @@ export class ToolPicker {
   async toggle(id) {
     const before = new Set(this.chosen);
     if (!this.chosen.delete(id)) this.chosen.add(id);
-    this.show();
-    if (await keepChoice(this.chatId(), { tool_ids: this.ids })) return;
+    this.render();
+    if (await saveChoice(this.chatId(), { tool_ids: this.ids })) return;
     this.chosen = before;
-    this.show();
+    this.render();
   }
 
-  show() {
+  render() {
     this.button.hidden = !this.servers.length;
     byId("tools-text").textContent = this.chosen.size ? t("tools.on", { count: this.chosen.size }) : t("tools");
   }
@@ -156,12 +156,12 @@ export class Comparison {
   }
 
   /** Whether the current branch ends with one of the two. */
-  holds(message) {
+  includes(message) {
     return this.ids.includes(message?.id);
   }
 
   /** The two as they are now, as one element of the thread. */
-  arrange() {
+  arrangeSides() {
     for (const side of this.sides) placeChildren(side.root, [side.head, this.viewOf(side.id).root]);
     return this.root;
   }

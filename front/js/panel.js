@@ -44,9 +44,9 @@ export class Panel extends EventTarget {
     this.hooks = hooks;
     this.opener = null;
     this.reset();
-    byId("panel-close").addEventListener("click", () => this.leave());
-    byId("panel-previous").addEventListener("click", () => this.go(-1));
-    byId("panel-next").addEventListener("click", () => this.go(1));
+    byId("panel-close").addEventListener("click", () => this.requestClose());
+    byId("panel-previous").addEventListener("click", () => this.stepSource(-1));
+    byId("panel-next").addEventListener("click", () => this.stepSource(1));
     this.watchTabs();
     this.watchGrip();
   }
@@ -80,7 +80,7 @@ export class Panel extends EventTarget {
     this.tab = tab ?? (this.source.cited === false ? "reviewed" : "cited");
     this.page = page;
     this.reveal(opener);
-    await this.show();
+    await this.render();
   }
 
   /** A document on its own; `passage` of it, a chunk, is marked and led to. */
@@ -91,14 +91,14 @@ export class Panel extends EventTarget {
     this.document = document_;
     this.reveal(opener);
     this.drawFrame();
-    const reader = this.readyReader();
-    reader.prepare(document_.id);
-    this.describe(document_, document_);
+    const reader = this.getReader();
+    reader.announceDocument(document_.id);
+    this.showFacts(document_, document_);
     const passages = passage ? [passage] : [];
     await reader.open(document_);
-    await reader.mark(passages, [], null);
-    if (passage) await reader.lead(passage);
-    else if (page) await reader.lead({ page });
+    await reader.setMarks(passages, [], null);
+    if (passage) await reader.leadTo(passage);
+    else if (page) await reader.leadTo({ page });
   }
 
   /** Something else than a document. */
@@ -129,7 +129,7 @@ export class Panel extends EventTarget {
   }
 
   /** The reader closes it: whoever keeps the address decides how. */
-  leave() {
+  requestClose() {
     if (this.root.hidden) return;
     if (this.dispatchEvent(new CustomEvent("closing", { cancelable: true }))) this.close();
   }
@@ -148,70 +148,70 @@ export class Panel extends EventTarget {
   }
 
   /** The source before or behind, of all that the answer has. */
-  go(step) {
+  stepSource(step) {
     const all = [...this.cited, ...this.reviewed];
     const next = all[all.indexOf(this.source) + step];
     if (!next) return;
-    this.turnTo(next);
+    this.showSource(next);
   }
 
-  turnTo(source) {
+  showSource(source) {
     this.source = source;
     this.spans = null;
     this.page = null;
     this.tab = source.cited === false ? "reviewed" : "cited";
     this.dispatchEvent(new CustomEvent("moved"));
-    this.show();
+    this.render();
   }
 
-  async show() {
+  async render() {
     const { source, spans, tab, page } = this;
     const ticket = (this.ticket = {});
     this.drawFrame();
     this.title.textContent = source.document_name;
-    const reader = this.readyReader();
-    reader.prepare(source.document_id);
+    const reader = this.getReader();
+    reader.announceDocument(source.document_id);
     const document_ = await fetchDocument(source.document_id).catch((error) => error);
     if (this.ticket !== ticket) return;
     if (document_ instanceof Error) {
       const isGone = document_.status === 404;
-      this.describe(source, null);
+      this.showFacts(source, null);
       const text = await fetchSnapshot(source);
       if (this.ticket !== ticket) return;
       const missing = source.unreadable ? t("unreadable") : t("document_gone");
-      reader.openText(text, isGone ? missing : document_.message);
+      reader.openSnapshot(text, isGone ? missing : document_.message);
       const sentences = locateInSnapshot(source, text);
-      await reader.mark([], sentences, sentences[0] ?? null);
+      await reader.setMarks([], sentences, sentences[0] ?? null);
       return;
     }
-    this.describe(source, document_);
+    this.showFacts(source, document_);
     const version = source.version && source.version < document_.version ? source.version : null;
     await reader.open(document_, version);
     if (this.ticket !== ticket) return;
-    this.tellVersion(reader, document_, version);
-    await this.mark(reader, { source, spans, tab, page });
+    this.showVersionNote(reader, document_, version);
+    await this.markPassages(reader, { source, spans, tab, page });
   }
 
   /** The passage lightly, its sentences strongly; in the whole document those of all passages. */
-  async mark(reader, { source, spans, tab, page }) {
+  async markPassages(reader, { source, spans, tab, page }) {
     const own = [...this.cited, ...this.reviewed].filter((one) => one.document_id === source.document_id && one.version === source.version);
     const passages = (tab === "whole" ? own : [source]).map(toPassage);
     const sentences = (tab === "whole" ? own.flatMap((one) => one.spans ?? []) : (source.spans ?? []));
     const here = spans?.[0] ?? source.spans?.[0] ?? null;
-    await reader.mark(passages.filter((one) => one.start !== null || one.boxes.length), sentences, page ? null : here);
-    if (page) await reader.lead({ page });
-    else if (!here) await reader.lead(toPassage(source));
+    await reader.setMarks(passages.filter((one) => one.start !== null || one.boxes.length), sentences, page ? null : here);
+    if (page) await reader.leadTo({ page });
+    else if (!here) await reader.leadTo(toPassage(source));
   }
 
-  readyReader() {
+  getReader() {
     if (!this.reader) {
       this.body.className = "panel-body";
-      this.reader = new Reader(this.body, { onPlace: (place) => this.moved(place) });
+      this.reader = new Reader(this.body, { onPlace: (place) => this.notePage(place) });
     }
     return this.reader;
   }
 
-  moved({ page }) {
+  notePage({ page }) {
     if (!page || page === this.page) return;
     this.page = page;
     if (this.tab === "whole") this.dispatchEvent(new CustomEvent("moved"));
@@ -263,7 +263,7 @@ export class Panel extends EventTarget {
         class: "panel-chip",
         title: [source.document_name, pages, source.section].filter(Boolean).join(" · "),
         "aria-current": source === this.source ? "true" : null,
-        on: { click: () => this.turnTo(source) },
+        on: { click: () => this.showSource(source) },
       },
       name ? el("span", { class: "slot", text: name }) : null,
       el("span", { text: label }),
@@ -271,7 +271,7 @@ export class Panel extends EventTarget {
   }
 
   /** Title, owner, date and version, and what can be done with the document. */
-  describe(source, document_) {
+  showFacts(source, document_) {
     this.title.textContent = document_?.name ?? source.document_name;
     this.title.title = this.title.textContent;
     const version = source.version ?? document_?.version;
@@ -300,10 +300,10 @@ export class Panel extends EventTarget {
     ].filter(Boolean);
   }
 
-  tellVersion(reader, document_, version) {
+  showVersionNote(reader, document_, version) {
     if (!version) return;
     const text = t("version.older", { number: version, current: document_.version });
-    reader.tell(el("p", { class: "note note-info passage-old" }, createIcon("info"), el("span", { text })));
+    reader.showNotes(el("p", { class: "note note-info passage-old" }, createIcon("info"), el("span", { text })));
   }
 
   watchTabs() {
@@ -314,7 +314,7 @@ export class Panel extends EventTarget {
       this.spans = null;
       this.page = null;
       this.dispatchEvent(new CustomEvent("moved"));
-      this.show();
+      this.render();
     };
     this.tabs.addEventListener("click", (event) => {
       const tab = event.target.closest("[role=tab]");

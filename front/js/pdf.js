@@ -70,7 +70,7 @@ export class PdfView {
     this.passages = [];
     this.sentences = [];
     this.aim = null;
-    this.events.on("pagesinit", () => this.begin());
+    this.events.on("pagesinit", () => this.handlePagesReady());
     this.events.on("pagechanging", ({ pageNumber }) => onPage(pageNumber));
     this.events.on("scalechanging", ({ scale }) => onScale(scale));
     this.events.on("pagerendered", ({ pageNumber }) => this.drawMarks(pageNumber));
@@ -109,17 +109,17 @@ export class PdfView {
       disableWorkerRendering: true,
     });
     try {
-      this.document = await this.unlessLate(this.task.promise);
+      this.document = await this.failIfLate(this.task.promise);
       this.links.setDocument(this.document);
       this.viewer.setDocument(this.document);
-      await this.unlessLate(this.viewer.firstPagePromise);
+      await this.failIfLate(this.viewer.firstPagePromise);
     } catch (error) {
       throw new UnreadablePdf(error?.message, { cause: error });
     }
   }
 
   /** What a promise gives; a file that keeps its worker busy for ever is given up, and so is one that ends it. */
-  unlessLate(promise) {
+  failIfLate(promise) {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error("late")), FIRST_PAGE_WITHIN_MS);
       this.thread.addEventListener("error", () => reject(new Error("worker")), { once: true });
@@ -136,19 +136,19 @@ export class PdfView {
     this.thread?.terminate();
   }
 
-  begin() {
+  handlePagesReady() {
     this.viewer.currentScaleValue = FITTED;
     for (let number = 1; number <= this.viewer.pagesCount; number += 1) {
       this.viewer.getPageView(number - 1).div.setAttribute("aria-label", t("page", { page: number }));
     }
-    if (this.aim) this.jump();
+    if (this.aim) this.scrollToAim();
   }
 
   /** Pages that fill the width go on doing so; what the reader looks at stays where it is. */
   refit() {
     if (!this.viewer.pagesCount || this.viewer.currentScaleValue !== FITTED) return;
     this.viewer.currentScaleValue = FITTED;
-    if (this.aim) requestAnimationFrame(() => this.aim && this.jump()); // pages have their new sizes by then
+    if (this.aim) requestAnimationFrame(() => this.aim && this.scrollToAim()); // pages have their new sizes by then
   }
 
   get page() {
@@ -164,10 +164,10 @@ export class PdfView {
   /** Bring a place into sight: a page, and where on it. It stays there while pages around it get their true size. */
   goTo({ page, box = null }) {
     this.aim = { page, box };
-    if (this.viewer.pagesCount) this.jump();
+    if (this.viewer.pagesCount) this.scrollToAim();
   }
 
-  jump() {
+  scrollToAim() {
     const { page, box } = this.aim;
     const view = this.viewer.getPageView(page - 1);
     if (!view) return;
@@ -183,7 +183,7 @@ export class PdfView {
   // Marks
 
   /** `passages` lightly, `sentences` strongly; `here` of the latter is where the reader is led to. */
-  mark(passages, sentences, here = null) {
+  setMarks(passages, sentences, here = null) {
     this.passages = passages;
     this.sentences = sentences;
     this.here = here;
@@ -203,10 +203,10 @@ export class PdfView {
     });
     if (light.length + strong.length) {
       const first = strong.find((box) => box.isHere);
-      const draw = (name) => (box) => place(el("div", { class: box === first ? `${name} pdf-mark-here` : name }), box);
+      const draw = (name) => (box) => placeBox(el("div", { class: box === first ? `${name} pdf-mark-here` : name }), box);
       view.div.append(el("div", { class: "pdf-marks" }, light.map(draw("pdf-passage")), strong.map(draw("pdf-sentence"))));
     }
-    if (this.aim?.page === number) this.jump();
+    if (this.aim?.page === number) this.scrollToAim();
   }
 
   /** The boxes of a sentence by its letters, where the page has them as text; those near `boxes`, if it is said twice. */
@@ -217,7 +217,7 @@ export class PdfView {
     const { text, places } = mapLetters(layer);
     const frame = view.div.getBoundingClientRect();
     const aimed = boxes.length ? boxes[0].y0 : 0;
-    const found = findLetters(text, letters).map(([from, to]) => measure(places, from, to, frame));
+    const found = findLetters(text, letters).map(([from, to]) => measureLetters(places, from, to, frame));
     const near = (one) => (one.length ? Math.abs(one[0].y0 - aimed) : Infinity);
     const [best] = found.sort((one, other) => near(one) - near(other));
     return best?.length ? best : null;
@@ -254,12 +254,12 @@ export class PdfView {
     this.viewer.currentScale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, scale));
   }
 
-  fit() {
+  fitWidth() {
     this.viewer.currentScaleValue = FITTED;
   }
 
   /** The document's own outline: {title, level, open()}; empty where it has none. */
-  async outline() {
+  async listOutline() {
     const rows = [];
     const walk = (items, level) => {
       for (const item of items ?? []) {
@@ -273,7 +273,7 @@ export class PdfView {
   }
 }
 
-function place(mark, { x0, y0, x1, y1 }) {
+function placeBox(mark, { x0, y0, x1, y1 }) {
   Object.assign(mark.style, {
     left: `${x0 * 100}%`,
     top: `${y0 * 100}%`,
@@ -284,7 +284,7 @@ function place(mark, { x0, y0, x1, y1 }) {
 }
 
 /** The boxes of the letters [from, to) of a text layer, in fractions of the page. */
-function measure(places, from, to, frame) {
+function measureLetters(places, from, to, frame) {
   const range = document.createRange();
   const boxes = [];
   for (let at = from; at < to; at += 1) {

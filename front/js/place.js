@@ -12,7 +12,7 @@ export function readPlace() {
   return { message: query.get("message"), source: number("source"), tab: query.get("tab"), page: number("page") };
 }
 
-function write(values, state, step) {
+function replaceAddress(values, state, step) {
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
   const address = `${location.pathname}${query.size ? `?${query}` : ""}`;
   if (step === "push") history.pushState(state, "", address);
@@ -26,15 +26,15 @@ export class Place {
     this.panel = panel;
     this.chatId = chatId;
     this.isFollowing = false;
-    panel.addEventListener("opened", () => this.isFollowing || this.tell("push"));
-    panel.addEventListener("moved", () => this.isFollowing || this.tell());
-    panel.addEventListener("closing", (event) => this.leave(event));
-    thread.addEventListener("branched", () => this.tell());
-    addEventListener("popstate", () => this.follow());
+    panel.addEventListener("opened", () => this.isFollowing || this.writeAddress("push"));
+    panel.addEventListener("moved", () => this.isFollowing || this.writeAddress());
+    panel.addEventListener("closing", (event) => this.handleClosing(event));
+    thread.addEventListener("branched", () => this.writeAddress());
+    addEventListener("popstate", () => this.followAddress());
     let timer = null;
     thread.scrolling.scroller.addEventListener("scroll", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.tell(), SETTLE_MS);
+      timer = setTimeout(() => this.writeAddress(), SETTLE_MS);
     }, { passive: true });
   }
 
@@ -44,10 +44,10 @@ export class Place {
     const { scroll } = history.state ?? {}; // null at the end of the thread, where it is already
     if (scroll) this.thread.goTo(scroll);
     else if (place.message && scroll === undefined) this.thread.goTo({ message: place.message });
-    await this.follow();
+    await this.followAddress();
   }
 
-  tell(step = "replace") {
+  writeAddress(step = "replace") {
     if (!this.chatId()) return;
     const { panel, thread } = this;
     const scroll = thread.place;
@@ -60,23 +60,23 @@ export class Place {
           page: panel.tab === "whole" ? panel.page : null,
         }
       : { message: scroll?.message };
-    write(shown, { ...history.state, scroll, newest: thread.newest, panel: panel.isOpen && (step === "push" || Boolean(history.state?.panel)) }, step);
+    replaceAddress(shown, { ...history.state, scroll, newest: thread.newest, panel: panel.isOpen && (step === "push" || Boolean(history.state?.panel)) }, step);
   }
 
   /** Back, where opening it was a step; else it is closed here. */
-  leave(event) {
+  handleClosing(event) {
     event.preventDefault();
     if (history.state?.panel) {
       history.back();
       return;
     }
     this.panel.close();
-    this.tell();
+    this.writeAddress();
   }
 
-  async follow() {
+  async followAddress() {
     const { message: id, source: number, tab, page } = readPlace();
-    const message = id && this.thread.messageOf(id);
+    const message = id && this.thread.getMessage(id);
     const source = number && message?.sources?.[number - 1];
     this.isFollowing = true;
     try {

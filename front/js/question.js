@@ -19,7 +19,7 @@ export class QuestionView {
     this.text = el("div", { class: "bubble", text: message.content });
     this.fold = message.content.length > MAX_UNFOLDED_CHARACTERS ? createFold(this.text) : null;
     this.switcher = new BranchSwitcher((by) => hooks.step(this.message, by));
-    this.tools = this.actions();
+    this.tools = this.createActions();
     this.root = el(
       "article",
       { class: "msg msg-question", data: { messageId: message.id ?? "" } },
@@ -29,37 +29,37 @@ export class QuestionView {
       this.fold,
       this.tools,
     );
-    this.wait(!message.id);
+    this.setWaiting(!message.id);
   }
 
   /** A message that the server does not have yet can neither be edited nor has it branches. */
-  wait(waiting) {
+  setWaiting(waiting) {
     this.root.classList.toggle("msg-sending", waiting);
     this.tools.hidden = waiting;
   }
 
   /** The server has it. */
-  stored(message) {
+  markStored(message) {
     this.message = message;
     this.root.dataset.messageId = message.id;
-    this.wait(false);
+    this.setWaiting(false);
   }
 
-  actions() {
+  createActions() {
     const copy = createIconButton("copy", t("copy"), { data: { action: "copy" } });
     copy.addEventListener("click", () => copyText(this.message.content, copy));
     this.pencil = createIconButton("pencil", t("edit"), { class: "icon-button branching", data: { action: "edit" } });
-    this.pencil.addEventListener("click", () => this.edit());
+    this.pencil.addEventListener("click", () => this.openEditor());
     const buttons = el("span", { class: "msg-buttons" }, copy, this.pencil, createMessageMenu(() => this.message, this.hooks));
     return el("div", { class: "question-tools" }, buttons, this.switcher.root);
   }
 
-  edit() {
+  openEditor() {
     if (this.editor) return;
     this.editor = new QuestionEditor(this.message.content, this.hooks.limit, {
       ask: (content) => this.save(content, (text) => this.hooks.edit(this.message, text)),
-      keep: (content) => this.save(content, (text) => this.keep(text)),
-      cancel: () => this.close(),
+      keep: (content) => this.save(content, (text) => this.saveWording(text)),
+      cancel: () => this.closeEditor(),
     });
     this.text.after(this.editor.root);
     this.showText(false);
@@ -70,7 +70,7 @@ export class QuestionView {
     for (const part of [this.text, this.fold, this.tools]) if (part) part.hidden = !shown;
   }
 
-  close() {
+  closeEditor() {
     this.editor?.root.remove();
     this.editor = null;
     this.showText(true);
@@ -78,21 +78,21 @@ export class QuestionView {
   }
 
   /** Other words in the same place: the answers stay as they are. */
-  async keep(content) {
+  async saveWording(content) {
     this.message = await this.hooks.reword(this.message, content);
     this.text.textContent = this.message.content;
   }
 
   async save(content, send) {
-    this.editor.wait(true);
+    this.editor.setWaiting(true);
     try {
       await send(content);
     } catch (error) {
       showError(error);
-      this.editor.wait(false);
+      this.editor.setWaiting(false);
       return;
     }
-    this.close();
+    this.closeEditor();
   }
 }
 
@@ -113,7 +113,7 @@ class QuestionEditor {
       event.preventDefault();
       submit();
     });
-    this.input.addEventListener("input", () => this.show());
+    this.input.addEventListener("input", () => this.render());
     this.input.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || event.isComposing) return;
       event.preventDefault();
@@ -129,18 +129,18 @@ class QuestionEditor {
   }
 
   open() {
-    this.show();
+    this.render();
     this.input.focus();
     this.input.setSelectionRange(this.input.value.length, this.input.value.length);
   }
 
-  wait(waiting) {
+  setWaiting(waiting) {
     this.waiting = waiting;
     this.input.readOnly = waiting;
-    this.show();
+    this.render();
   }
 
-  show() {
+  render() {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight + 2, innerHeight * 0.5)}px`;
     this.button.disabled = !this.ready;

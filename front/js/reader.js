@@ -40,13 +40,13 @@ export class Reader {
       el("div", { class: "reader-stage" }, this.pane, this.outlineList),
     );
     root.classList.add("reader");
-    root.addEventListener("keydown", (event) => this.pressed(event));
+    root.addEventListener("keydown", (event) => this.handleKey(event));
   }
 
   // What is shown
 
   /** Say which document is about to be opened: a search from now on is meant for that one, and goes before `lead`. */
-  prepare(documentId) {
+  announceDocument(documentId) {
     if (this.document?.id !== documentId) this.closeFind();
     this.hasSearched = false;
   }
@@ -110,7 +110,7 @@ export class Reader {
     if (this.key === key) {
       this.showPage(view.page);
       this.offerOutline();
-      this.look();
+      this.search();
     }
     return true;
   }
@@ -125,11 +125,11 @@ export class Reader {
     this.view = view;
     this.showScale(this.textScale ?? 1);
     this.offerOutline();
-    this.look();
+    this.search();
     if (!shown.text.trim()) this.pane.append(createNote("info", t("reader.no_text")));
   }
 
-  openText(text, why) {
+  openSnapshot(text, why) {
     this.close();
     this.key = "text";
     this.root.dataset.kind = "text";
@@ -147,20 +147,20 @@ export class Reader {
   }
 
   /** Tell what the reader must know of the version shown. */
-  tell(...notes) {
+  showNotes(...notes) {
     this.note.replaceChildren(...notes);
   }
 
   /** Places: `{page, boxes, text, start, end}`; `here` is one of `sentences`, or of `passages`, and is led to. */
-  async mark(passages, sentences, here) {
+  async setMarks(passages, sentences, here) {
     await this.opening;
     if (!this.view) return;
-    this.view.mark(passages, sentences, here);
-    if (here) await this.lead(here);
+    this.view.setMarks(passages, sentences, here);
+    if (here) await this.leadTo(here);
   }
 
   /** Go to what the document was opened for, unless somebody has searched since: it may come late. */
-  async lead(place) {
+  async leadTo(place) {
     await this.opening;
     if (!this.hasSearched) await this.goTo(place);
   }
@@ -168,7 +168,7 @@ export class Reader {
   /** Mark the words of a search in the passage that it found, where the text is drawn, and go to the first. */
   leadToWords(words, passage) {
     const isPlaced = this.root.dataset.kind === "text" && passage.start !== null;
-    if (isPlaced && !this.hasSearched) this.view?.goToWords(words, passage);
+    if (isPlaced && !this.hasSearched) this.view?.markAndGoToWords(words, passage);
   }
 
   async goTo({ page = null, start = null, boxes = [] }) {
@@ -195,7 +195,7 @@ export class Reader {
       },
     });
     this.pageTotal = el("span", { class: "reader-total" });
-    this.scaleLabel = el("button", { type: "button", class: "reader-scale", title: t("reader.fit"), text: "100%", on: { click: () => this.fit() } });
+    this.scaleLabel = el("button", { type: "button", class: "reader-scale", title: t("reader.fit"), text: "100%", on: { click: () => this.fitWidth() } });
     this.paper = button("sun", t("reader.paper"), () => this.togglePaper(), { class: "icon-button reader-paper", "aria-pressed": "false" });
     this.root.classList.toggle("paper-light", localStorage.getItem(PAPER_KEY) === "light");
     this.showPaper();
@@ -228,8 +228,8 @@ export class Reader {
     else this.scaleText((this.textScale ?? 1) + step * ZOOM_STEP);
   }
 
-  fit() {
-    if (this.root.dataset.kind === "pdf") this.view?.fit();
+  fitWidth() {
+    if (this.root.dataset.kind === "pdf") this.view?.fitWidth();
     else this.scaleText(1);
   }
 
@@ -253,7 +253,7 @@ export class Reader {
 
   async offerOutline() {
     const { view } = this;
-    const rows = await view.outline().catch(() => []);
+    const rows = await view.listOutline().catch(() => []);
     if (this.view !== view) return;
     this.outlineButton.hidden = !rows.length;
     const item = ({ title, level, open }) => {
@@ -281,13 +281,13 @@ export class Reader {
     this.findInput.addEventListener("input", () => {
       this.hasSearched = Boolean(this.findInput.value.trim());
       clearTimeout(this.findTimer);
-      this.findTimer = setTimeout(() => this.look(), FIND_PAUSE_MS);
+      this.findTimer = setTimeout(() => this.search(), FIND_PAUSE_MS);
     });
     this.findInput.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
       if (event.key === "Enter") {
         event.preventDefault();
-        this.step(event.shiftKey);
+        this.stepFound(event.shiftKey);
       } else if (event.key === "Escape") {
         event.preventDefault();
         event.stopPropagation();
@@ -295,7 +295,7 @@ export class Reader {
         this.pane.focus({ preventScroll: true });
       }
     });
-    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => this.step(back) } });
+    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => this.stepFound(back) } });
     return el(
       "div",
       { class: "reader-find", role: "search", hidden: true },
@@ -308,7 +308,7 @@ export class Reader {
   }
 
   /** Search for what stands in the bar, if it is open. */
-  look(options) {
+  search(options) {
     clearTimeout(this.findTimer);
     if (this.findBar.hidden) return;
     if (this.findInput.value.trim()) this.view?.find(this.findInput.value, options);
@@ -316,9 +316,9 @@ export class Reader {
   }
 
   /** Go to the next place of the search, or the one before. */
-  step(back) {
+  stepFound(back) {
     this.hasSearched = true;
-    this.look({ again: true, back });
+    this.search({ again: true, back });
   }
 
   openFind() {
@@ -345,10 +345,10 @@ export class Reader {
     else this.findCount.textContent = isDone ? t("reader.not_found") : "";
   }
 
-  pressed(event) {
+  handleKey(event) {
     const mod = event.ctrlKey || event.metaKey;
     if (!mod || event.altKey || event.shiftKey) return;
-    const run = { f: () => this.openFind(), "=": () => this.zoom(1), "+": () => this.zoom(1), "-": () => this.zoom(-1), 0: () => this.fit() }[event.key];
+    const run = { f: () => this.openFind(), "=": () => this.zoom(1), "+": () => this.zoom(1), "-": () => this.zoom(-1), 0: () => this.fitWidth() }[event.key];
     if (!run) return;
     event.preventDefault();
     run();

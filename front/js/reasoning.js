@@ -31,8 +31,8 @@ export class Reasoning {
       event.preventDefault();
       hold(summary, () => this.toggle());
     });
-    this.growth = new ResizeObserver(() => this.follow());
-    this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.growth = new ResizeObserver(() => this.scrollToEnd());
+    this.box.addEventListener("scroll", () => this.handleScroll(), { passive: true });
     this.reset();
   }
 
@@ -43,7 +43,7 @@ export class Reasoning {
     this.seconds = 0;
     this.follows = true;
     this.drawn.reset();
-    this.settle();
+    this.endThinking();
     this.root.hidden = true;
     this.root.open = false;
   }
@@ -53,21 +53,21 @@ export class Reasoning {
     this.said += text;
     this.root.hidden = !this.said.trim();
     if (this.root.open) this.drawn.append(text);
-    if (live && !this.root.hidden) this.think();
+    if (live && !this.root.hidden) this.showThinking();
   }
 
-  think() {
+  showThinking() {
     if (this.begun === null) {
       this.begun = performance.now();
       this.root.classList.add("reasoning-live");
       this.label.textContent = t("reasoning.now");
-      this.ticking = setInterval(() => this.tick(), 1000);
-      this.tick();
+      this.ticking = setInterval(() => this.updateClock(), 1000);
+      this.updateClock();
     }
     this.redraw ??= setTimeout(() => this.showTail(), REDRAW_MS);
   }
 
-  tick() {
+  updateClock() {
     this.seconds = Math.round((performance.now() - this.begun) / 1000);
     this.clock.textContent = this.seconds ? t("trace.seconds", { seconds: this.seconds }) : "";
   }
@@ -80,11 +80,11 @@ export class Reasoning {
   }
 
   /** The answer begins, or there will be none. */
-  settle() {
+  endThinking() {
     clearInterval(this.ticking);
     clearTimeout(this.redraw);
     this.redraw = null;
-    if (this.begun !== null) this.tick();
+    if (this.begun !== null) this.updateClock();
     this.begun = null;
     this.root.classList.remove("reasoning-live");
     this.tail.classList.remove("reasoning-long");
@@ -94,7 +94,7 @@ export class Reasoning {
 
   /** The whole of it, as it stays. */
   complete(text) {
-    this.settle();
+    this.endThinking();
     this.said = text;
     this.root.hidden = !text.trim();
     this.follows = false;
@@ -110,12 +110,12 @@ export class Reasoning {
     else this.drawn.append(this.said);
   }
 
-  scrolled() {
+  handleScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.box;
     this.follows = this.begun !== null && scrollHeight - clientHeight - scrollTop < 24;
   }
 
-  follow() {
+  scrollToEnd() {
     if (this.follows && this.begun !== null) this.box.scrollTop = this.box.scrollHeight;
   }
 }

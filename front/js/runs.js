@@ -19,11 +19,11 @@ export class Runs extends EventTarget {
     this.socket = socket;
     this.active = new Map();
     this.outbox = new Map();
-    socket.addEventListener("open", () => this.reopen());
-    socket.addEventListener("unreachable", () => this.fallBack());
-    socket.addEventListener("signedout", () => this.fallBack());
+    socket.addEventListener("open", () => this.resumeAll());
+    socket.addEventListener("unreachable", () => this.fallBackToHttp());
+    socket.addEventListener("signedout", () => this.fallBackToHttp());
     socket.addEventListener("frame", ({ detail }) => this.receive(detail));
-    setInterval(() => this.watch(), SILENCE_MS / 4);
+    setInterval(() => this.reportSilentRuns(), SILENCE_MS / 4);
   }
 
   /** Ask a question. It is sent again after a reconnect until the server has taken it. */
@@ -47,7 +47,7 @@ export class Runs extends EventTarget {
     postJson(`/runs/${runId}/stop`).catch(() => {});
   }
 
-  drop(runId) {
+  unfollow(runId) {
     this.active.get(runId)?.controller?.abort();
     this.active.delete(runId);
   }
@@ -58,7 +58,7 @@ export class Runs extends EventTarget {
     if (this.socket.unreachable) this.followByHttp(run);
   }
 
-  reopen() {
+  resumeAll() {
     for (const pending of this.outbox.values()) this.socket.send({ type: "send", ...pending });
     for (const run of this.active.values()) {
       run.controller?.abort();
@@ -67,13 +67,13 @@ export class Runs extends EventTarget {
     }
   }
 
-  fallBack() {
+  fallBackToHttp() {
     for (const pending of this.outbox.values()) this.askByHttp(pending);
     for (const run of this.active.values()) if (!run.controller) this.followByHttp(run);
   }
 
   receive(frame) {
-    if (frame.type === "error") return this.failed(frame.data ?? {});
+    if (frame.type === "error") return this.handleError(frame.data ?? {});
     if (!frame.run_id || !Number.isInteger(frame.seq)) return this.emit("notice", frame);
     let run = this.active.get(frame.run_id);
     if (!run) {
@@ -81,10 +81,10 @@ export class Runs extends EventTarget {
       run = { id: frame.run_id, last: 0, seen: Date.now(), controller: null, asked: true };
       this.active.set(run.id, run);
     }
-    return this.take(run, frame);
+    return this.applyFrame(run, frame);
   }
 
-  take(run, frame) {
+  applyFrame(run, frame) {
     run.seen = Date.now();
     if (frame.seq <= run.last) return;
     if (frame.seq > run.last + 1) {
@@ -92,7 +92,7 @@ export class Runs extends EventTarget {
       return;
     }
     run.last = frame.seq;
-    if (TERMINAL.has(frame.type)) this.drop(run.id);
+    if (TERMINAL.has(frame.type)) this.unfollow(run.id);
     if (frame.type === "run.started") this.acknowledge(run, frame);
     this.emit("event", frame);
   }
@@ -107,10 +107,10 @@ export class Runs extends EventTarget {
     this.emit("acknowledged", { pending, frame });
   }
 
-  failed(data) {
+  handleError(data) {
     if (data.in_reply_to === "resume" || (data.run_id && !data.client_id)) {
       if (data.in_reply_to !== "stop" && this.active.has(data.run_id)) {
-        this.drop(data.run_id);
+        this.unfollow(data.run_id);
         this.emit("lost", { runId: data.run_id });
       }
       return;
@@ -124,7 +124,7 @@ export class Runs extends EventTarget {
     this.emit("refused", { pending, error });
   }
 
-  watch() {
+  reportSilentRuns() {
     for (const run of this.active.values()) {
       if (Date.now() - run.seen < SILENCE_MS) continue;
       run.seen = Date.now();
@@ -151,7 +151,7 @@ export class Runs extends EventTarget {
     run.controller = controller;
     for (let tries = 0; tries < MAX_FALLBACK_TRIES && this.active.get(run.id) === run; tries += 1) {
       try {
-        await readRunEvents(run.id, run.last, (frame) => this.take(run, frame), controller.signal);
+        await readRunEvents(run.id, run.last, (frame) => this.applyFrame(run, frame), controller.signal);
       } catch (error) {
         if (controller.signal.aborted) return;
         if (error.status === 404 || isSignedOut(error.status)) break;
@@ -160,7 +160,7 @@ export class Runs extends EventTarget {
       if (controller.signal.aborted) return;
     }
     if (this.active.get(run.id) !== run) return;
-    this.drop(run.id);
+    this.unfollow(run.id);
     this.emit("lost", { runId: run.id });
   }
 

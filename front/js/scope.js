@@ -1,8 +1,8 @@
 // What the next question searches: what Nura chooses, documents that the reader chooses, or all. One line shows it.
 
-import { getJson, sendDelete, toQueryString } from "./api.js";
-import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
-import { showError } from "./notify.js";
+import { getJson, toQueryString } from "./api.js";
+import { forgetDocuments } from "./chat_actions.js";
+import { byId, createIcon, el, placeBeside } from "./dom.js";
 import { hasString, t, tn } from "./strings.js";
 
 const MAX_PICKER_DOCUMENTS = 50;
@@ -40,9 +40,9 @@ export class Scope extends EventTarget {
     this.watchModes();
     this.watchPicker();
     byId("scope-new").addEventListener("click", () => this.beginTopic(false));
-    uploads.addEventListener("changed", () => this.show());
+    uploads.addEventListener("changed", () => this.render());
     uploads.addEventListener("completed", () => this.recount());
-    this.show();
+    this.render();
   }
 
   /** Ids of documents and libraries to name in the next message; empty: the chat's own or all. */
@@ -61,32 +61,32 @@ export class Scope extends EventTarget {
   /** The next question begins anew, or does so no more. */
   beginTopic(on = true) {
     this.newTopic = on;
-    this.show();
+    this.render();
   }
 
   /** Documents become ready and go, in other windows too: what can be asked is counted anew. */
   async recount() {
     const ready = await findReadyDocuments("", 1).catch(() => null);
     if (ready) this.total = ready.count;
-    this.show();
+    this.render();
   }
 
   /** A document or library that is gone, or closed to the reader, is searched no more. */
-  drop(id) {
+  remove(id) {
     const isOther = (document) => document.id !== id;
     const left = this.chatDocuments.filter(isOther);
     this.gone += this.chatDocuments.length - left.length;
     this.chatDocuments = left;
     this.remembered = this.remembered.filter(isOther);
     if (this.selected.delete(id) && !this.selected.size && this.mode === THESE) this.mode = AUTO;
-    this.show();
+    this.render();
   }
 
   /** Drop what the reader may read no more. */
-  async dropClosed() {
+  async removeUnreadable() {
     const named = new Map([...this.selected.values(), ...this.chatDocuments].map((document) => [document.id, document]));
     const look = ({ id, is_library: isLibrary }) =>
-      getJson(`/${isLibrary ? "libraries" : "documents"}/${id}`).catch((error) => error.status === 404 && this.drop(id));
+      getJson(`/${isLibrary ? "libraries" : "documents"}/${id}`).catch((error) => error.status === 404 && this.remove(id));
     await Promise.all([...named.values()].map(look));
   }
 
@@ -96,41 +96,41 @@ export class Scope extends EventTarget {
     const found = chatId ? await getJson(`/chats/${chatId}/memory`).catch(() => null) : null;
     if (chatId !== this.chatId) return;
     this.remembered = (found?.documents ?? []).map(({ document_id: id, name }) => ({ id, name }));
-    this.remember(this.remembered);
-    this.show();
+    this.noteDocuments(this.remembered);
+    this.render();
   }
 
-  documentOf(id) {
+  getDocument(id) {
     return this.names.get(id) ?? null;
   }
 
-  remember(documents) {
+  noteDocuments(documents) {
     for (const document of documents) this.names.set(document.id, { ...this.names.get(document.id), ...document });
   }
 
-  only(document) {
+  selectOnly(document) {
     this.selected = new Map([[document.id, document]]);
-    this.remember([document]);
-    this.use(THESE);
+    this.noteDocuments([document]);
+    this.setMode(THESE);
   }
 
   toggle(document, on) {
     if (on) this.selected.set(document.id, document);
     else this.selected.delete(document.id);
-    this.remember([document]);
-    this.use(this.selected.size ? THESE : AUTO);
+    this.noteDocuments([document]);
+    this.setMode(this.selected.size ? THESE : AUTO);
   }
 
   clear() {
     this.selected.clear();
-    this.use(AUTO);
+    this.setMode(AUTO);
   }
 
   /** After a message: files sent with it stay chosen, unless the chat itself now stands for the same documents. */
-  sent(chatDocuments) {
+  settleAfterSending(chatDocuments) {
     const files = this.uploads.completed;
     for (const document of files) this.selected.set(document.id, document);
-    this.remember(files);
+    this.noteDocuments(files);
     this.uploads.clearEnded();
     if (files.length) this.mode = THESE;
     if (chatDocuments) this.chatDocuments = chatDocuments;
@@ -140,16 +140,16 @@ export class Scope extends EventTarget {
       this.selected.clear();
       this.mode = AUTO;
     }
-    this.changed();
+    this.notifyChanged();
   }
 
-  use(mode) {
+  setMode(mode) {
     this.mode = mode;
-    this.changed();
+    this.notifyChanged();
   }
 
-  changed() {
-    this.show();
+  notifyChanged() {
+    this.render();
     this.dispatchEvent(new Event("changed"));
   }
 
@@ -157,25 +157,25 @@ export class Scope extends EventTarget {
 
   watchModes() {
     for (const button of this.modes) {
-      button.addEventListener("click", () => this.choose(button.dataset.scope));
+      button.addEventListener("click", () => this.chooseMode(button.dataset.scope));
       button.addEventListener("keydown", (event) => {
         const step = STEPS[event.key];
         if (!step) return;
         event.preventDefault();
         const next = this.modes.at((this.modes.indexOf(button) + step) % this.modes.length);
         next.focus();
-        this.choose(next.dataset.scope, { pick: false });
+        this.chooseMode(next.dataset.scope, { pick: false });
       });
     }
   }
 
   /** One tap. "These" takes up what is at hand; where nothing is, it asks which. */
-  choose(mode, { pick = true } = {}) {
-    if (mode !== THESE || this.selected.size) return this.use(mode);
+  chooseMode(mode, { pick = true } = {}) {
+    if (mode !== THESE || this.selected.size) return this.setMode(mode);
     const known = this.remembered.length ? this.remembered : this.chatDocuments;
     if (known.length) {
       this.selected = new Map(known.map((document) => [document.id, document]));
-      return this.use(mode);
+      return this.setMode(mode);
     }
     return pick && byId("picker").showPopover();
   }
@@ -202,7 +202,7 @@ export class Scope extends EventTarget {
     return { text: everything, title: t("scope_next.auto_more") };
   }
 
-  show() {
+  render() {
     const { text, title } = this.describe();
     byId("scope-text").textContent = text;
     byId("scope-button").title = title;
@@ -226,19 +226,19 @@ export class Scope extends EventTarget {
       search.value = "";
       this.showRemembered();
       placeBeside(picker, byId("scope-button"), { above: true });
-      this.find("");
+      this.searchPicker("");
       search.focus();
     });
     let timer = null;
     search.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.find(search.value.trim()), 200);
+      timer = setTimeout(() => this.searchPicker(search.value.trim()), 200);
     });
     byId("picker-clear").addEventListener("click", () => {
       this.clear();
       picker.hidePopover();
     });
-    byId("memory-forget").addEventListener("click", () => this.forget());
+    byId("memory-forget").addEventListener("click", () => this.forgetDocuments());
   }
 
   showRemembered() {
@@ -246,7 +246,7 @@ export class Scope extends EventTarget {
     byId("picker-memory-names").textContent = this.remembered.map(({ name }) => name).join(", ");
   }
 
-  async find(text) {
+  async searchPicker(text) {
     const list = byId("picker-list");
     this.asked = text;
     try {
@@ -258,7 +258,7 @@ export class Scope extends EventTarget {
       const all = [...libraries, ...found.results];
       const others = all.filter((document) => !this.selected.has(document.id));
       const chosen = text ? all.filter((document) => this.selected.has(document.id)) : [...this.selected.values()];
-      list.replaceChildren(...[...chosen, ...others].map((document) => this.option(document)));
+      list.replaceChildren(...[...chosen, ...others].map((document) => this.createOption(document)));
       if (!list.children.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
       if (!text) this.total = found.count;
     } catch (error) {
@@ -267,7 +267,7 @@ export class Scope extends EventTarget {
     placeBeside(byId("picker"), byId("scope-button"), { above: true });
   }
 
-  option(document) {
+  createOption(document) {
     const box = el("input", { type: "checkbox" });
     box.checked = this.mode === THESE && this.selected.has(document.id);
     box.addEventListener("change", () => this.toggle(document, box.checked));
@@ -277,17 +277,11 @@ export class Scope extends EventTarget {
   }
 
   /** The conversation forgets its documents. */
-  async forget() {
-    try {
-      await sendDelete(`/chats/${this.chatId}/memory`);
-    } catch (error) {
-      showError(error);
-      return;
-    }
+  async forgetDocuments() {
+    if (!(await forgetDocuments(this.chatId))) return;
     this.remembered = [];
     byId("picker").hidePopover();
-    announce(t("memory.forgotten"));
-    this.changed();
+    this.notifyChanged();
     byId("composer-input").focus();
   }
 }

@@ -24,9 +24,9 @@ const trouble = byId("shortcut-trouble");
 const isOn = byId("shortcuts-on");
 const actions = {};
 let recording = null;
-let kept = readKept();
+let kept = loadShortcuts();
 
-function readKept() {
+function loadShortcuts() {
   try {
     const found = JSON.parse(localStorage.getItem(KEPT) ?? "{}");
     return { off: found.off === true, keys: typeof found.keys === "object" && found.keys ? found.keys : {} };
@@ -35,12 +35,12 @@ function readKept() {
   }
 }
 
-function keep() {
+function saveShortcuts() {
   localStorage.setItem(KEPT, JSON.stringify(kept));
   draw();
 }
 
-const keysOf = (action) => kept.keys[action] ?? USUAL[action];
+const getKeys = (action) => kept.keys[action] ?? USUAL[action];
 
 /** The keys of an event in the stored form; empty while only modifiers are down. */
 function readKeys(event) {
@@ -62,7 +62,7 @@ export function setShortcut(action, run) {
 export function runShortcut(event) {
   if (kept.off || recording || event.isComposing) return false;
   const keys = readKeys(event);
-  const action = Object.keys(USUAL).find((one) => keysOf(one) === keys);
+  const action = Object.keys(USUAL).find((one) => getKeys(one) === keys);
   if (!action || !actions[action] || (action !== "search" && document.querySelector("dialog[open]"))) return false;
   event.preventDefault();
   actions[action]();
@@ -77,13 +77,13 @@ export function showShortcuts() {
 function draw() {
   isOn.checked = !kept.off;
   trouble.textContent = "";
-  for (const node of document.querySelectorAll("[data-keys-of]")) node.textContent = showKeys(keysOf(node.dataset.keysOf));
+  for (const node of document.querySelectorAll("[data-keys-of]")) node.textContent = showKeys(getKeys(node.dataset.keysOf));
   rows.replaceChildren(...Object.keys(USUAL).flatMap((action) => createRow(action)));
 }
 
 function createRow(action) {
   const isRecording = recording === action;
-  const words = isRecording ? t("shortcut.press") : showKeys(keysOf(action));
+  const words = isRecording ? t("shortcut.press") : showKeys(getKeys(action));
   const name = t(`shortcut.${action}`);
   const button = el("button", {
     type: "button",
@@ -119,14 +119,14 @@ dialog.addEventListener("keydown", (event) => {
     endRecording(action);
     return;
   }
-  const other = Object.keys(USUAL).find((one) => one !== action && keysOf(one) === keys);
+  const other = Object.keys(USUAL).find((one) => one !== action && getKeys(one) === keys);
   const isPlain = !/Mod|Alt|Escape|^F\d+$/.test(keys);
   endRecording(action);
   if (other) trouble.textContent = t("shortcut.taken", { keys: showKeys(keys), name: t(`shortcut.${other}`) });
   else if (isPlain) trouble.textContent = t("shortcut.plain");
   else {
     kept.keys[action] = keys;
-    keep();
+    saveShortcuts();
     rows.querySelector(`[data-action=${action}]`).focus();
   }
 });
@@ -136,15 +136,15 @@ dialog.addEventListener("close", () => {
 });
 isOn.addEventListener("change", () => {
   kept.off = !isOn.checked;
-  keep();
+  saveShortcuts();
 });
 byId("shortcuts-usual").addEventListener("click", () => {
   kept = { off: false, keys: {} };
-  keep();
+  saveShortcuts();
 });
 addEventListener("storage", (event) => {
   if (event.key !== KEPT) return;
-  kept = readKept();
+  kept = loadShortcuts();
   draw();
 });
 draw();

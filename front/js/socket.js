@@ -22,10 +22,10 @@ export class Socket extends EventTarget {
     this.pongTimer = null;
     this.signedOut = false;
     setInterval(() => this.ping(), PING_EVERY_MS);
-    addEventListener("online", () => this.wake());
-    addEventListener("pageshow", (event) => event.persisted && this.wake());
+    addEventListener("online", () => this.checkConnection());
+    addEventListener("pageshow", (event) => event.persisted && this.checkConnection());
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "visible") this.wake();
+      if (document.visibilityState === "visible") this.checkConnection();
     });
     this.connect();
   }
@@ -51,11 +51,11 @@ export class Socket extends EventTarget {
     };
     socket.onmessage = (event) => this.receive(event.data);
     socket.onclose = (event) => {
-      if (this.socket === socket) this.closed(event.code);
+      if (this.socket === socket) this.handleClose(event.code);
     };
   }
 
-  closed(code) {
+  handleClose(code) {
     clearTimeout(this.pongTimer);
     this.pongTimer = null;
     this.socket = null;
@@ -73,7 +73,7 @@ export class Socket extends EventTarget {
   }
 
   /** The page is visible again: check at once whether the connection is alive, or whether somebody signed in meanwhile. */
-  wake() {
+  checkConnection() {
     if (this.timer || !this.socket) this.connect();
     else this.ping(PONG_AFTER_SLEEP_MS);
   }
@@ -89,7 +89,7 @@ export class Socket extends EventTarget {
       if (this.socket !== socket) return;
       socket.onclose = null;
       socket.close();
-      this.closed(0);
+      this.handleClose(0);
     }, patience);
   }
 

@@ -26,9 +26,9 @@ export function wrapTables(fragment) {
   }
 }
 
-const sizes = globalThis.ResizeObserver ? new ResizeObserver((entries) => entries.forEach(({ target }) => laidOut(target))) : null;
+const sizes = globalThis.ResizeObserver ? new ResizeObserver((entries) => entries.forEach(({ target }) => handleLayout(target))) : null;
 
-function laidOut(wrap) {
+function handleLayout(wrap) {
   if (waiting.has(wrap)) showColumn(wrap, waiting.get(wrap));
   waiting.delete(wrap);
   showShadows(wrap);
@@ -104,14 +104,14 @@ export function watchTables(root) {
 function openLarge(table, opener) {
   const copy = table.cloneNode(true);
   const close = el("button", { type: "button", class: "button", text: t("close") });
-  const take = el("button", { type: "button", class: "button", data: { action: "copy-table" } }, createIcon("copy", "icon-s"), t("table.copy"));
+  const copyButton = el("button", { type: "button", class: "button", data: { action: "copy-table" } }, createIcon("copy", "icon-s"), t("table.copy"));
   const dialog = el(
     "dialog",
     { class: "dialog table-dialog", "aria-label": t("table") },
     el("div", { class: "table-large prose", tabindex: "0" }, copy),
-    el("div", { class: "dialog-actions" }, take, close),
+    el("div", { class: "dialog-actions" }, copyButton, close),
   );
-  take.addEventListener("click", () => copyText(toTabSeparated(copy), take));
+  copyButton.addEventListener("click", () => copyText(toTabSeparated(copy), copyButton));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("close", () => {

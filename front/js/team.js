@@ -55,15 +55,15 @@ function followShared() {
 if (page.lists_shared) followShared();
 
 // The marker of a source opens the list that contains it.
-function showMarked() {
+function showMarkedPart() {
   const marked = location.hash ? document.getElementById(location.hash.slice(1)) : null;
   const list = marked?.closest("details");
   if (!list) return;
   list.open = true;
   marked.scrollIntoView({ block: "center" });
 }
-addEventListener("hashchange", showMarked);
-showMarked();
+addEventListener("hashchange", showMarkedPart);
+showMarkedPart();
 
 /** Import the prompts of an exported file. */
 function choosePrompts() {

@@ -39,11 +39,11 @@ export class TextView {
     container.replaceChildren(this.root);
     this.marks = [];
     this.aim = null;
-    this.watching = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && this.draw(one.target)), {
+    this.watching = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && this.drawPart(one.target)), {
       root: container,
       rootMargin: NEAR,
     });
-    this.resizing = new ResizeObserver(() => this.aim && this.jump());
+    this.resizing = new ResizeObserver(() => this.aim && this.scrollToAim());
     this.resizing.observe(this.root);
     this.resizing.observe(container); // lower, it may hide the place and break no line anew
     this.leaving = new AbortController();
@@ -82,7 +82,7 @@ export class TextView {
     this.resizing.disconnect();
   }
 
-  draw(node) {
+  drawPart(node) {
     const part = this.parts.find((one) => one.node === node);
     if (!part || part.isDrawn) return;
     part.isDrawn = true;
@@ -99,14 +99,14 @@ export class TextView {
   /** `start`, `end`: offsets in code points. */
   goTo({ start, mark = null }) {
     this.aim = { at: this.units.fromPoints(start), mark };
-    this.jump();
+    this.scrollToAim();
   }
 
-  jump() {
+  scrollToAim() {
     const { at, mark } = this.aim;
     const part = this.parts.findLast((one) => one.start <= at) ?? this.parts[0];
     if (!part) return;
-    this.draw(part.node);
+    this.drawPart(part.node);
     const node = (mark && this.root.querySelector(mark)) ?? findUnit(part, at) ?? part.node;
     const pane = this.container;
     const top = node.getBoundingClientRect().top - pane.getBoundingClientRect().top + pane.scrollTop;
@@ -125,7 +125,7 @@ export class TextView {
   // Marks
 
   /** Mark `passages` lightly and `sentences` strongly, each {start, end} in code points; scroll to `here`, one of the latter. */
-  mark(passages, sentences, here = null) {
+  setMarks(passages, sentences, here = null) {
     const convert = (one, kind) => ({
       kind,
       start: this.units.fromPoints(one.start),
@@ -133,16 +133,16 @@ export class TextView {
       isHere: one === here,
     });
     this.marks = [...passages.map((one) => convert(one, "passage")), ...sentences.map((one) => convert(one, "cited"))];
-    this.redraw();
+    this.redrawMarks();
   }
 
-  redraw() {
+  redrawMarks() {
     for (const part of this.parts) {
       if (!part.isDrawn) continue;
       clearMarks(part.node);
       this.drawMarks(part);
     }
-    if (this.aim) this.jump();
+    if (this.aim) this.scrollToAim();
   }
 
   drawMarks(part) {
@@ -198,27 +198,27 @@ export class TextView {
     } else {
       this.found = [];
     }
-    this.redraw();
+    this.redrawMarks();
     this.onFound({ current: this.hit + 1, total: this.hits.length, isDone: true });
   }
 
   /** Mark the words in a passage, {start, end} in code points, and scroll to the first; nothing if there is none. */
-  goToWords(words, { start, end }) {
+  markAndGoToWords(words, { start, end }) {
     const [from, to] = [start, end].map((one) => this.units.fromPoints(one));
     const places = listApart(words.flatMap((word) => findAll(this.text.slice(from, to), word)));
     if (!places.length) return;
     this.found = places.map(([first, last]) => ({ kind: "found", start: from + first, end: from + last, isHere: false }));
     this.aim = { at: this.found[0].start, mark: "mark.found" };
-    this.redraw();
+    this.redrawMarks();
   }
 
   endFind() {
     this.found = [];
     this.query = "";
-    this.redraw();
+    this.redrawMarks();
   }
 
-  async outline() {
+  async listOutline() {
     return this.headings.map(({ title, level, start }) => ({ title, level, open: () => this.goTo({ start }) }));
   }
 }

@@ -27,8 +27,8 @@ export class Thread extends EventTarget {
     this.nameOf = nameOf;
     this.hooks = {
       ...hooks,
-      step: (message, by) => this.step(message, by),
-      edit: (message, content) => this.branch(`/messages/${message.id}/edit`, { content }),
+      step: (message, by) => this.switchBranch(message, by),
+      edit: (message, content) => this.openBranch(`/messages/${message.id}/edit`, { content }),
       reword: (message, content) => this.reword(message, content),
       fork: (message) => this.fork(message),
       remove: (message) => this.remove(message),
@@ -36,9 +36,9 @@ export class Thread extends EventTarget {
       compare: (message, model) => this.compare(message, model),
       confirmTool: (message, place) => this.confirmTool(message, place),
       busy: () => Boolean(this.runId),
-      hold: (anchor, change) => this.scrolling.hold(anchor, change),
-      before: (message) => this.tree.path(message.parent_id),
-      titleOf: (id) => nameOf(id)?.name ?? this.tree.nameOf(id),
+      hold: (anchor, change) => this.scrolling.keepInPlace(anchor, change),
+      before: (message) => this.tree.listPath(message.parent_id),
+      titleOf: (id) => nameOf(id)?.name ?? this.tree.getDocumentName(id),
     };
     this.tree = new MessageTree();
     this.views = new Map();
@@ -47,12 +47,12 @@ export class Thread extends EventTarget {
     this.leaf = null;
     this.comparison = null;
     this.scrolling = new ThreadScroll(this.root);
-    this.root.addEventListener("click", (event) => this.clicked(event));
-    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message, writeWords);
-    watchDoubts(this.root, (mark) => this.viewAt(mark)?.message);
+    this.root.addEventListener("click", (event) => this.handleClick(event));
+    watchMarkers(this.root, (marker) => this.findView(marker)?.message, writeWords);
+    watchDoubts(this.root, (mark) => this.findView(mark)?.message);
     runs.addEventListener("event", ({ detail }) => this.receive(detail));
-    runs.addEventListener("lost", ({ detail }) => this.refresh(detail.runId));
-    runs.addEventListener("silent", ({ detail }) => this.refresh(detail.runId, true));
+    runs.addEventListener("lost", ({ detail }) => this.refreshRun(detail.runId));
+    runs.addEventListener("silent", ({ detail }) => this.refreshRun(detail.runId, true));
   }
 
   /** The run that answers in this chat now. */
@@ -67,7 +67,7 @@ export class Thread extends EventTarget {
 
   /** The newest message of all branches. */
   get newest() {
-    return this.tree.newest();
+    return this.tree.findNewest();
   }
 
   // Loading
@@ -79,14 +79,14 @@ export class Thread extends EventTarget {
   async load(chatId, asked = "", newest = "") {
     this.chatId = chatId;
     this.backlog = new MessagePages(chatId);
-    await this.backlog.open();
-    do await this.takeEarlier();
-    while (this.backlog.hasMore && (this.lacksMore() || (asked && !this.tree.has(asked))));
+    await this.backlog.fetchNewest();
+    do await this.fetchEarlier();
+    while (this.backlog.hasMore && (this.needsMore() || (asked && !this.tree.has(asked))));
     const found = asked && this.tree.has(asked) && (!newest || newest === this.newest);
-    if (found) this.leaf = this.tree.newest(asked);
-    this.show();
-    this.offerEarlier();
-    if (!found) this.scrolling.toEnd();
+    if (found) this.leaf = this.tree.findNewest(asked);
+    this.render();
+    this.showEarlierButton();
+    if (!found) this.scrolling.scrollToEnd();
     else this.scrolling.stick = false;
     return found ? this.views.get(asked) : null;
   }
@@ -103,36 +103,36 @@ export class Thread extends EventTarget {
   goTo({ message, offset = -12 }) {
     const node = this.views.get(message)?.root;
     if (!node?.isConnected) return false;
-    this.scrolling.goTo(node, offset);
+    this.scrolling.scrollToNode(node, offset);
     return true;
   }
 
   /** Take in the next older messages; the branch shown stays the one of the newest of all. */
-  async takeEarlier() {
-    for (const message of await this.backlog.earlier()) if (!this.tree.has(message.id)) this.tree.add(message);
-    this.leaf ??= this.tree.newest();
+  async fetchEarlier() {
+    for (const message of await this.backlog.fetchEarlier()) if (!this.tree.has(message.id)) this.tree.add(message);
+    this.leaf ??= this.tree.findNewest();
   }
 
   /** Other branches may fill whole pages; and what stands beside a first question may lie further back. */
-  lacksMore() {
-    const path = this.tree.path(this.leaf);
+  needsMore() {
+    const path = this.tree.listPath(this.leaf);
     return path.length < MIN_MESSAGES || !path[0].parent_id;
   }
 
   async loadEarlier() {
     const anchor = this.root.firstElementChild;
-    const before = this.tree.path(this.leaf).length;
+    const before = this.tree.listPath(this.leaf).length;
     try {
-      do await this.takeEarlier();
-      while (this.backlog.hasMore && this.tree.path(this.leaf).length === before);
+      do await this.fetchEarlier();
+      while (this.backlog.hasMore && this.tree.listPath(this.leaf).length === before);
     } catch (error) {
       showError(error);
     }
-    this.scrolling.hold(anchor, () => this.show());
-    this.offerEarlier();
+    this.scrolling.keepInPlace(anchor, () => this.render());
+    this.showEarlierButton();
   }
 
-  offerEarlier() {
+  showEarlierButton() {
     byId("earlier")?.remove();
     if (!this.backlog.hasMore) return;
     const button = el("button", { type: "button", class: "button button-plain", id: "earlier", text: t("earlier") });
@@ -146,26 +146,26 @@ export class Thread extends EventTarget {
   /** Another tab or device went on with this chat: show what is new. */
   async catchUp() {
     if (!this.chatId || this.byRun.size) return;
-    this.take(await new MessagePages(this.chatId).latest().catch(() => []));
+    this.addMessages(await new MessagePages(this.chatId).refetchLatest().catch(() => []));
   }
 
   /** Something was closed to the reader: ask anew for the answers that show documents, as far back as they are loaded. */
-  async hideClosed() {
+  async hideUnreadable() {
     const showing = new Set([...this.views.values()].map((view) => view.message).filter((one) => one?.sources?.length).map((one) => one.id));
     const pages = showing.size ? new MessagePages(this.chatId) : null;
-    await pages?.open();
+    await pages?.fetchNewest();
     while (showing.size && pages.hasMore)
-      for (const message of await pages.earlier()) if (showing.delete(message.id)) this.hideIn(message);
+      for (const message of await pages.fetchEarlier()) if (showing.delete(message.id)) this.hideUnreadableIn(message);
   }
 
-  hideIn(message) {
+  hideUnreadableIn(message) {
     const view = this.views.get(message.id);
     const closed = (one) => JSON.stringify(one.sources?.map((source) => Boolean(source.unreadable)));
     if (message.status === "STREAMING" || !(view instanceof AnswerView) || closed(view.message) === closed(message)) return;
     this.tree.add(message);
-    this.scrolling.hold(view.root, () => {
+    this.scrolling.keepInPlace(view.root, () => {
       this.views.set(message.id, createViewOrPlain(message, this.hooks, () => view.complete(message)));
-      this.show();
+      this.render();
     });
     this.dispatchEvent(new CustomEvent("hidden", { detail: message }));
   }
@@ -173,72 +173,72 @@ export class Thread extends EventTarget {
   // The branch in sight
 
   /** Take new messages in and show the branch of the newest of them. */
-  take(messages) {
+  addMessages(messages) {
     const fresh = messages.filter((message) => !this.tree.has(message.id));
     if (!fresh.length) return;
     for (const message of fresh) this.tree.add(message);
     this.leaf = fresh.at(-1).id;
-    this.show();
+    this.render();
     this.dispatchEvent(new Event("branched"));
   }
 
-  show() {
-    const path = this.tree.path(this.leaf);
-    const views = path.map((message) => this.view(message));
+  render() {
+    const path = this.tree.listPath(this.leaf);
+    const views = path.map((message) => this.getView(message));
     const sending = [...this.echoes.values()];
-    if (sending.length || !this.comparison?.holds(path.at(-1))) this.comparison = null;
+    if (sending.length || !this.comparison?.includes(path.at(-1))) this.comparison = null;
     const roots = views.map((view) => view.root);
-    if (this.comparison) roots.splice(-1, 1, this.comparison.arrange());
+    if (this.comparison) roots.splice(-1, 1, this.comparison.arrangeSides());
     placeChildren(this.root, [...roots, ...sending.map((view) => view.root)]);
-    path.forEach((message, index) => views[index].switcher.show(this.tree.place(message)));
+    path.forEach((message, index) => views[index].switcher.show(this.tree.locate(message)));
   }
 
-  view(message) {
+  getView(message) {
     if (!this.views.has(message.id)) {
-      const view = createViewOrPlain(message, this.hooks, () => this.made(message));
+      const view = createViewOrPlain(message, this.hooks, () => this.createView(message));
       this.views.set(message.id, view);
       if (message.status === "STREAMING" && message.run_id) {
-        this.begin(message.run_id, view);
+        this.beginRun(message.run_id, view);
         this.runs.follow(message.run_id, 0);
       }
     }
     return this.views.get(message.id);
   }
 
-  made(message) {
-    if (message.role === "user") return new QuestionView(message, this.documentsOf(message), this.hooks);
+  createView(message) {
+    if (message.role === "user") return new QuestionView(message, this.listDocuments(message), this.hooks);
     return new AnswerView(message, this.hooks);
   }
 
-  documentsOf(message) {
+  listDocuments(message) {
     return [...(message.library_ids ?? []), ...(message.document_ids ?? [])].map((id) => this.nameOf(id)).filter(Boolean);
   }
 
   /** Show the branch beside the one that `message` is on. */
-  step(message, by) {
-    const { ids, index } = this.tree.place(message);
+  switchBranch(message, by) {
+    const { ids, index } = this.tree.locate(message);
     const next = this.tree.get(ids[index + by]);
     if (!next) return;
     stopReading();
     this.comparison = null;
-    this.scrolling.hold(this.view(message).switcher.root, () => {
-      this.leaf = this.tree.newest(next.id);
-      this.show();
-      return this.view(next).switcher.root;
+    this.scrolling.keepInPlace(this.getView(message).switcher.root, () => {
+      this.leaf = this.tree.findNewest(next.id);
+      this.render();
+      return this.getView(next).switcher.root;
     });
     this.dispatchEvent(new Event("branched"));
-    this.view(next).switcher.focus(by);
+    this.getView(next).switcher.focus(by);
     announce(t("branch_of", { number: index + by + 1, total: ids.length }));
   }
 
   /** Ask the server for a branch and follow its answer. */
-  async branch(path, body) {
+  async openBranch(path, body) {
     if (this.branching) return;
     this.branching = true;
     try {
       const turn = await postJson(`${path}?wait=false`, body);
-      this.take([turn.user_message, turn.assistant_message]);
-      this.scrolling.pin(this.view(this.tree.get(turn.user_message.id)).root);
+      this.addMessages([turn.user_message, turn.assistant_message]);
+      this.scrolling.pinToTop(this.getView(this.tree.get(turn.user_message.id)).root);
       return turn;
     } finally {
       this.branching = false;
@@ -264,7 +264,7 @@ export class Thread extends EventTarget {
 
   /** Delete a question with its answers, or an answer with the question that only it answers. */
   async remove(message) {
-    const alone = message.role === "user" || this.tree.siblings(message).length < 2;
+    const alone = message.role === "user" || this.tree.listSiblings(message).length < 2;
     const text = t(alone ? "message.remove_pair" : "message.remove_one");
     if (!(await askConfirmation({ title: t("message.remove_sure"), text, yes: t("delete") }))) return;
     try {
@@ -280,9 +280,9 @@ export class Thread extends EventTarget {
     stopReading();
     const tree = new MessageTree();
     const backlog = new MessagePages(this.chatId);
-    await backlog.open();
-    while (backlog.hasMore) for (const message of await backlog.earlier()) tree.add(message);
-    const shown = this.tree.path(this.leaf).map((message) => message.id);
+    await backlog.fetchNewest();
+    while (backlog.hasMore) for (const message of await backlog.fetchEarlier()) tree.add(message);
+    const shown = this.tree.listPath(this.leaf).map((message) => message.id);
     this.tree = tree;
     this.backlog = backlog;
     for (const [id, view] of this.views) {
@@ -290,29 +290,29 @@ export class Thread extends EventTarget {
       else this.views.delete(id);
     }
     const kept = shown.findLast((id) => tree.has(id));
-    this.leaf = kept ? tree.newest(kept) : tree.newest();
-    this.show();
-    this.offerEarlier();
+    this.leaf = kept ? tree.findNewest(kept) : tree.findNewest();
+    this.render();
+    this.showEarlierButton();
     announce(t("message.removed"));
     this.dispatchEvent(new CustomEvent("busy", { detail: this.runId }));
   }
 
   /** `topic`: how the question is bound to what was before, where the reader says so. */
   regenerate(message, topic = "auto") {
-    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch(showError);
+    this.openBranch(`/messages/${message.id}/regenerate`, { topic }).catch(showError);
   }
 
   /** Let a call that writes be made, and answer with what comes of it. */
   confirmTool(message, place) {
-    this.branch(`/messages/${message.id}/regenerate`, { confirm_call: place }).catch(showError);
+    this.openBranch(`/messages/${message.id}/regenerate`, { confirm_call: place }).catch(showError);
   }
 
   /** Show the answer beside one of another model to the same question, which is asked for where there is none. */
   async compare(message, model) {
-    const beside = this.tree.siblings(message).map((id) => this.tree.get(id));
+    const beside = this.tree.listSiblings(message).map((id) => this.tree.get(id));
     let other = beside.findLast((one) => one.model === model && one.status === "COMPLETED");
     try {
-      other ??= (await this.branch(`/messages/${message.id}/regenerate`, { model }))?.assistant_message;
+      other ??= (await this.openBranch(`/messages/${message.id}/regenerate`, { model }))?.assistant_message;
     } catch (error) {
       showError(error);
     }
@@ -320,19 +320,19 @@ export class Thread extends EventTarget {
     this.leaf = other.id;
     this.comparison = new Comparison({
       ids: [message.id, other.id],
-      viewOf: (id) => this.view(this.tree.get(id)),
+      viewOf: (id) => this.getView(this.tree.get(id)),
       nameOf: this.hooks.nameModel,
-      pick: (id) => this.pick(id),
+      pick: (id) => this.pickAnswer(id),
     });
-    this.show();
+    this.render();
     announce(t("compare"));
   }
 
   /** Go on with one of the two answers. */
-  pick(id) {
+  pickAnswer(id) {
     this.comparison = null;
-    this.leaf = this.tree.newest(id);
-    this.show();
+    this.leaf = this.tree.findNewest(id);
+    this.render();
     this.hooks.picked(this.tree.get(id));
     this.dispatchEvent(new Event("branched"));
   }
@@ -340,39 +340,39 @@ export class Thread extends EventTarget {
   /** Open the last question in sight for writing anew; false where that cannot be done now. */
   editLast() {
     if (this.runId) return false;
-    const question = this.tree.path(this.leaf).findLast((message) => message.role === "user");
-    if (question) this.view(question).edit?.();
+    const question = this.tree.listPath(this.leaf).findLast((message) => message.role === "user");
+    if (question) this.getView(question).openEditor?.();
     return Boolean(question);
   }
 
   // Asking
 
   /** Show a question at once, before the server has it. */
-  echo(pending, documents) {
+  showPending(pending, documents) {
     this.echoes.set(pending.client_id, new QuestionView({ content: pending.content }, documents, this.hooks));
-    this.show();
-    this.scrolling.pin(this.echoes.get(pending.client_id).root);
+    this.render();
+    this.scrolling.pinToTop(this.echoes.get(pending.client_id).root);
   }
 
-  forget(pending) {
+  removePending(pending) {
     this.echoes.delete(pending.client_id);
-    this.show();
+    this.render();
   }
 
-  started(pending, frame) {
+  acceptPending(pending, frame) {
     const echo = this.echoes.get(pending.client_id);
     const { user_message: question, assistant_message: message } = frame.data;
     this.echoes.delete(pending.client_id);
     this.chatId = frame.chat_id ?? message.chat_id;
     if (!echo || this.views.has(question.id)) return;
-    echo.stored(question);
+    echo.markStored(question);
     this.views.set(question.id, echo);
-    this.take([question]);
+    this.addMessages([question]);
   }
 
   // Events of runs
 
-  begin(runId, answer) {
+  beginRun(runId, answer) {
     stopReading();
     this.byRun.set(runId, answer);
     this.announceBusy();
@@ -385,81 +385,81 @@ export class Thread extends EventTarget {
 
   receive(frame) {
     const { type, data, run_id: runId } = frame;
-    if (type === "run.started") this.startedRun(runId, data);
+    if (type === "run.started") this.showStartedRun(runId, data);
     const answer = this.byRun.get(runId);
     if (!answer || type === "run.started") return;
-    if (data?.message && type.startsWith("run.")) this.ended(runId, data.message);
-    else if (answer instanceof AnswerView) this.grow(answer, type, data);
+    if (data?.message && type.startsWith("run.")) this.endRun(runId, data.message);
+    else if (answer instanceof AnswerView) this.applyEvent(answer, type, data);
   }
 
-  grow(answer, type, data) {
-    if (type === "status") answer.status(data);
-    else if (type === "sources") answer.sources(data);
-    else if (type === "reasoning") answer.think(data.text);
-    else if (type === "delta") answer.append(data.text);
-    else if (type === "replace") answer.replace(data.text);
+  applyEvent(answer, type, data) {
+    if (type === "status") answer.showStatus(data);
+    else if (type === "sources") answer.setSources(data);
+    else if (type === "reasoning") answer.appendReasoning(data.text);
+    else if (type === "delta") answer.appendText(data.text);
+    else if (type === "replace") answer.replaceText(data.text);
   }
 
-  suggest(messageId, questions) {
+  showFollowUps(messageId, questions) {
     const answer = this.views.get(messageId);
-    if (answer instanceof AnswerView) answer.suggest(questions);
+    if (answer instanceof AnswerView) answer.showFollowUps(questions);
   }
 
-  startedRun(runId, { user_message: question, assistant_message: message }) {
+  showStartedRun(runId, { user_message: question, assistant_message: message }) {
     const existing = this.views.get(message.id);
     if (existing) {
       existing.restart?.();
-      this.begin(runId, existing);
+      this.beginRun(runId, existing);
       return;
     }
-    this.take([question, { ...message, status: "STREAMING", content: "", sources: null, run_id: runId }]);
+    this.addMessages([question, { ...message, status: "STREAMING", content: "", sources: null, run_id: runId }]);
     announce(t("announce.started"));
   }
 
-  ended(runId, message) {
+  endRun(runId, message) {
     this.byRun.delete(runId);
     this.tree.add(message);
     const view = this.views.get(message.id);
-    const whole = () => (view instanceof AnswerView ? view.complete(message) : this.made(message));
+    const whole = () => (view instanceof AnswerView ? view.complete(message) : this.createView(message));
     if (view) this.views.set(message.id, createViewOrPlain(message, this.hooks, whole));
-    this.show();
+    this.render();
     announce(t(message.status === "COMPLETED" ? "announce.done" : `end.${message.status}`));
     this.announceBusy();
   }
 
   /** The log of a run cannot be followed: the stored message says how it stands. */
-  async refresh(runId, stillFollowed = false) {
+  async refreshRun(runId, stillFollowed = false) {
     const answer = this.byRun.get(runId);
     if (!answer) return;
     const message = await getJson(`/messages/${answer.message.id}`).catch(() => null);
     if (message && message.status !== "STREAMING") {
-      this.runs.drop(runId);
-      this.ended(runId, message);
+      this.runs.unfollow(runId);
+      this.endRun(runId, message);
     } else if (!stillFollowed) {
-      setTimeout(() => this.refresh(runId), 3000);
+      setTimeout(() => this.refreshRun(runId), 3000);
     }
   }
 
   /** A message that is shown, null if it is not. */
-  messageOf(id) {
+  getMessage(id) {
     return this.views.get(id)?.message ?? null;
   }
 
   // Clicks
 
-  viewAt(node) {
+  findView(node) {
     return this.views.get(node.closest(".msg")?.dataset.messageId);
   }
 
-  clicked(event) {
+  handleClick(event) {
     const marker = event.target.closest(".cite");
-    if (marker) this.openMarked(marker);
+    if (marker) this.openMarker(marker);
     const copy = event.target.closest("[data-copy-code]");
     if (copy) copyText(copy.closest(".code-box").querySelector("code").textContent, copy);
   }
 
-  openMarked(marker) {
-    const { message } = this.viewAt(marker);
+  openMarker(marker) {
+    const { message } = this.findView(marker);
     const read = readMarker(marker, message);
     if (!read) return;
     this.root.querySelector(".cite-open")?.classList.remove("cite-open");
@@ -487,14 +487,14 @@ export class ThreadScroll {
     this.aim = null; // {node, offset, top}: where to be, until the reader scrolls; the thread may still be growing
     this.room = 0; // pixels kept free below the thread, so that a short answer leaves its question at the top
     this.down = byId("to-end");
-    this.scroller.addEventListener("scroll", () => this.moved(), { passive: true });
-    this.down.addEventListener("click", () => this.toEnd(true));
-    const resized = new ResizeObserver(() => this.resized());
+    this.scroller.addEventListener("scroll", () => this.handleScroll(), { passive: true });
+    this.down.addEventListener("click", () => this.scrollToEnd(true));
+    const resized = new ResizeObserver(() => this.handleResize());
     resized.observe(root);
     resized.observe(this.scroller); // rows come and go under it
   }
 
-  moved() {
+  handleScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const gap = scrollHeight - clientHeight - scrollTop;
     if (this.aim && Math.abs(scrollTop - this.aim.top) > 2) this.aim = null;
@@ -504,20 +504,20 @@ export class ThreadScroll {
     this.down.hidden = gap - this.room < NEAR_END_PIXELS * 2;
   }
 
-  resized() {
+  handleResize() {
     this.makeRoom();
-    if (this.stick) this.toEnd();
-    else if (this.aim?.node.isConnected) this.goTo(this.aim.node, this.aim.offset);
-    else this.moved();
+    if (this.stick) this.scrollToEnd();
+    else if (this.aim?.node.isConnected) this.scrollToNode(this.aim.node, this.aim.offset);
+    else this.handleScroll();
   }
 
-  toEnd(smooth = false) {
+  scrollToEnd(smooth = false) {
     this.stick = true;
     this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: smooth ? "smooth" : "instant" });
   }
 
   /** Bring a question to the top and keep it there. */
-  pin(node) {
+  pinToTop(node) {
     this.pinned = node;
     this.stick = false;
     this.makeRoom();
@@ -542,7 +542,7 @@ export class ThreadScroll {
     this.root.style.setProperty("--room", `${room}px`);
   }
 
-  goTo(node, offset) {
+  scrollToNode(node, offset) {
     this.stick = false;
     this.scroller.scrollTop += node.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top + offset;
     this.before = this.scroller.scrollTop;
@@ -550,7 +550,7 @@ export class ThreadScroll {
   }
 
   /** Change the thread while what is below `anchor` stays where it is; `change` may give another anchor. */
-  hold(anchor, change) {
+  keepInPlace(anchor, change) {
     const before = anchor.getBoundingClientRect().top;
     this.stick = false;
     const after = change() ?? anchor;

@@ -24,22 +24,22 @@ export class UploadTray {
     this.rows = new Map();
     this.onlyFailed = false;
     this.frame = 0;
-    this.head = this.makeHead();
+    this.head = this.createHead();
     root.before(this.head);
-    root.addEventListener("scroll", () => this.touch());
+    root.addEventListener("scroll", () => this.scheduleRender());
   }
 
   /** Something changed: of `item`, or of the list. */
-  touch(item) {
+  scheduleRender(item) {
     const row = item && this.rows.get(item);
     if (row) row.stale = true;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.draw();
+      this.render();
     });
   }
 
-  draw() {
+  render() {
     const { items } = this.uploads;
     const failed = items.filter((item) => item.state === "failed");
     if (!failed.length) this.onlyFailed = false;
@@ -47,22 +47,22 @@ export class UploadTray {
     const before = this.shown ?? 0;
     this.shown = shown.length;
     this.root.hidden = !shown.length;
-    this.drawHead(items, failed);
-    const [first, last] = this.inSight(shown.length);
+    this.renderHead(items, failed);
+    const [first, last] = this.findVisibleRows(shown.length);
     const drawn = shown.slice(first, last);
     for (const item of this.rows.keys()) if (!drawn.includes(item)) this.rows.delete(item);
-    placeChildren(this.root, drawn.map((item, at) => this.row(item, first + at, shown.length)));
-    if (shown.length > before && shown.length <= LONG_LIST) this.bringUp(before);
+    placeChildren(this.root, drawn.map((item, at) => this.renderRow(item, first + at, shown.length)));
+    if (shown.length > before && shown.length <= LONG_LIST) this.scrollToRow(before);
   }
 
   /** Rows were added from this one on: it comes to the top, as far as there is enough below it. */
-  bringUp(at) {
+  scrollToRow(at) {
     const row = this.root.children[at];
     this.root.scrollTop += row.getBoundingClientRect().top - this.root.getBoundingClientRect().top;
   }
 
   /** First row to draw and the one after the last; what is above and below takes its room as padding. */
-  inSight(count) {
+  findVisibleRows(count) {
     const isLong = count > LONG_LIST;
     this.root.classList.toggle("uploads-long", isLong);
     const first = isLong ? Math.max(0, Math.floor(this.root.scrollTop / ROW_PIXELS) - ROWS_AROUND) : 0;
@@ -72,10 +72,10 @@ export class UploadTray {
     return [first, last];
   }
 
-  row(item, at, count) {
+  renderRow(item, at, count) {
     if (!this.rows.has(item)) this.rows.set(item, new UploadRow(item, this.uploads));
     const row = this.rows.get(item);
-    if (row.stale) row.draw();
+    if (row.stale) row.render();
     row.node.setAttribute("aria-posinset", String(at + 1));
     row.node.setAttribute("aria-setsize", String(count));
     return row.node;
@@ -83,7 +83,7 @@ export class UploadTray {
 
   // The line above many files
 
-  makeHead() {
+  createHead() {
     const button = (name, run) => el("button", { type: "button", class: "link-button", data: { all: name }, on: { click: run } });
     const { uploads } = this;
     this.words = el("span", { class: "uploads-words", role: "status" });
@@ -105,17 +105,17 @@ export class UploadTray {
   toggleFailed() {
     this.onlyFailed = !this.onlyFailed;
     this.root.scrollTop = 0;
-    this.touch();
+    this.scheduleRender();
   }
 
-  drawHead(items, failed) {
+  renderHead(items, failed) {
     const { skipped } = this.uploads;
     this.head.hidden = items.length < 2 && !skipped;
     if (this.head.hidden) return;
     const count = (state) => items.filter((item) => item.state === state).length;
     const working = this.uploads.working.length;
     const [ready, paused] = [count("completed"), count("paused")];
-    this.words.textContent = this.summary({ items, ready, paused, failed: failed.length, skipped });
+    this.words.textContent = this.describeItems({ items, ready, paused, failed: failed.length, skipped });
     this.bar.style.width = `${(100 * (ready + failed.length)) / Math.max(items.length, 1)}%`;
     const can = {
       pause: working > 0,
@@ -131,18 +131,18 @@ export class UploadTray {
     }
   }
 
-  summary({ items, ready, paused, failed, skipped }) {
+  describeItems({ items, ready, paused, failed, skipped }) {
     const parts = items.length ? [t("uploads.ready", { count: formatCount(ready), total: formatCount(items.length) })] : [];
     if (failed) parts.push(tn("uploads.failed_count", failed));
     if (paused) parts.push(tn("uploads.paused_count", paused));
     if (skipped) parts.push(tn("uploads.skipped", skipped));
-    const left = this.uploads.working.length ? this.secondsLeft() : 0;
+    const left = this.uploads.working.length ? this.estimateSecondsLeft() : 0;
     if (left) parts.push(formatTimeLeft(left));
     return parts.join(" · ");
   }
 
   /** The longer of what the server reckons, with as much for each file that it has not yet, and what the pace so far says. */
-  secondsLeft() {
+  estimateSecondsLeft() {
     const { queue, working, unsent, pace } = this.uploads;
     const there = working.length - unsent.length;
     const reckoned = there ? ((queue?.seconds_left ?? 0) * working.length) / there : 0;
@@ -151,7 +151,7 @@ export class UploadTray {
   }
 
   /** Say why something asked for all files was not done; "" takes it back. */
-  refused(text) {
+  showRefusal(text) {
     this.trouble.textContent = text;
   }
 }
@@ -180,7 +180,7 @@ export class UploadRow {
     this.node = el("li", { class: "upload" }, this.sign, text, tools, el("span", { class: "upload-track" }, this.bar));
   }
 
-  draw() {
+  render() {
     this.stale = false;
     const { item } = this;
     this.node.dataset.state = item.state;
@@ -192,7 +192,7 @@ export class UploadRow {
     this.resume.hidden = item.state !== "paused";
     this.retry.hidden = !mayRetry(item);
     this.drawSign(STATE_ICONS[item.state] ?? chooseFileIcon(item.document?.content_type, item.name));
-    this.link();
+    this.linkName();
   }
 
   drawSign(name) {
@@ -201,7 +201,7 @@ export class UploadRow {
   }
 
   /** The name of a file that the server has leads to its page. */
-  link() {
+  linkName() {
     const { item, name } = this;
     if (!item.document || name.querySelector("a")) return;
     name.replaceChildren(el("a", { href: toAddress(`/documents/${item.document.id}`), text: item.name }));

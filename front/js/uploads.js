@@ -26,7 +26,7 @@ export class Uploads extends EventTarget {
     this.pace = { since: Date.now(), ended: 0 }; // of the files that were added together
     this.isLive = isLive;
     this.tray = new UploadTray(root, this);
-    setInterval(() => this.look(), LOOK_EVERY_MS);
+    setInterval(() => this.poll(), LOOK_EVERY_MS);
     addEventListener("beforeunload", (event) => {
       if (this.unsent.length) event.preventDefault();
     });
@@ -54,13 +54,13 @@ export class Uploads extends EventTarget {
       const fault = findFault(file, this.limits);
       if (!fault) continue;
       item.file = null;
-      this.turn(item, "failed", { error: t(fault, { size: this.limits.limitMb }) });
+      this.setState(item, "failed", { error: t(fault, { size: this.limits.limitMb }) });
     }
-    this.next();
-    this.changed();
+    this.sendNext();
+    this.notifyChanged();
   }
 
-  next() {
+  sendNext() {
     const room = MAX_SENDING - this.items.filter((item) => item.state === "uploading").length;
     const waiting = this.items.filter((item) => item.state === "waiting");
     for (const item of waiting.slice(0, Math.max(room, 0))) this.send(item);
@@ -69,10 +69,10 @@ export class Uploads extends EventTarget {
   async send(item) {
     item.sending = new AbortController();
     const { signal } = item.sending;
-    this.turn(item, "uploading");
+    this.setState(item, "uploading");
     const onProgress = (fraction) => {
       item.fraction = fraction;
-      this.tray.touch(item);
+      this.tray.scheduleRender(item);
     };
     try {
       const fields = this.libraryId ? { library_id: this.libraryId } : {};
@@ -80,54 +80,54 @@ export class Uploads extends EventTarget {
       item.file = null;
       // A file that had to be sent again may have arrived the first time.
       item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
-      if (this.items.includes(item)) this.take(item, answer.body);
-      else if (!answer.body.duplicate && !this.follows(answer.body.id)) await sendDelete(`/documents/${answer.body.id}`);
+      if (this.items.includes(item)) this.applyDocument(item, answer.body);
+      else if (!answer.body.duplicate && !this.hasDocument(answer.body.id)) await sendDelete(`/documents/${answer.body.id}`);
     } catch (error) {
       if (REFUSED.has(error.status)) item.file = null; // sent again it would be refused again
-      if (error.name !== "AbortError") this.turn(item, "failed", { error: error.message });
+      if (error.name !== "AbortError") this.setState(item, "failed", { error: error.message });
     }
-    this.next();
+    this.sendNext();
   }
 
   /** News of a document, from the socket or a list. */
   update(document) {
     const items = this.items.filter((item) => item.document?.id === document.id);
-    if (document.deleted) this.drop(items);
-    else for (const item of items) this.take(item, document);
+    if (document.deleted) this.removeItems(items);
+    else for (const item of items) this.applyDocument(item, document);
   }
 
   /** Whether a file in the list is this document; one that was chosen twice is so in two rows. */
-  follows(documentId) {
+  hasDocument(documentId) {
     return this.items.some((item) => item.document?.id === documentId);
   }
 
-  take(item, document) {
+  applyDocument(item, document) {
     if (item.document && document.updated_at < item.document.updated_at) return;
     item.document = document;
     item.fraction = document.progress ?? 0;
     const was = item.state;
-    this.turn(item, toUploadState(document), { error: document.error?.detail ?? "" });
+    this.setState(item, toUploadState(document), { error: document.error?.detail ?? "" });
     if (item.state === "completed" && was !== "completed") {
       this.dispatchEvent(new CustomEvent("completed", { detail: document }));
     }
   }
 
-  turn(item, state, { error = "" } = {}) {
+  setState(item, state, { error = "" } = {}) {
     const before = item.state;
     Object.assign(item, { state, error });
-    this.tray.touch(item);
+    this.tray.scheduleRender(item);
     if (before === state) return;
     if (state === "completed" || state === "failed") this.pace.ended += 1;
-    this.changed();
+    this.notifyChanged();
   }
 
   /** Ask how far the server is: one call for all files. What it says is missing here is fetched. */
-  async look() {
+  async poll() {
     const open = this.items.filter((item) => item.state === "processing");
     if (!open.length) return;
     const queue = await getJson("/documents/queue").catch(() => null);
     this.queue = queue;
-    this.tray.touch();
+    this.tray.scheduleRender();
     const atWork = queue ? queue.waiting + queue.working : 0;
     if (!this.isLive() || atWork < open.length) await this.catchUp();
   }
@@ -153,96 +153,96 @@ export class Uploads extends EventTarget {
   // What the reader does with one file
 
   async pause(item) {
-    if (item.document) return this.tell(item, "pause");
+    if (item.document) return this.postAction(item, "pause");
     item.sending?.abort();
-    this.turn(item, "paused");
-    return this.next();
+    this.setState(item, "paused");
+    return this.sendNext();
   }
 
   async resume(item) {
-    if (item.document) return this.tell(item, "resume");
-    this.turn(item, "waiting");
-    return this.next();
+    if (item.document) return this.postAction(item, "resume");
+    this.setState(item, "waiting");
+    return this.sendNext();
   }
 
   async retry(item) {
-    if (item.document) return this.tell(item, "reprocess");
-    this.turn(item, "waiting");
-    return this.next();
+    if (item.document) return this.postAction(item, "reprocess");
+    this.setState(item, "waiting");
+    return this.sendNext();
   }
 
   remove(item) {
     stopSending(item);
-    this.drop([item]);
+    this.removeItems([item]);
     // What has ended meanwhile cannot be cancelled, and needs not.
     const isOpen = item.document && (item.state === "processing" || item.state === "paused");
-    if (isOpen && !this.follows(item.document.id)) this.tell(item, "cancel");
-    this.next();
+    if (isOpen && !this.hasDocument(item.document.id)) this.postAction(item, "cancel");
+    this.sendNext();
   }
 
-  async tell(item, what) {
+  async postAction(item, what) {
     try {
       const document = await postJson(`/documents/${item.document.id}/${what}`);
-      if (document?.id) this.take(item, document);
+      if (document?.id) this.applyDocument(item, document);
     } catch (error) {
-      if (this.items.includes(item)) this.turn(item, item.state, { error: error.message });
+      if (this.items.includes(item)) this.setState(item, item.state, { error: error.message });
     }
   }
 
   // What the reader does with all
 
   pauseAll() {
-    for (const item of this.items.filter((one) => one.state === "waiting")) this.turn(item, "paused");
-    return this.tellAll("pause");
+    for (const item of this.items.filter((one) => one.state === "waiting")) this.setState(item, "paused");
+    return this.postActionForAll("pause");
   }
 
   resumeAll() {
-    for (const item of this.items.filter((one) => one.state === "paused" && !one.document)) this.turn(item, "waiting");
-    this.next();
-    return this.tellAll("resume");
+    for (const item of this.items.filter((one) => one.state === "paused" && !one.document)) this.setState(item, "waiting");
+    this.sendNext();
+    return this.postActionForAll("resume");
   }
 
   cancelAll() {
     const local = this.items.filter((item) => !item.document && item.state !== "failed");
     for (const item of local) stopSending(item);
-    this.drop(local);
-    return this.tellAll("cancel");
+    this.removeItems(local);
+    return this.postActionForAll("cancel");
   }
 
   retryAll() {
     for (const item of this.items.filter(mayRetry)) this.retry(item);
   }
 
-  async tellAll(what) {
+  async postActionForAll(what) {
     if (!this.items.some((item) => item.document)) return;
-    this.tray.refused("");
+    this.tray.showRefusal("");
     try {
       await postJson(`/documents/${what}`);
       if (!this.isLive()) await this.catchUp();
     } catch (error) {
-      this.tray.refused(error.message);
+      this.tray.showRefusal(error.message);
     }
   }
 
   /** What can be asked about by now leaves the list; what failed stays to be read. */
   clearCompleted() {
-    this.drop(this.items.filter((item) => item.state === "completed"));
+    this.removeItems(this.items.filter((item) => item.state === "completed"));
   }
 
   /** Nothing more comes of these: they leave the list. */
   clearEnded() {
     this.skipped = 0;
-    this.drop(this.items.filter((item) => item.state === "completed" || item.state === "failed"));
+    this.removeItems(this.items.filter((item) => item.state === "completed" || item.state === "failed"));
   }
 
-  drop(items) {
+  removeItems(items) {
     const gone = new Set(items);
     this.items = this.items.filter((item) => !gone.has(item));
-    this.changed();
+    this.notifyChanged();
   }
 
-  changed() {
-    this.tray.touch();
+  notifyChanged() {
+    this.tray.scheduleRender();
     this.dispatchEvent(new Event("changed"));
   }
 }

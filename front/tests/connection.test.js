@@ -14,7 +14,7 @@ const { ConnectionNote } = await import("../js/connection.js");
 function ask() {
   const socket = Object.assign(new EventTarget(), { isOpen: true, unreachable: false, ping: () => {} });
   const runs = Object.assign(new EventTarget(), { outbox: new Map([["1", { client_id: "1" }]]) });
-  new ConnectionNote(socket, runs).expect({ client_id: "1" });
+  new ConnectionNote(socket, runs).watchPending({ client_id: "1" });
   return { socket, runs };
 }
 

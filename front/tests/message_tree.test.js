@@ -11,25 +11,25 @@ function branched() {
 }
 
 test("the way to a message leads over its parents", () => {
-  assert.deepEqual(branched().path("c").map(({ id }) => id), ["q", "a", "c"]);
-  assert.deepEqual(branched().path("nobody"), []);
+  assert.deepEqual(branched().listPath("c").map(({ id }) => id), ["q", "a", "c"]);
+  assert.deepEqual(branched().listPath("nobody"), []);
 });
 
 test("siblings stand in the order of their making, whenever they came", () => {
   const tree = branched();
-  assert.deepEqual(tree.place(tree.get("b")), { ids: ["a", "b"], index: 1 });
+  assert.deepEqual(tree.locate(tree.get("b")), { ids: ["a", "b"], index: 1 });
 });
 
 test("the newest message is that of all, or that below one", () => {
   const tree = branched();
-  assert.equal(tree.newest(), "c");
-  assert.equal(tree.newest("b"), "b");
-  assert.equal(tree.newest("q"), "c");
+  assert.equal(tree.findNewest(), "c");
+  assert.equal(tree.findNewest("b"), "b");
+  assert.equal(tree.findNewest("q"), "c");
 });
 
 test("a newer state of a message takes its place and is no second one", () => {
   const tree = branched();
   tree.add({ ...message("a", "q", 1), sources: [{ document_id: "d", document_name: "규정.pdf" }] });
-  assert.deepEqual(tree.place(tree.get("a")).ids, ["a", "b"]);
-  assert.equal(tree.nameOf("d"), "규정.pdf");
+  assert.deepEqual(tree.locate(tree.get("a")).ids, ["a", "b"]);
+  assert.equal(tree.getDocumentName("d"), "규정.pdf");
 });
