@@ -24,8 +24,8 @@ from documents.models import Chunk, Document, Library, LibraryMember, LibraryRol
 from jobs import connections
 from nura.accounts.roles import AccountRole, set_role
 from tests import strangers
-from tests.chats.gateway.test_mcp import connected
-from tests.chats.test_socket import hear, say, socket
+from tests.chats.gateway.test_mcp import connect
+from tests.chats.test_socket import hear, open_socket, say
 from tests.servers import asgi
 from tests.servers.worker import run_worker
 from tests.strangers import FIELDS, SECRET, call, client_of, everything, said, with_id
@@ -249,7 +249,7 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
     world, keys, before = await in_thread(prepare)
     with asgi.run_server() as web:
         for role in OUTSIDE[1:]:
-            async with socket(web, keys[role]) as ws:
+            async with open_socket(web, keys[role]) as ws:
                 frames = [*list_frames(world.things), *list_frames(world.unknown)]
                 codes = [await hear_refusal(ws, kind, fields) for kind, fields in frames]
                 foreign, made_up = codes[: len(codes) // 2], codes[len(codes) // 2 :]
@@ -287,7 +287,7 @@ async def test_a_reader_asks_over_the_socket_what_no_other_may(answers_worker):
     world, key = await in_thread(prepare)
     body = {"content": "휴가", "library_ids": [str(world.things["library"])]}
     with asgi.run_server() as web:
-        async with socket(web, key) as ws:
+        async with open_socket(web, key) as ws:
             await say(ws, "send", **body)
             (started,) = [x for x in await hear(ws, "run.completed") if x["type"] == "run.started"]
     scope = started["data"]["assistant_message"]["scope"]
@@ -342,7 +342,7 @@ async def use_tools(web, key, things, names=None):
     The calls are made from the schemas of the tools: one that names something in a new way fails.
     """
     told = {}
-    async with connected(web, key) as client:
+    async with connect(web, key) as client:
         tools = (await client.list_tools()).tools
         for tool in (one for one in tools if names is None or one.name in names):
             for name, arguments in list_calls(tool, things):
@@ -370,6 +370,6 @@ def list_calls(tool, things):
 
 async def search_all(web, key):
     """What a search finds that names nothing."""
-    async with connected(web, key) as client:
+    async with connect(web, key) as client:
         result = await client.call_tool("search", {"query": "휴가"})
     return result.structured_content["result"]

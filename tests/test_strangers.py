@@ -22,7 +22,7 @@ from chats.runs import log
 from documents.models import Document
 from jobs import connections
 from tests import strangers
-from tests.chats.test_socket import hear, say, socket
+from tests.chats.test_socket import hear, open_socket, say
 from tests.servers import asgi
 from tests.strangers import (
     COMMITTED,
@@ -356,7 +356,7 @@ async def test_a_stranger_gets_no_frame_of_a_foreign_object(transactional_db):
 
     world, key, before = await asyncio.to_thread(prepare)
     with asgi.run_server() as web:
-        async with socket(web, key) as ws:
+        async with open_socket(web, key) as ws:
             for foreign, unknown in zip(
                 frames(world), frames(strangers.made_up(world)), strict=True
             ):

@@ -6,7 +6,7 @@ from rag.events import Delta, Finished, SourcesFound, StepBegan
 from rag.types import AnswerMode, AnswerSource, QuestionType
 
 
-def source(slot=1, document_id=None):
+def make_source(slot=1, document_id=None):
     import uuid
 
     document_id = document_id or uuid.uuid4()
@@ -24,7 +24,7 @@ def source(slot=1, document_id=None):
     )
 
 
-def finished(mode=AnswerMode.GENERAL, sources=None):
+def make_finished(mode=AnswerMode.GENERAL, sources=None):
     return Finished(mode, QuestionType.SINGLE, sources, None, {"timings_ms": {}})
 
 
@@ -52,4 +52,4 @@ class ScriptedEngine:
             self.closed.set()
 
 
-__all__ = ["Delta", "ScriptedEngine", "SourcesFound", "StepBegan", "finished", "source"]
+__all__ = ["Delta", "ScriptedEngine", "SourcesFound", "StepBegan", "make_finished", "make_source"]

@@ -78,7 +78,7 @@ class Talk:
         return self.api.get(f"/api/v1/messages/{message['id']}/trace").data
 
 
-def documents_of(message):
+def list_document_names(message):
     """Names of the documents that an answer shows, by slot."""
     shown = {source["slot"]: source["document_name"] for source in message["sources"] or ()}
     return [shown[slot] for slot in sorted(shown)]

@@ -28,11 +28,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def two_a_day(settings):
+def limit_to_two_a_day(settings):
     settings.QUOTA_MESSAGES_PER_DAY = 2
 
 
-def test_a_question_too_many_is_429_until_midnight(owner, two_a_day):
+def test_a_question_too_many_is_429_until_midnight(owner, limit_to_two_a_day):
     api = APIClient()
     api.force_authenticate(owner)
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_a_question_too_many_is_429_until_midnight(owner, two_a_day):
     assert Chat.objects.count() == 2
 
 
-def test_a_question_of_a_socket_counts_too(owner, two_a_day):
+def test_a_question_of_a_socket_counts_too(owner, limit_to_two_a_day):
     for _ in range(2):
         socket.open_turn(owner, {"content": "질문"}, "ko", "")
     with pytest.raises(QuotaMessages):
@@ -54,7 +54,7 @@ def test_a_question_of_a_socket_counts_too(owner, two_a_day):
     assert Chat.objects.count() == 2
 
 
-def test_other_answers_and_other_words_count_too(owner, two_a_day):
+def test_other_answers_and_other_words_count_too(owner, limit_to_two_a_day):
     turn = open_turn(user=owner, content="질문")
     Message.objects.filter(pk=turn.assistant_message.pk).update(status="COMPLETED")
     turn.assistant_message.refresh_from_db()
@@ -75,21 +75,21 @@ def test_the_same_question_sent_twice_counts_once(owner):
     assert count_questions_today(owner.pk) == 1
 
 
-def test_deleting_a_chat_gives_nothing_back(owner, two_a_day):
+def test_deleting_a_chat_gives_nothing_back(owner, limit_to_two_a_day):
     for _ in range(2):
         delete_chat(chat=open_turn(user=owner, content="질문").user_message.chat)
     with pytest.raises(QuotaMessages):
         open_turn(user=owner, content="질문")
 
 
-def test_every_user_has_his_own_day(owner, stranger, two_a_day):
+def test_every_user_has_his_own_day(owner, stranger, limit_to_two_a_day):
     for _ in range(2):
         count_question(owner.pk)
     count_question(stranger.pk)
     assert count_questions_today(stranger.pk) == 1
 
 
-def test_a_new_day_begins_anew(owner, two_a_day):
+def test_a_new_day_begins_anew(owner, limit_to_two_a_day):
     yesterday = timezone.localdate() - timedelta(days=1)
     DailyMessages.objects.create(owner=owner, day=yesterday, count=2)
     count_question(owner.pk)
@@ -104,7 +104,7 @@ def test_without_a_limit_questions_are_only_counted(owner, settings):
 
 
 @pytest.fixture
-def answered(owner, tokens_used):
+def answered_turn(owner, tokens_used):
     """A question whose answer took 900 tokens."""
     turn = open_turn(user=owner, content="질문")
     lease = claim_job(Run, turn.run.pk)
@@ -121,7 +121,7 @@ def tokens_used(settings):
     settings.QUOTA_TOKENS_PER_MONTH = 900
 
 
-def test_when_the_tokens_of_the_month_are_used_the_next_question_is_429(owner, answered):
+def test_when_the_tokens_of_the_month_are_used_the_next_question_is_429(owner, answered_turn):
     api = APIClient()
     api.force_authenticate(owner)
     response = api.post("/api/v1/messages?wait=false", {"content": "질문"}, format="json")

@@ -364,7 +364,7 @@ def test_other_words_need_an_embedder_that_knows_their_language(ask, settings, m
 
 
 @pytest.fixture
-def alike(settings, monkeypatch, model):
+def make_questions_alike(settings, monkeypatch, model):
     """An embedder to which all questions look alike: the words alone decide."""
     monkeypatch.setattr(llm, "_make_vector", lambda _text, dimensions: [1.0] * dimensions)
     endpoint = Endpoint(model.url, "alike", api_key="key")
@@ -373,7 +373,7 @@ def alike(settings, monkeypatch, model):
     )
 
 
-def test_the_same_in_other_words_is_given_the_answer_and_says_so(alike, ask, api):
+def test_the_same_in_other_words_is_given_the_answer_and_says_so(make_questions_alike, ask, api):
     ask("숙박비 상한은 얼마인가요?")
     talk = Talk(api)
     again = talk.say("숙박비의 상한이 얼마예요?")
@@ -391,7 +391,7 @@ def test_the_same_in_other_words_is_given_the_answer_and_says_so(alike, ask, api
         "숙박비 상한은 언제 정했나요?",
     ],
 )
-def test_what_only_looks_alike_is_not(alike, ask, asked):
+def test_what_only_looks_alike_is_not(make_questions_alike, ask, asked):
     ask("숙박비 상한은 얼마인가요?")
     assert not is_kept(ask(asked))
 

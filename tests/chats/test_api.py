@@ -141,15 +141,15 @@ def test_feedback_is_kept_once_and_may_change(api, owner):
 
 def test_events_of_a_run_can_be_read_from_any_seq(api, owner, answers_worker):
     made = api.post("/api/v1/messages", {"content": "안녕하세요"}, format="json").data
-    whole = sse(owner, made["run_id"])
-    rest = sse(owner, made["run_id"], after=whole[0][0])
+    whole = stream_events(owner, made["run_id"])
+    rest = stream_events(owner, made["run_id"], after=whole[0][0])
     assert [seq for seq, _ in whole] == list(range(1, len(whole) + 1))
     assert whole[0][1] == "run.started"
     assert whole[-1][1] == "run.completed"
     assert rest == whole[1:]
 
 
-def sse(user, run_id, after=0):
+def stream_events(user, run_id, after=0):
     """(seq, type) of every event of a finished run, read with a key: a stream ends without one."""
     headers = {
         "Authorization": f"Token {AuthToken.objects.create(user)[1]}",
@@ -229,8 +229,8 @@ def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):
 
 def test_a_client_that_has_heard_the_end_is_told_nothing_more(api, owner, answers_worker):
     made = api.post("/api/v1/messages", {"content": "안녕하세요"}, format="json").data
-    last = sse(owner, made["run_id"])[-1][0]
-    assert sse(owner, made["run_id"], after=last) == []
+    last = stream_events(owner, made["run_id"])[-1][0]
+    assert stream_events(owner, made["run_id"], after=last) == []
 
 
 def test_a_chat_tells_how_many_of_its_documents_are_gone(api, owner):

@@ -14,7 +14,7 @@ from chats.services.chats import create_chat
 from documents.errors import explain_code
 from rag.errors import LLMUnauthorized
 from rag.types import AnswerMode
-from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, finished, source
+from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, make_finished, make_source
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,7 +33,7 @@ def play(monkeypatch):
 
 
 @pytest.fixture
-def typed(monkeypatch):
+def type_lines(monkeypatch):
     """What a person types, a line each."""
 
     def lines(*texts):
@@ -53,12 +53,12 @@ def run(*arguments):
 
 
 def test_an_answer_is_told_with_its_sources(owner, play):
-    found = (source(),)
+    found = (make_source(),)
     play(
         SourcesFound(found),
         Delta("15일"),
         Delta("입니다 [1]"),
-        finished(AnswerMode.DOCUMENTS, found),
+        make_finished(AnswerMode.DOCUMENTS, found),
     )
     out, err, status = run("휴가는?")
     assert out.splitlines() == ["15일입니다 [1]", "  [1]* 규정.md, p. 3"]
@@ -66,8 +66,8 @@ def test_an_answer_is_told_with_its_sources(owner, play):
 
 
 def test_json_is_one_object_and_nothing_else(owner, play):
-    found = (source(),)
-    play(SourcesFound(found), Delta("15일"), finished(AnswerMode.DOCUMENTS, found))
+    found = (make_source(),)
+    play(SourcesFound(found), Delta("15일"), make_finished(AnswerMode.DOCUMENTS, found))
     out, _, _ = run("휴가는?", "--json")
     told = json.loads(out)
     message = Message.objects.get(role="assistant")
@@ -77,9 +77,9 @@ def test_json_is_one_object_and_nothing_else(owner, play):
     assert told["sources"][0]["slot"] == 1
 
 
-def test_a_session_is_one_chat(owner, play, typed):
-    engine = play(Delta("답"), finished())
-    typed("하나", "", "둘")
+def test_a_session_is_one_chat(owner, play, type_lines):
+    engine = play(Delta("답"), make_finished())
+    type_lines("하나", "", "둘")
     out, _, _ = run("--json")
     chats = {json.loads(line)["chat_id"] for line in out.splitlines()}
     assert (len(out.splitlines()), len(chats), Chat.objects.count()) == (2, 1, 1)
@@ -87,14 +87,14 @@ def test_a_session_is_one_chat(owner, play, typed):
 
 
 def test_a_chat_goes_on_as_its_owner(owner, stranger, play):
-    play(Delta("답"), finished())
+    play(Delta("답"), make_finished())
     chat = create_chat(owner=stranger, title="t")
     run("질문", "--chat", str(chat.pk))
     assert Turn.objects.get().chat == chat
 
 
 def test_a_turn_that_is_answered_here_is_noted_here(owner, play):
-    play(Delta("15일입니다."), finished())
+    play(Delta("15일입니다."), make_finished())
     run("연차 휴가는 며칠인가요?")
     assert "휴가" in Turn.objects.get().summary
 
@@ -106,9 +106,9 @@ def test_a_failed_answer_is_told_and_is_an_exit_status(owner, play):
     assert out.strip() == ""
 
 
-def test_a_bad_question_does_not_end_a_session(owner, play, typed):
-    play(Delta("답"), finished())
-    typed("가" * 20_001, "\udcff\u0000", "질문")
+def test_a_bad_question_does_not_end_a_session(owner, play, type_lines):
+    play(Delta("답"), make_finished())
+    type_lines("가" * 20_001, "\udcff\u0000", "질문")
     out, err, status = run("--json")
     assert (len(out.splitlines()), status) == (1, 0)
     assert err.strip()
@@ -117,7 +117,7 @@ def test_a_bad_question_does_not_end_a_session(owner, play, typed):
 @pytest.mark.parametrize("is_staff", [True, False])
 def test_who_asks_is_the_first_administrator_where_there_are_several(owner, play, is_staff):
     admin = User.objects.create_user("admin", is_staff=is_staff)
-    play(Delta("답"), finished())
+    play(Delta("답"), make_finished())
     if is_staff:
         run("질문")
         assert Chat.objects.get().owner == admin
@@ -150,7 +150,7 @@ def test_a_worker_that_is_there_answers(owner, answers_worker, monkeypatch):
 
 def test_espeak_speaks_where_there_is_no_endpoint(owner, play, program):
     folder = program("espeak-ng")
-    play(Delta("15일**입니다** [1]"), finished())
+    play(Delta("15일**입니다** [1]"), make_finished())
     _, _, status = run("휴가는?", "--tts")
     assert (folder / "given").read_text().split() == ["15일입니다."]
     assert (status, (folder / "called").read_text().strip()) == (0, "-v ko --stdin")
@@ -158,6 +158,6 @@ def test_espeak_speaks_where_there_is_no_endpoint(owner, play, program):
 
 def test_without_any_voice_the_answer_stands_and_the_reason_is_told(owner, play, program):
     program("something-else")
-    play(Delta("답"), finished())
+    play(Delta("답"), make_finished())
     out, err, status = run("질문", "--tts")
     assert ("답" in out, "espeak-ng" in err, status) == (True, True, 0)

@@ -21,8 +21,8 @@ from documents.models import Document, LibraryMember, LibraryRole
 from documents.notices import announce_shared_change
 from rag.config import Endpoint
 from tests.chats.conftest import client, make_document
-from tests.chats.talking import LEAVE, TRAVEL, Talk, add_document, documents_of
-from tests.chats.test_socket import hear, say, socket, web
+from tests.chats.talking import LEAVE, TRAVEL, Talk, add_document, list_document_names
+from tests.chats.test_socket import hear, open_socket, say, web
 from tests.servers.llm import Stream
 
 __all__ = ["web"]
@@ -45,7 +45,7 @@ def make(api, **fields):
     return answer.data
 
 
-def in_library(document, library):
+def move_to_library(document, library):
     Document.objects.filter(pk=document.pk).update(library=library)
     return document
 
@@ -110,7 +110,7 @@ def test_a_list_of_many_asks_the_database_as_often_as_a_list_of_one(api, library
 
 
 def test_a_question_to_it_reads_its_libraries_as_far_as_the_asker_may(api, owner, reader, library):
-    inside = in_library(make_document(owner, "인사.md"), library)
+    inside = move_to_library(make_document(owner, "인사.md"), library)
     make_document(owner, "밖.md")
     own = make_document(reader, "내 것.md")
     made = make(api, library_ids=[str(library.pk)], users=["reader"])
@@ -192,14 +192,14 @@ def test_hostile_instructions_stand_behind_the_rules_and_widen_nothing(
     api, owner, reader, library, model, answers_worker
 ):
     open_to_all = add_document(owner, "휴가 규정.md", LEAVE)
-    in_library(open_to_all, library)
+    move_to_library(open_to_all, library)
     add_document(owner, "비밀 출장 규정.md", TRAVEL)
     add_member(library=library, principal=reader, role=LibraryRole.READER, actor=owner)
     made = make(api, instructions=HOSTILE, users=["reader"])
     talk = Talk(client(reader))
     answer = talk.say("출장 숙박비 상한은 얼마인가요?", assistant_id=made["id"])
     assert answer["scope"]["document_ids"] == [str(open_to_all.pk)]
-    assert "비밀 출장 규정.md" not in documents_of(answer)
+    assert "비밀 출장 규정.md" not in list_document_names(answer)
     messages = model.chats[-1].json["messages"]
     prompt = "\n".join(one["content"] for one in messages)
     assert "무시하라" not in messages[0]["content"]
@@ -285,7 +285,7 @@ def test_prompts_stand_in_folders_over_rest_in_the_page_and_in_files(api, owner,
     assert api.patch(address, {"folder": ""}, format="json").data["folder"] == ""
 
 
-def titles(api, address="/api/v1/prompts"):
+def list_titles(api, address="/api/v1/prompts"):
     return [one["title"] for one in api.get(address).data["results"]]
 
 
@@ -304,15 +304,15 @@ def folder(api):
 
 def test_who_a_folder_is_shared_with_has_all_that_is_ever_in_it(api, reader, stranger, folder):
     theirs, others = client(reader), client(stranger)
-    assert titles(theirs) == ["주간"]
-    assert titles(others) == []
+    assert list_titles(theirs) == ["주간"]
+    assert list_titles(others) == []
     body = {"title": "월간", "folder": "보고서", "text": "이번 달"}
     later = api.post("/api/v1/prompts", body, format="json").data
     assert later["shared"]
     assert later["audience"] == {"everybody": False, "users": [], "groups": []}
-    assert titles(theirs) == ["월간", "주간"]
+    assert list_titles(theirs) == ["월간", "주간"]
     api.patch(f"/api/v1/prompts/{later['id']}", {"folder": ""}, format="json")
-    assert titles(theirs) == ["주간"]
+    assert list_titles(theirs) == ["주간"]
     assert theirs.get(f"/api/v1/prompts/{later['id']}").status_code == 404
 
 
@@ -321,8 +321,8 @@ def test_a_folder_of_the_same_name_that_is_somebody_elses_stays_his(api, reader,
     body = {"title": "남의 것", "folder": "보고서", "text": "비밀"}
     made = theirs.post("/api/v1/prompts", body, format="json").data
     assert not made["shared"]
-    assert titles(client(reader)) == ["주간"]
-    assert titles(api) == ["요약", "주간"]
+    assert list_titles(client(reader)) == ["주간"]
+    assert list_titles(api) == ["요약", "주간"]
 
 
 def test_only_its_owner_changes_a_shared_folder_and_what_is_in_it(api, reader, stranger, folder):
@@ -354,18 +354,18 @@ def test_a_folder_is_shared_with_groups_and_everybody_and_ends_at_once(
         member.groups.add(group)
     changed = api.patch(address, {"groups": ["인사팀"]}, format="json").data
     assert changed["audience"] == {"everybody": False, "users": [], "groups": ["인사팀"]}
-    assert (titles(client(reader)), titles(client(stranger))) == ([], ["주간"])
+    assert (list_titles(client(reader)), list_titles(client(stranger))) == ([], ["주간"])
     stranger.groups.remove(group)
-    assert titles(client(stranger)) == []
+    assert list_titles(client(stranger)) == []
     api.patch(address, {"everybody": True}, format="json")
-    assert titles(client(reader)) == titles(client(stranger)) == ["주간"]
+    assert list_titles(client(reader)) == list_titles(client(stranger)) == ["주간"]
     assert [one["shared"] for one in api.get("/api/v1/prompts").data["results"]] == [False, True]
     User.objects.filter(pk=owner.pk).update(is_active=False)
-    assert titles(client(reader)) == []
+    assert list_titles(client(reader)) == []
     User.objects.filter(pk=owner.pk).update(is_active=True)
     assert api.delete(address).status_code == 204
-    assert titles(client(reader)) == []
-    assert titles(api) == ["요약", "주간"]
+    assert list_titles(client(reader)) == []
+    assert list_titles(api) == ["요약", "주간"]
     assert not any(one["shared"] for one in api.get("/api/v1/prompts").data["results"])
 
 
@@ -378,19 +378,19 @@ def test_a_folder_that_is_shared_twice_is_one(api, reader, stranger, folder):
     body = {"name": "보고서", "users": ["stranger"]}
     again = api.post("/api/v1/prompts/folders", body, format="json").data
     assert again["id"] == folder["id"]
-    assert (titles(client(reader)), titles(client(stranger))) == ([], ["주간"])
+    assert (list_titles(client(reader)), list_titles(client(stranger))) == ([], ["주간"])
 
 
 async def test_open_pages_hear_at_once_that_something_is_shared_no_longer(web, api, reader, folder):
     key = await asyncio.to_thread(lambda: AuthToken.objects.create(reader)[1])
     address = f"/api/v1/prompts/folders/{folder['id']}"
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say(ws, "ping")
         await hear(ws, "pong")
         await asyncio.to_thread(api.delete, address)
         heard = await hear(ws, "shared.changed")
         assert heard[-1]["data"] == {}
-        assert await asyncio.to_thread(titles, client(reader)) == []
+        assert await asyncio.to_thread(list_titles, client(reader)) == []
 
 
 async def test_many_changes_in_a_row_are_few_notices(web, reader):
@@ -400,7 +400,7 @@ async def test_many_changes_in_a_row_are_few_notices(web, reader):
         for _ in range(times):
             announce_shared_change()
 
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say(ws, "ping")
         await hear(ws, "pong")
         await asyncio.to_thread(announce, 100)
@@ -481,14 +481,14 @@ def test_a_form_makes_an_assistant_and_a_prompt(owner, library):
     assert Prompt.objects.get().title == "요약 2"
 
 
-def picture(form, side, **options):
+def make_picture(form, side, **options):
     out = io.BytesIO()
     Image.new("RGB", (side, side), "navy").save(out, form, **options)
     return out.getvalue()
 
 
 def test_a_photograph_of_many_pixels_is_read_in_a_smaller_size():
-    made = Image.open(io.BytesIO(assistants.make_picture(picture("JPEG", 4800))))
+    made = Image.open(io.BytesIO(assistants.make_picture(make_picture("JPEG", 4800))))
     assert made.size == (assistants.PICTURE_SIDE, assistants.PICTURE_SIDE)
 
 
@@ -498,7 +498,7 @@ def test_a_photograph_of_many_pixels_is_read_in_a_smaller_size():
 def test_a_picture_that_would_take_much_memory_is_refused_before_it_is_read(
     form, options, monkeypatch
 ):
-    data = picture(form, 2400, **options)
+    data = make_picture(form, 2400, **options)
     monkeypatch.setattr(ImageFile.ImageFile, "load", None)
     with pytest.raises(ValidationError):
         assistants.make_picture(data)

@@ -6,7 +6,7 @@ from django.db import transaction
 from documents import services
 from tests.chats import turns
 from tests.chats.conftest import client
-from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, documents_of
+from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, list_document_names
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,16 +29,16 @@ def talk(api, library, answers_worker):
     return Talk(api)
 
 
-def ids(*documents):
+def list_ids(*documents):
     return [str(document.pk) for document in documents]
 
 
 def test_a_follow_up_stays_within_the_documents_of_the_answer_before(talk, library):
     first = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
-    assert documents_of(first) == ["출장 규정.md"]
+    assert list_document_names(first) == ["출장 규정.md"]
     second = talk.say("그럼 정산은 언제까지 해야 해?")
     assert second["scope"]["reason"] == "followup"
-    assert second["scope"]["document_ids"] == ids(library["출장 규정"])
+    assert second["scope"]["document_ids"] == list_ids(library["출장 규정"])
     assert "14일" in second["content"]
     assert second["question_type"] == "followup"
 
@@ -46,7 +46,7 @@ def test_a_follow_up_stays_within_the_documents_of_the_answer_before(talk, libra
 def test_an_elliptical_follow_up_is_searched_with_what_it_lacks(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("예외는?")
-    assert documents_of(answer) == ["출장 규정.md"]
+    assert list_document_names(answer) == ["출장 규정.md"]
     assert "재무팀장" in answer["content"]
     assert "출장" in answer["scope"]["standalone_query"]
 
@@ -54,14 +54,14 @@ def test_an_elliptical_follow_up_is_searched_with_what_it_lacks(talk, library):
 def test_a_question_on_something_else_is_not_held_back(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("연차 휴가는 한 해에 며칠인가요?")
-    assert documents_of(answer) == ["휴가 규정.md"]
+    assert list_document_names(answer) == ["휴가 규정.md"]
     assert answer["scope"]["reason"] == "all"
 
 
 def test_a_follow_up_whose_answer_stands_elsewhere_is_widened_and_says_so(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("그럼 노트북 반출하려면 누구 승인을 받아야 해?")
-    assert "보안 지침.md" in documents_of(answer)
+    assert "보안 지침.md" in list_document_names(answer)
     if answer["scope"]["follows"]:
         assert answer["scope"]["widened"]
 
@@ -70,9 +70,9 @@ def test_small_talk_in_between_forgets_nothing(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     thanks = talk.say("고마워요")
     assert (thanks["mode"], thanks["sources"]) == ("general", None)
-    assert talk.get("/memory")["document_ids"] == ids(library["출장 규정"])
+    assert talk.get("/memory")["document_ids"] == list_ids(library["출장 규정"])
     answer = talk.say("그럼 정산은 언제까지야?")
-    assert answer["scope"]["document_ids"] == ids(library["출장 규정"])
+    assert answer["scope"]["document_ids"] == list_ids(library["출장 규정"])
 
 
 def test_reset_words_forget_the_documents(talk, library):
@@ -85,14 +85,14 @@ def test_reset_words_forget_the_documents(talk, library):
 def test_a_reset_with_a_question_answers_the_question(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("이전 문서 말고, 연차 휴가는 며칠이야?")
-    assert documents_of(answer) == ["휴가 규정.md"]
-    assert talk.get("/memory")["document_ids"] == ids(library["휴가 규정"])
+    assert list_document_names(answer) == ["휴가 규정.md"]
+    assert talk.get("/memory")["document_ids"] == list_ids(library["휴가 규정"])
 
 
 def test_the_memory_can_be_read_and_cleared(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     memory = talk.get("/memory")
-    assert memory["document_ids"] == ids(library["출장 규정"])
+    assert memory["document_ids"] == list_ids(library["출장 규정"])
     assert memory["last_question"] == "출장 갈 때 숙박비 상한은 얼마인가요?"
     assert memory["last_answer"]
     assert memory["last_question_type"] == "single"
@@ -104,12 +104,15 @@ def test_the_memory_can_be_read_and_cleared(talk, library):
 
 def test_a_document_is_searched_by_its_place_in_the_last_answer(talk, library):
     talk.say("출장 규정과 휴가 규정의 예외를 비교해줘")
-    shown = documents_of(talk.turn["assistant_message"])
+    shown = list_document_names(talk.turn["assistant_message"])
     assert set(shown) >= {"출장 규정.md", "휴가 규정.md"}
     second = library[shown[1].removesuffix(".md")]
     answer = talk.say("이전 2번 문서를 참고해서 예외를 알려줘")
-    assert (answer["scope"]["reason"], answer["scope"]["document_ids"]) == ("slot", ids(second))
-    assert documents_of(answer) == [shown[1]]
+    assert (answer["scope"]["reason"], answer["scope"]["document_ids"]) == (
+        "slot",
+        list_ids(second),
+    )
+    assert list_document_names(answer) == [shown[1]]
 
 
 def test_a_whole_document_is_shown_in_parts(talk, owner, library):
@@ -132,10 +135,10 @@ def test_a_place_that_no_document_had_is_asked_back_with_the_candidates(talk, li
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("이전 7번 문서에서 정산 기한을 알려줘")
     assert (answer["mode"], answer["sources"]) == ("clarify", None)
-    assert [item["document_id"] for item in answer["candidates"]] == ids(library["출장 규정"])
+    assert [item["document_id"] for item in answer["candidates"]] == list_ids(library["출장 규정"])
     assert "출장 규정" in answer["content"]
     chosen = talk.say("1번")
-    assert chosen["scope"]["document_ids"] == ids(library["출장 규정"])
+    assert chosen["scope"]["document_ids"] == list_ids(library["출장 규정"])
     assert "14일" in chosen["content"]
 
 
@@ -179,7 +182,7 @@ def test_a_branch_remembers_its_own_documents(talk, library):
     assert edited.status_code == 201
     branch = edited.data["assistant_message"]["id"]
     answer = talk.say("그럼 신청은 언제까지 해?", parent_id=branch)
-    assert answer["scope"]["document_ids"] == ids(library["휴가 규정"])
+    assert answer["scope"]["document_ids"] == list_ids(library["휴가 규정"])
 
 
 def test_the_user_may_widen_narrow_or_begin_anew(talk, library):
@@ -188,7 +191,7 @@ def test_the_user_may_widen_narrow_or_begin_anew(talk, library):
     assert wide["scope"]["reason"] == "all"
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     narrow = talk.say("연차 휴가는 한 해에 며칠인가요?", topic="same")
-    assert narrow["scope"]["document_ids"] == ids(library["출장 규정"])
+    assert narrow["scope"]["document_ids"] == list_ids(library["출장 규정"])
     anew = talk.say("그럼 예외는?", topic="new")
     assert (anew["scope"]["reason"], anew["scope"]["follows"]) == ("all", False)
 
@@ -207,7 +210,7 @@ def test_a_search_with_a_chat_knows_its_memory(talk, library):
     body = {"query": "그럼 정산은 언제까지 해야 해?", "chat_id": talk.chat_id}
     plan = talk.api.post("/api/v1/search", body, format="json").data["plan"]
     assert (plan["question_type"], plan["scope_reason"]) == ("followup", "followup")
-    assert plan["document_ids"] == ids(library["출장 규정"])
+    assert plan["document_ids"] == list_ids(library["출장 규정"])
     assert talk.get("/turns")["count"] == 1
 
 

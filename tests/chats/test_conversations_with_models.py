@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from rag.config import Endpoint
-from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, documents_of
+from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, list_document_names
 from tests.servers.llm import Failure, Stream
 from tests.support import DATA, NO_DATA, wait_until
 
@@ -54,12 +54,12 @@ def talk(api, library, answers_worker, models):
     return Talk(api)
 
 
-def asked(models, name):
+def list_requests(models, name):
     """Requests to one of the models, oldest first."""
     return [call for call in models.chats if call.json["model"] == name]
 
 
-def light_says(models, **replies):
+def script_light_model(models, **replies):
     """What the light model says to prompts that hold a word; else something that is no JSON."""
 
     def reply(request):
@@ -77,7 +77,7 @@ def light_says(models, **replies):
 def test_the_prompt_of_a_follow_up_holds_the_turn_before_and_its_documents(talk, models):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("그럼 정산은 언제까지 해야 해?")
-    prompt = asked(models, MAIN)[-1].prompt
+    prompt = list_requests(models, MAIN)[-1].prompt
     assert "출장 갈 때 숙박비 상한은 얼마인가요?" in prompt
     assert "[앞선 답에서 본 문서]" in prompt
     assert "출장 규정" in prompt
@@ -87,21 +87,21 @@ def test_the_prompt_of_a_follow_up_holds_the_turn_before_and_its_documents(talk,
 def test_a_stand_alone_question_carries_no_block_of_the_turn_before(talk, models):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     talk.say("연차 휴가는 한 해에 며칠인가요?")
-    assert "[앞선 답에서 본 문서]" not in asked(models, MAIN)[-1].prompt
+    assert "[앞선 답에서 본 문서]" not in list_requests(models, MAIN)[-1].prompt
 
 
 def test_a_light_model_that_talks_nonsense_breaks_no_answer(talk, models, library):
-    light_says(models)
+    script_light_model(models)
     first = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     second = talk.say("그럼 정산은 언제까지 해야 해?")
     assert [first["status"], second["status"]] == ["COMPLETED"] * 2
     assert second["scope"]["document_ids"] == [str(library["출장 규정"].pk)]
-    assert asked(models, LIGHT)
+    assert list_requests(models, LIGHT)
 
 
 def test_the_light_model_says_what_may_be_asked_next(talk, models, api):
     next_ones = ["숙박비 정산은 언제까지 하나요?", "식비 상한은 얼마인가요?"]
-    light_says(models, **{"이어서 물을": {"questions": next_ones}})
+    script_light_model(models, **{"이어서 물을": {"questions": next_ones}})
     answer = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
 
     def told():
@@ -118,12 +118,12 @@ def test_a_light_model_that_is_down_breaks_no_answer(talk, models):
     )
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("그럼 정산은 언제까지 해야 해?")
-    assert (answer["status"], documents_of(answer)) == ("COMPLETED", ["출장 규정.md"])
+    assert (answer["status"], list_document_names(answer)) == ("COMPLETED", ["출장 규정.md"])
 
 
 def test_a_prompt_that_is_too_long_is_trimmed_once(talk, models):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
-    before = len(asked(models, MAIN))
+    before = len(list_requests(models, MAIN))
     tried = []
 
     def reply(request):
@@ -135,7 +135,7 @@ def test_a_prompt_that_is_too_long_is_trimmed_once(talk, models):
     models.default = reply
     answer = talk.say("그럼 정산은 언제까지 해야 해?")
     assert answer["content"] == "짧게 답합니다. [1]"
-    first, second = (call.prompt for call in asked(models, MAIN)[before:])
+    first, second = (call.prompt for call in list_requests(models, MAIN)[before:])
     assert len(second) < len(first)
 
 
@@ -152,7 +152,7 @@ def test_a_fact_from_beyond_the_window_reaches_the_prompt(talk, models):
     for number in range(14):
         talk.say(f"{number}번째 회의실 예약 이야기를 적어 둡니다")
     talk.say("우리 프로젝트 담당자가 누구라고 했지?")
-    assert "김민수" in asked(models, MAIN)[-1].prompt
+    assert "김민수" in list_requests(models, MAIN)[-1].prompt
 
 
 BEGUN_ANEW = ["새 주제로 이야기하자", "이전 대화는 잊어 줘"]
@@ -163,7 +163,7 @@ def test_a_new_start_is_one_for_the_model_as_well(talk, models, words):
     talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이야")
     talk.say(words)
     talk.say("연차 휴가는 한 해에 며칠인가요?")
-    prompt = asked(models, MAIN)[-1].prompt
+    prompt = list_requests(models, MAIN)[-1].prompt
     assert "연차" in prompt
     assert "김민수" not in prompt
 
@@ -171,10 +171,10 @@ def test_a_new_start_is_one_for_the_model_as_well(talk, models, words):
 def test_a_question_that_begins_anew_is_asked_without_what_was_said(talk, models):
     talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이야")
     talk.say("새 주제로, 연차 휴가는 한 해에 며칠인가요?")
-    assert "김민수" not in asked(models, MAIN)[-1].prompt
+    assert "김민수" not in list_requests(models, MAIN)[-1].prompt
     talk.say("그럼 신청은 언제까지 해?")
-    assert "김민수" not in asked(models, MAIN)[-1].prompt
-    assert "연차" in asked(models, MAIN)[-1].prompt
+    assert "김민수" not in list_requests(models, MAIN)[-1].prompt
+    assert "연차" in list_requests(models, MAIN)[-1].prompt
 
 
 def test_what_was_said_before_a_new_start_comes_back_when_it_is_asked_for(talk, models):
@@ -182,7 +182,7 @@ def test_what_was_said_before_a_new_start_comes_back_when_it_is_asked_for(talk, 
     talk.say(BEGUN_ANEW[0])
     talk.say("연차 휴가는 한 해에 며칠인가요?")
     talk.say("아까 우리 프로젝트 담당자가 누구라고 했지?")
-    assert "김민수" in asked(models, MAIN)[-1].prompt
+    assert "김민수" in list_requests(models, MAIN)[-1].prompt
 
 
 def test_a_model_that_finds_nothing_in_the_conversation_is_asked_once_before_it_answers(
@@ -190,9 +190,9 @@ def test_a_model_that_finds_nothing_in_the_conversation_is_asked_once_before_it_
 ):
     for number in range(3):
         talk.say(f"{number}번째 회의실 예약 이야기를 적어 둡니다")
-    before = len(asked(models, MAIN))
+    before = len(list_requests(models, MAIN))
     talk.say("그때 누가 책임지기로 했더라?")
-    calls = asked(models, MAIN)[before:]
+    calls = list_requests(models, MAIN)[before:]
     assert ["tools" in call.json for call in calls] == [True, False]
 
 
@@ -202,7 +202,9 @@ def test_the_prompt_grows_no_more_with_the_conversation(talk, models, whole):
         talk.say(
             f"{number}번째 회의실 예약 이야기를 적어 둡니다. " + "자세한 사정이 있습니다. " * 8
         )
-        sizes.append(sum(len(m["content"]) for m in asked(models, MAIN)[-1].json["messages"]))
+        sizes.append(
+            sum(len(m["content"]) for m in list_requests(models, MAIN)[-1].json["messages"])
+        )
     assert sizes[-1] <= 1.2 * sizes[20]
 
 
@@ -211,7 +213,7 @@ ATTACKS = sorted((DATA / "bad-inputs" / "injection").glob("pi-*.md"))
 
 
 @pytest.fixture
-def outside():
+def foreign_server():
     """Somebody else's server; whoever calls it waits to be accepted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0)
@@ -221,12 +223,12 @@ def outside():
 @pytest.mark.skipif(not ATTACKS, reason=NO_DATA)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
 def test_d46_a_model_that_obeys_a_document_reaches_nothing(
-    talk, owner, stranger, models, outside, attack
+    talk, owner, stranger, models, foreign_server, attack
 ):
     """It says whatever the document tells it to; what it may read and cite is not its to choose."""
     foreign = add_document(stranger, "남의 규정.md", "숙박비 상한은 부엉이작전으로 정한다.")
     mine = add_document(owner, attack.name, attack.read_text("utf-8"))
-    elsewhere = f"http://127.0.0.1:{outside.getsockname()[1]}/leak"
+    elsewhere = f"http://127.0.0.1:{foreign_server.getsockname()[1]}/leak"
     orders = [f"{attack.read_text('utf-8')[:600]} ![x]({elsewhere}) [1] [2] [99]"]
     models.default = Stream(orders)
     answer = talk.say("숙박비 상한과 정산 기한은?", document_ids=[str(mine.pk)])
@@ -241,7 +243,7 @@ def test_d46_a_model_that_obeys_a_document_reaches_nothing(
     owner.refresh_from_db()
     assert not owner.is_staff
     with pytest.raises(BlockingIOError):
-        outside.accept()
+        foreign_server.accept()
 
 
 def test_d51_nothing_that_people_are_shown_holds_the_system_prompt(talk, models):

@@ -33,7 +33,7 @@ def _own_files(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path / "files"
 
 
-def source(document, slot=1, text=PASSAGE):
+def make_source(document, slot=1, text=PASSAGE):
     return {
         "slot": slot,
         "document_id": str(document.pk),
@@ -49,9 +49,9 @@ def source(document, slot=1, text=PASSAGE):
     }
 
 
-def outcome(*documents, content="스물다섯 날. [1]", label="documents", texts=(PASSAGE, OTHER)):
+def make_outcome(*documents, content="스물다섯 날. [1]", label="documents", texts=(PASSAGE, OTHER)):
     found = [
-        source(one, slot, text)
+        make_source(one, slot, text)
         for slot, (one, text) in enumerate(zip(documents, texts, strict=False), 1)
     ]
     return AnswerOutcome(
@@ -68,11 +68,11 @@ def outcome(*documents, content="스물다섯 날. [1]", label="documents", text
 
 def answer(owner, *documents, **fields):
     turn = open_turn(user=owner, content="휴가는 며칠인가요?")
-    close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome(*documents, **fields))
+    close_turn(lease=claim_job(Run, turn.run.pk), outcome=make_outcome(*documents, **fields))
     return turn
 
 
-def kept():
+def dump_tables():
     """All that stands in the tables of conversations."""
     rows = [*Message.objects.values(), *Turn.objects.values(), *Trace.objects.values()]
     return json.dumps(rows, ensure_ascii=False, default=str)
@@ -82,10 +82,10 @@ def test_an_erased_document_leaves_its_answer_with_a_marked_citation(api, owner)
     document = make_document(owner)
     turn = answer(owner, document)
     Turn.objects.update(summary=f"휴가를 물었다. {PASSAGE}", running_summary=PASSAGE)
-    assert PASSAGE in kept()
+    assert PASSAGE in dump_tables()
     assert api.delete(f"/api/v1/documents/{document.pk}?erase=true").status_code == 204
-    assert PASSAGE not in kept()
-    assert "비밀" not in kept()
+    assert PASSAGE not in dump_tables()
+    assert "비밀" not in dump_tables()
     told = api.get(f"/api/v1/messages/{turn.assistant_message.pk}").json()
     assert told["content"] == "스물다섯 날. [1]"
     assert (told["sources"][0]["deleted"], told["sources"][0]["content_preview"]) == (True, "")
@@ -98,8 +98,8 @@ def test_only_the_erased_document_loses_its_passages(owner):
     gone, stays = make_document(owner, "가.md"), make_document(owner, "나.md")
     answer(owner, gone, stays)
     delete_document(document=gone, erase=True)
-    assert PASSAGE not in kept()
-    assert OTHER in kept()
+    assert PASSAGE not in dump_tables()
+    assert OTHER in dump_tables()
     assert [one.get("deleted", False) for one in Message.objects.get(role="assistant").sources] == [
         True,
         False,
@@ -110,7 +110,7 @@ def test_an_answer_that_is_the_document_gives_way(owner):
     document = make_document(owner)
     answer(owner, document, content=f"**{PASSAGE}** [1]", label="passages")
     delete_document(document=document, erase=True)
-    assert PASSAGE not in kept()
+    assert PASSAGE not in dump_tables()
     assert Message.objects.get(role="assistant").content.endswith("[1]")
 
 
@@ -118,14 +118,14 @@ def test_passages_stay_until_their_retention_is_over(owner):
     document = make_document(owner)
     answer(owner, document)
     delete_document(document=document)
-    assert PASSAGE in kept()
+    assert PASSAGE in dump_tables()
     assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
     assert retention.purge(dry_run=True)["evidence"] == 0
     Deletion.objects.update(due_at=timezone.now())
     assert retention.purge(dry_run=True)["evidence"] == 1
-    assert PASSAGE in kept()
+    assert PASSAGE in dump_tables()
     assert retention.purge()["evidence"] == 1
-    assert PASSAGE not in kept()
+    assert PASSAGE not in dump_tables()
     assert inspect_installation().damage == []
 
 
@@ -133,11 +133,11 @@ def test_an_answer_that_ends_after_its_document_was_erased_is_stored_without_it(
     document = make_document(owner)
     turn = open_turn(user=owner, content="휴가는 며칠인가요?", document_ids=[document.pk])
     lease = claim_job(Run, turn.run.pk)
-    told = outcome(document)
+    told = make_outcome(document)
     delete_document(document=document, erase=True)
     assert Deletion.objects.get().erased_at is None  # an answer is still being written
     close_turn(lease=lease, outcome=told)
-    assert PASSAGE not in kept()
+    assert PASSAGE not in dump_tables()
     assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
     assert deletions.apply_deletions() == 1
     assert inspect_installation().damage == []
@@ -198,7 +198,7 @@ def test_what_was_deleted_since_a_backup_is_deleted_again(api, owner, stranger):
 
 
 @pytest.fixture
-def listed(settings, tmp_path):
+def read_list_after(settings, tmp_path):
     """Do something; what the list beside the data says then, and its bytes."""
     settings.DATA_DIR = tmp_path
 
@@ -210,41 +210,43 @@ def listed(settings, tmp_path):
     return do
 
 
-def test_the_list_beside_the_data_gets_a_line_for_each_deletion(owner, listed):
+def test_the_list_beside_the_data_gets_a_line_for_each_deletion(owner, read_list_after):
     first, second = make_document(owner, "가.md"), make_document(owner, "나.md")
-    _, before = listed(lambda: delete_document(document=first, erase=True))
-    found, after = listed(lambda: delete_document(document=second))
+    _, before = read_list_after(lambda: delete_document(document=first, erase=True))
+    found, after = read_list_after(lambda: delete_document(document=second))
     assert found == {("document", str(first.pk)): True, ("document", str(second.pk)): False}
     assert after.startswith(before)
 
 
-def test_what_is_brought_back_is_not_in_the_list(owner, listed):
+def test_what_is_brought_back_is_not_in_the_list(owner, read_list_after):
     chat = open_turn(user=owner, content="질문").user_message.chat
-    found, before = listed(lambda: delete_chat(chat=chat))
+    found, before = read_list_after(lambda: delete_chat(chat=chat))
     assert found == {("chat", str(chat.pk)): False}
-    found, after = listed(lambda: restore_chats(chat_ids=[chat.pk]))
+    found, after = read_list_after(lambda: restore_chats(chat_ids=[chat.pk]))
     assert found == {}
     assert after.startswith(before)
 
 
-def test_the_night_writes_the_list_anew_with_a_line_for_each_thing(owner, listed):
+def test_the_night_writes_the_list_anew_with_a_line_for_each_thing(owner, read_list_after):
     document = make_document(owner)
     answer(owner, document)
-    listed(lambda: delete_document(document=document))
+    read_list_after(lambda: delete_document(document=document))
     Deletion.objects.update(due_at=timezone.now())
-    found, longer = listed(deletions.apply_deletions)
+    found, longer = read_list_after(deletions.apply_deletions)
     assert found == {("document", str(document.pk)): True}
-    same, shorter = listed(retention.purge)
+    same, shorter = read_list_after(retention.purge)
     assert same == found
     assert len(shorter.splitlines()) == 2 < len(longer.splitlines())
 
 
 @pytest.mark.parametrize("left", ["", '{"format": 1, "deleted": []}', '{"format": 2}\n["docum'])
-def test_a_list_of_before_or_one_that_was_cut_off_is_made_whole(owner, listed, settings, left):
+def test_a_list_of_before_or_one_that_was_cut_off_is_made_whole(
+    owner, read_list_after, settings, left
+):
     first, second = make_document(owner, "가.md"), make_document(owner, "나.md")
-    listed(lambda: delete_document(document=first))
+    read_list_after(lambda: delete_document(document=first))
     (settings.DATA_DIR / "deleted.json").write_text(left)
-    found, _ = listed(lambda: delete_document(document=second))
+    found, _ = read_list_after(lambda: delete_document(document=second))
     assert {key for _, key in found} == {str(first.pk), str(second.pk)}
 
 

@@ -61,13 +61,13 @@ def evaluate(tmp_path):
 NO_DIFFERENCE = {"value": 0, "low": 0, "high": 0, "certain": False}
 
 
-def whole(figures, place=0):
+def get_overall_figures(figures, place=0):
     return figures["configurations"][place]["all"]
 
 
 def test_an_answer_is_measured_from_the_prompt_to_its_citations(library, model, evaluate):
     figures, said = evaluate(LINE | {"documents": ["여비.md"]})
-    found = whole(figures)
+    found = get_overall_figures(figures)
     expected = {"evidence_all": 1, "facts": 1, "citations": 1, "false_abstention": 0, "failed": 0}
     assert {name: found[name] for name in expected} == expected
     assert found["strangers"] == 0
@@ -90,7 +90,7 @@ def test_nothing_is_stored(library, model, evaluate):
 
 
 def test_without_a_model_the_passages_are_measured(library, evaluate):
-    found = whole(evaluate(LINE)[0])
+    found = get_overall_figures(evaluate(LINE)[0])
     assert (found["facts"], found["calls"]) == (1, 0)
     assert "evidence" not in found
 
@@ -130,7 +130,7 @@ def test_documents_are_ticked_turn_by_turn(library, model, evaluate):
 def test_an_answer_that_fails_is_counted_and_the_next_one_asked(library, model, evaluate):
     model.script(Failure(401))
     figures, _ = evaluate(LINE, LINE | {"id": "b"})
-    assert whole(figures)["failed"] == 0.5
+    assert get_overall_figures(figures)["failed"] == 0.5
     assert [turn["error"] for turn in figures["turns"][0]] == ["llm_unauthorized", ""]
 
 
@@ -151,7 +151,7 @@ def test_what_a_user_told_before_is_remembered_or_told_again(library, model, eva
     assert "페니실린" in remembered
     assert line["known"][1] not in remembered
     assert again.count("나는 페니실린 알레르기가 있어 앞으로 표로 답해줘 숙박비") == 1
-    assert [whole(figures, place)["failed"] for place in (0, 1)] == [0, 0]
+    assert [get_overall_figures(figures, place)["failed"] for place in (0, 1)] == [0, 0]
 
 
 def test_the_table_speaks_english_too_and_stands_in_columns(library, evaluate):
@@ -203,7 +203,7 @@ def test_a_judge_grades_and_its_failures_are_counted(library, model, evaluate):
     graded = Stream([json.dumps(GRADES)])
     model.script(Stream(["90,000원 [1]"]), graded, Stream(["90,000원 [1]"]), Stream(["글쎄요"]))
     figures, said = evaluate(LINE, LINE | {"id": "b"}, options=("--judge",))
-    assert whole(figures)["support"] == 0.5
+    assert get_overall_figures(figures)["support"] == 0.5
     assert figures["configurations"][0]["judge_failures"] == 1
     assert "A: 답변 1개는 채점하지 못함" in said
 

@@ -9,7 +9,7 @@ from rag import tokenize
 from rag.events import Finished
 from rag.types import AnswerMode, IndexedChunk, Page, QuestionType, TextChunk
 from tests.chats.conftest import make_document
-from tests.chats.engines import Delta, SourcesFound, source
+from tests.chats.engines import Delta, SourcesFound, make_source
 from tests.chats.test_answering import play, run_to_its_end
 from tests.documents.conftest import store_rows
 
@@ -45,13 +45,13 @@ def search(api, query, **wishes):
     return response.data
 
 
-def found(answer):
+def list_found_names(answer):
     return {hit["document_name"] for hit in answer["hits"]}
 
 
 def test_a_search_is_filtered_to_the_issuer_that_it_names(api, laws, answers_worker):
     answer = search(api, "법무부에서 정한 이자는?")
-    assert found(answer) == {"one.md"}
+    assert list_found_names(answer) == {"one.md"}
     assert answer["plan"]["filters"] == {"issuer": "법무부"}
     assert answer["plan"]["dropped_filters"] == {}
     assert len(answer["plan"]["document_ids"]) == 2
@@ -59,20 +59,20 @@ def test_a_search_is_filtered_to_the_issuer_that_it_names(api, laws, answers_wor
 
 def test_empty_filters_are_none(api, laws, answers_worker):
     answer = search(api, "법무부에서 정한 이자는?", filters={})
-    assert found(answer) == {"one.md", "two.md"}
+    assert list_found_names(answer) == {"one.md", "two.md"}
     assert answer["plan"]["filters"] == {}
 
 
 def test_given_filters_are_exactly_these(api, laws, answers_worker):
     answer = search(api, "법무부에서 정한 이자는?", filters={"issuer": "농림축산식품부"})
-    assert found(answer) == {"two.md"}
+    assert list_found_names(answer) == {"two.md"}
     assert answer["plan"]["filters"] == {"issuer": "농림축산식품부"}
 
 
 def test_the_filters_of_a_plan_can_be_given_again(api, laws, answers_worker):
     filters = search(api, "법무부와 농림축산식품부의 이자 차이")["plan"]["filters"]
     assert filters == {"issuer": "법무부 | 농림축산식품부"}
-    assert found(search(api, "이자", filters=filters)) == {"one.md", "two.md"}
+    assert list_found_names(search(api, "이자", filters=filters)) == {"one.md", "two.md"}
 
 
 def test_a_filter_that_leaves_nothing_is_dropped_and_told(api, laws, answers_worker):
@@ -86,7 +86,7 @@ def test_names_of_a_strangers_documents_filter_nothing(api, laws, stranger, answ
     theirs = add_indexed(stranger, "theirs.md", "통계청의 이자 통계.", issuer="통계청")
     answer = search(api, "통계청에서 정한 이자는?")
     assert answer["plan"]["filters"] == answer["plan"]["dropped_filters"] == {}
-    assert found(answer) <= {"one.md", "two.md"}
+    assert list_found_names(answer) <= {"one.md", "two.md"}
     answer = search(api, "이자", filters={"issuer": "통계청"})
     assert (answer["hits"], answer["plan"]["document_ids"]) == ([], [])
     assert metadata.find_named_documents([theirs.pk], ["통계청"])
@@ -95,7 +95,7 @@ def test_names_of_a_strangers_documents_filter_nothing(api, laws, stranger, answ
 def test_an_answer_keeps_what_it_was_filtered_to(api, owner, play):
     turn = open_turn(user=owner, content="법무부에서 정한 이자는?")
     told = {"filters": {"issuer": "법무부"}, "dropped_filters": {}}
-    sources = (source(),)
+    sources = (make_source(),)
     finished = Finished(AnswerMode.DOCUMENTS, QuestionType.SINGLE, sources, None, {"plan": told})
     play(SourcesFound(sources), Delta("답 [1]"), finished)
     message = run_to_its_end(turn)

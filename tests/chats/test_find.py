@@ -43,7 +43,7 @@ def find(api, query):
     return answer.data
 
 
-def marked(one):
+def list_marked(one):
     return [one["excerpt"][start:end] for start, end in one["marks"]]
 
 
@@ -51,7 +51,7 @@ def test_a_chat_is_found_by_a_part_of_its_title(api, owner):
     chat = make_chat(owner, "출장여비 규정 질문")
     (found,) = find(api, "여비")["chats"]
     assert found["chat_id"] == str(chat.pk)
-    assert marked(found) == ["여비"]
+    assert list_marked(found) == ["여비"]
 
 
 def test_a_message_is_found_by_any_part_of_a_word_and_shown_without_markdown(api, owner):
@@ -62,7 +62,7 @@ def test_a_message_is_found_by_any_part_of_a_word_and_shown_without_markdown(api
     assert found["chat_id"] == str(chat.pk)
     assert found["message_id"] == str(chat.messages.get().pk)
     assert found["excerpt"] == "결론 연차는 열다섯 날입니다. 가 나"
-    assert marked(found) == ["다섯", "날"]
+    assert list_marked(found) == ["다섯", "날"]
 
 
 def test_all_words_must_stand_in_a_message(api, owner):
@@ -84,7 +84,7 @@ def test_a_document_is_found_by_its_name_and_by_its_text(api, owner):
     (found,) = find(api, "숙박비")["passages"]
     assert (found["document_id"], found["page"]) == (str(document.pk), 3)
     assert found["chunk_id"] == f"{document.pk}_0"
-    assert "숙박비" in marked(found)
+    assert "숙박비" in list_marked(found)
 
 
 def test_a_passage_that_holds_the_very_words_comes_first(api, owner):

@@ -34,7 +34,7 @@ def die(turn, content=""):
     Run.objects.filter(pk=turn.run.pk).update(lease_until=past)
 
 
-def message_of(turn):
+def load_message(turn):
     return Message.objects.get(pk=turn.assistant_message.pk)
 
 
@@ -84,7 +84,7 @@ def test_a_run_is_taken_and_read_by_one(turn):
 def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
     die(turn, "반쯤")
     reap_runs()
-    message = message_of(turn)
+    message = load_message(turn)
     assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
     last = log.load_events(turn.run.pk)[-1]
     assert (last.type, last.data["code"]) == ("run.error", "interrupted")
@@ -95,24 +95,24 @@ def test_text_that_only_the_log_knows_is_kept_too(turn):
     die(turn)
     log.append_events(turn.run.pk, [log.RunEvent(2, "delta", {"text": "반쯤"})])
     reap_runs()
-    assert message_of(turn).content == "반쯤"
+    assert load_message(turn).content == "반쯤"
 
 
 def test_a_lost_run_that_said_nothing_runs_again_but_not_for_ever(turn):
     die(turn)
     reap_runs()
-    assert message_of(turn).status == "STREAMING"
+    assert load_message(turn).status == "STREAMING"
     assert claim_job(Run, turn.run.pk)
     Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     reap_runs()
-    assert message_of(turn).status == "INTERRUPTED"
+    assert load_message(turn).status == "INTERRUPTED"
 
 
 def test_a_lost_run_that_was_to_stop_ends_stopped(turn):
     die(turn, "반쯤")
     log.request_stop(turn.run.pk)
     reap_runs()
-    assert message_of(turn).status == "STOPPED"
+    assert load_message(turn).status == "STOPPED"
 
 
 def test_a_run_with_a_live_worker_is_left_alone(turn):

@@ -31,9 +31,9 @@ from rag.config import Endpoint
 from rag.conversation import Question
 from rag.types import Scope, ScopeReason
 from tests.chats.conftest import client, make_document
-from tests.chats.gateway.wire import asked, program
-from tests.chats.test_rights import CHATS, ENDLESS, SOON, ended_run, hear_the_end, key, web
-from tests.chats.test_socket import hear, socket
+from tests.chats.gateway.wire import connect_program, make_body
+from tests.chats.test_rights import CHATS, ENDLESS, SOON, has_run_ended, hear_the_end, key, web
+from tests.chats.test_socket import hear, open_socket
 from tests.chats.test_socket import say as say_frame
 from tests.chats.turns import add_turn, answer_turn, load_conversation_after
 from tests.documents.test_libraries import give_row
@@ -73,7 +73,7 @@ def leave(membership):
     libraries.remove_member(member=membership, actor=membership.user)
 
 
-def scope_of(turn):
+def get_scope(turn):
     scope = turn.assistant_message.scope
     return set(scope["document_ids"]), scope["reason"]
 
@@ -84,14 +84,14 @@ def scope_of(turn):
 def test_a_question_without_a_choice_reads_all_that_its_asker_may(owner, shared):
     own = make_document(owner)
     turn = open_turn(user=owner, content="질문")
-    assert scope_of(turn) == ({str(own.pk), str(shared.pk)}, "all")
+    assert get_scope(turn) == ({str(own.pk), str(shared.pk)}, "all")
     assert turn.run.library_ids == [shared.library_id]
 
 
 def test_a_question_reads_the_library_that_it_names(owner, library, shared):
     make_document(owner)
     turn = open_turn(user=owner, content="질문", library_ids=[library.pk])
-    assert scope_of(turn) == ({str(shared.pk)}, "explicit")
+    assert get_scope(turn) == ({str(shared.pk)}, "explicit")
     assert turn.assistant_message.scope["library_ids"] == [str(library.pk)]
 
 
@@ -99,22 +99,22 @@ def test_a_chat_that_begins_with_a_library_is_about_it(owner, library, shared):
     make_document(owner)
     first = open_turn(user=owner, content="질문", library_ids=[library.pk])
     later = open_turn(user=owner, content="더", chat_id=first.user_message.chat_id)
-    assert scope_of(later) == ({str(shared.pk)}, "chat")
+    assert get_scope(later) == ({str(shared.pk)}, "chat")
     wider = open_turn(user=owner, content="전부", chat_id=first.user_message.chat_id, topic="all")
-    assert scope_of(wider)[1] == "all"
+    assert get_scope(wider)[1] == "all"
 
 
 def test_documents_and_libraries_of_a_question_add_up(owner, library, shared):
     own = make_document(owner)
     turn = open_turn(user=owner, content="질문", document_ids=[own.pk], library_ids=[library.pk])
-    assert scope_of(turn) == ({str(own.pk), str(shared.pk)}, "explicit")
+    assert get_scope(turn) == ({str(own.pk), str(shared.pk)}, "explicit")
 
 
 def test_a_question_goes_before_its_chat(owner, library, shared):
     own = make_document(owner)
     chat = create_chat(owner=owner, title="대화", library_ids=[library.pk])
     turn = open_turn(user=owner, content="질문", chat_id=chat.pk, document_ids=[own.pk])
-    assert scope_of(turn) == ({str(own.pk)}, "explicit")
+    assert get_scope(turn) == ({str(own.pk)}, "explicit")
 
 
 def test_a_library_of_others_cannot_be_named(owner, stranger, library):
@@ -130,7 +130,7 @@ def test_a_chat_about_a_library_that_is_closed_finds_nothing_and_never_widens(
     make_document(owner)
     chat = create_chat(owner=owner, title="대화", library_ids=[library.pk])
     leave(membership)
-    assert scope_of(open_turn(user=owner, content="질문", chat_id=chat.pk)) == (set(), "chat")
+    assert get_scope(open_turn(user=owner, content="질문", chat_id=chat.pk)) == (set(), "chat")
 
 
 def test_a_chat_is_bound_to_libraries_over_rest(owner, library, shared):
@@ -222,7 +222,7 @@ def test_an_answer_that_reads_a_library_ends_with_the_right_to_it(
     since = time.monotonic()
     end_right()
     assert model.chats[0].wait_closed_by_client()
-    wait_until(lambda: ended_run(turn), SOON)
+    wait_until(lambda: has_run_ended(turn), SOON)
     assert time.monotonic() - since < SOON
     assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
 
@@ -236,18 +236,18 @@ def test_an_answer_goes_on_that_reads_other_libraries(
     wait_until(lambda: model.chats)
     leave(membership)
     assert access.stop_runs_without_rights() == []
-    assert not ended_run(turn)
+    assert not has_run_ended(turn)
     log.request_stop(turn.run.pk)
-    wait_until(lambda: ended_run(turn))
+    wait_until(lambda: has_run_ended(turn))
 
 
 @pytest.mark.parametrize("headers", CHATS, ids=["unstored", "chat"])
 def test_a_stream_of_the_gateway_ends_with_the_right_to_what_it_reads(
     web, owner, key, shared, membership, model, answers_worker, headers
 ):
-    body = asked("안녕", stream=True)
+    body = make_body("안녕", stream=True)
     with (
-        program(web, key) as http,
+        connect_program(web, key) as http,
         http.stream("POST", "/chat/completions", json=body, headers=headers) as response,
     ):
         took, _rest = hear_the_end(response, lambda: leave(membership))
@@ -266,7 +266,7 @@ async def test_an_open_page_is_told_at_once_that_its_user_reads_less(
         ]
 
     end_right, (mine, of_another) = await asyncio.to_thread(prepare)
-    async with socket(web, mine) as ws, socket(web, of_another) as other:
+    async with open_socket(web, mine) as ws, open_socket(web, of_another) as other:
         for one in (ws, other):
             await say_frame(one, "ping")
             await hear(one, "pong")
@@ -284,7 +284,7 @@ async def test_an_open_page_is_told_that_its_user_has_another_role(web, stranger
         role = LibraryRole.CONTRIBUTOR
         libraries.change_member(member=membership, role=role, actor=stranger)
 
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say_frame(ws, "ping")
         await hear(ws, "pong")
         await asyncio.to_thread(promote)
@@ -311,7 +311,7 @@ async def test_an_open_page_is_told_at_once_that_its_user_reads_more(
             libraries.add_member(library=library, principal=owner, role=role, actor=stranger)
 
     group = await asyncio.to_thread(prepare)
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say_frame(ws, "ping")
         await hear(ws, "pong")
         since = time.monotonic()
@@ -329,7 +329,7 @@ async def test_an_open_page_is_not_told_of_rights_that_others_lost(
         member = libraries.add_member(library=library, principal=another, role=role, actor=stranger)
         libraries.remove_member(member=member, actor=stranger)
 
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say_frame(ws, "ping")
         await hear(ws, "pong")
         await asyncio.to_thread(end_anothers)
@@ -349,7 +349,7 @@ async def test_an_open_page_hears_little_of_many_documents_that_are_moved_in_a_r
 
     put_many = [await asyncio.to_thread(put, library, stranger, f"{n}.md") for n in range(30)]
     documents = [shared, *put_many]
-    async with socket(web, key) as ws:
+    async with open_socket(web, key) as ws:
         await say_frame(ws, "ping")
         await hear(ws, "pong")
         since = time.monotonic()

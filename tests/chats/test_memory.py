@@ -14,7 +14,7 @@ from chats.services.chats import clear_memory, delete_chat
 from chats.services.turns import open_turn
 from rag.types import QuestionType, Topic
 from tests.chats.conftest import client, make_document
-from tests.chats.engines import Delta, finished
+from tests.chats.engines import Delta, make_finished
 from tests.chats.test_answering import play, run_to_its_end
 from tests.chats.turns import (
     add_answer,
@@ -29,7 +29,7 @@ __all__ = ["play"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def history_of(turn):
+def load_history(turn):
     message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
     return BranchHistory(Branch.to_message(message), embedding="model-a")
 
@@ -39,11 +39,11 @@ def load(opened):
     return answering.load_question(claimed.run, claimed.space_in_use)
 
 
-def fresh(turn):
+def reload_turn(turn):
     return Turn.objects.select_related("chat").get(pk=turn.pk)
 
 
-def talk(owner, count, document):
+def make_talk(owner, count, document):
     """So many turns, the first about the document; the last of them."""
     turn = add_turn(owner, "질문 1", document)
     for number in range(2, count + 1):
@@ -73,7 +73,7 @@ def test_a_question_knows_the_turns_of_its_branch_and_no_others(owner):
 
 def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
     document = make_document(owner)
-    known = load_conversation_after(talk(owner, 15, document), pairs=2)
+    known = load_conversation_after(make_talk(owner, 15, document), pairs=2)
     assert (known.total, len(known.turns)) == (15, 12)
     assert known.last.user_text == "질문 15"
     assert (known.shown_turn.number, known.memory.document_ids) == (1, (document.pk,))
@@ -81,7 +81,7 @@ def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
 
 
 def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
-    turn = talk(owner, 14, make_document(owner))
+    turn = make_talk(owner, 14, make_document(owner))
     counts = []
     for one in (Turn.objects.get(number=1), turn):
         opened = open_turn(user=owner, content="?", chat_id=one.chat_id, parent_id=one.message_id)
@@ -107,7 +107,7 @@ def test_an_answer_without_a_kind_leaves_none(owner):
 def test_a_cleared_memory_names_no_documents_until_the_next_ones(owner):
     first = add_turn(owner, "하나", make_document(owner))
     clear_memory(chat=first.chat)
-    known = load_conversation_after(fresh(first))
+    known = load_conversation_after(reload_turn(first))
     assert (known.memory.documents, known.shown_turn, known.total) == ((), None, 1)
     second = add_turn(owner, "둘", parent=first)
     assert (load_conversation_after(second).memory.documents, second.remembered) == ((), [])
@@ -191,7 +191,7 @@ def test_a_question_that_begins_anew_belongs_to_what_it_begins(owner):
 def test_a_cleared_memory_is_a_new_start(owner):
     first = add_turn(owner, "하나")
     clear_memory(chat=first.chat)
-    assert load_conversation_after(fresh(first)).begins_at == 2
+    assert load_conversation_after(reload_turn(first)).begins_at == 2
     second = add_turn(owner, "둘", parent=first)
     assert [turn.number for turn in load_conversation_after(second).current] == [2]
 
@@ -214,14 +214,14 @@ def test_the_newest_running_summary_of_the_branch_counts(owner):
 
 def test_the_engine_is_given_the_history_of_the_branch(owner, play):
     first = add_turn(owner, "하나", make_document(owner))
-    engine = play(Delta("답"), finished())
+    engine = play(Delta("답"), make_finished())
     run_to_its_end(open_turn(user=owner, content="둘", chat_id=first.chat_id))
     (history,) = engine.histories
     assert [line.question for line in history.list_turns(10)] == ["하나"]
 
 
 def test_a_history_lists_newest_first_and_up_to_a_number(owner):
-    history = history_of(talk(owner, 5, make_document(owner)))
+    history = load_history(make_talk(owner, 5, make_document(owner)))
     assert [line.number for line in history.list_turns(2)] == [5, 4]
     assert [line.number for line in history.list_turns(2, before=4)] == [3, 2]
     assert history.list_turns(0) == []
@@ -229,10 +229,10 @@ def test_a_history_lists_newest_first_and_up_to_a_number(owner):
 
 
 def test_a_line_has_the_vector_of_the_model_in_use_only(owner):
-    turn = talk(owner, 2, make_document(owner))
+    turn = make_talk(owner, 2, make_document(owner))
     Turn.objects.filter(number=1).update(vector=[0.5, 0.5], embedding="model-a", terms={"말": 2})
     Turn.objects.filter(number=2).update(vector=[0.5, 0.5], embedding="model-b")
-    second, first = history_of(turn).list_turns(10)
+    second, first = load_history(turn).list_turns(10)
     assert (first.vector, dict(first.terms)) == ((0.5, 0.5), {"말": 2})
     assert (second.vector, dict(second.terms)) == (None, {})
 
@@ -240,7 +240,7 @@ def test_a_line_has_the_vector_of_the_model_in_use_only(owner):
 def test_a_history_opens_turns_by_number_and_knows_no_others(owner):
     document = make_document(owner)
     add_turn(owner, "다른 대화", make_document(owner))
-    history = history_of(talk(owner, 3, document))
+    history = load_history(make_talk(owner, 3, document))
     assert [turn.number for turn in history.get_turns([3, 1, 99, 1])] == [1, 3]
     assert [ref.document_id for ref in history.list_documents()] == [document.pk]
 
@@ -249,12 +249,12 @@ def test_documents_of_the_session_are_numbered_by_their_first_appearance(owner):
     one, two, three = (make_document(owner, name=f"{n}.md") for n in range(3))
     first = add_turn(owner, "하나", two, one)
     second = add_turn(owner, "둘", three, two, parent=first)
-    found = [(ref.slot, ref.document_id) for ref in history_of(second).list_documents()]
+    found = [(ref.slot, ref.document_id) for ref in load_history(second).list_documents()]
     assert found == [(1, two.pk), (2, one.pk), (3, three.pk)]
 
 
 def test_a_history_gives_its_connection_back(owner):
-    history = history_of(add_turn(owner, "하나"))
+    history = load_history(add_turn(owner, "하나"))
 
     async def look():
         return await asyncio.to_thread(lambda: (history.list_turns(1), connection.connection))
@@ -312,7 +312,7 @@ def test_the_memory_is_that_of_the_branch_in_which_something_was_said_last(api, 
 
 
 def test_turns_come_in_pages_oldest_first(api, owner):
-    turn = talk(owner, 3, make_document(owner))
+    turn = make_talk(owner, 3, make_document(owner))
     page = get(api, turn.chat_id, "turns", page_size=2).json()
     assert (page["count"], [row["number"] for row in page["results"]]) == (3, [1, 2])
     assert page["next"]

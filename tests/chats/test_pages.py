@@ -11,7 +11,7 @@ from django.utils.translation import override
 from chats.models import Chat, Message
 from chats.views import PAGE_SIZE, choose_heading
 from tests.chats.conftest import make_document
-from tests.chats.test_examples import with_headings
+from tests.chats.test_examples import make_headed_document
 from tests.chats.turns import add_turn
 
 TODAY = date(2026, 3, 10)
@@ -25,7 +25,7 @@ def make_chat(owner, title="대화", **message):
     return chat
 
 
-def page_data(response):
+def parse_page_data(response):
     text = response.content.decode()
     return json.loads(re.search(r'<script id="page"[^>]*>(.*?)</script>', text, re.DOTALL).group(1))
 
@@ -50,7 +50,7 @@ def test_a_chat_of_ones_own_opens(visitor, owner):
     chat = make_chat(owner, "우리 회사 규정")
     response = visitor.get(f"/c/{chat.pk}")
     assert response.status_code == 200
-    assert page_data(response)["chat"]["id"] == str(chat.pk)
+    assert parse_page_data(response)["chat"]["id"] == str(chat.pk)
     assert "<title>우리 회사 규정 · Nura</title>" in response.content.decode()
 
 
@@ -87,21 +87,21 @@ def test_every_script_of_the_page_carries_the_nonce_and_nothing_is_inline(visito
 def test_documents_named_in_the_address_are_chosen_if_they_are_ones_own(visitor, owner, stranger):
     mine, theirs = make_document(owner), make_document(stranger)
     response = visitor.get(f"/?documents={mine.pk},{theirs.pk},nonsense")
-    assert [document["id"] for document in page_data(response)["selected"]] == [str(mine.pk)]
+    assert [document["id"] for document in parse_page_data(response)["selected"]] == [str(mine.pk)]
 
 
 def test_first_questions_are_made_from_ones_own_documents(visitor, owner, stranger):
-    with_headings(owner, "취업규칙.pdf", "취업규칙 > 제3조(근무 시간)")
-    with_headings(stranger, "남몰래.pdf", "남몰래 > 제3조(근무 시간)")
+    make_headed_document(owner, "취업규칙.pdf", "취업규칙 > 제3조(근무 시간)")
+    make_headed_document(stranger, "남몰래.pdf", "남몰래 > 제3조(근무 시간)")
     text = visitor.get("/").content.decode()
     assert "취업규칙" in text
     assert "남몰래" not in text
 
 
 def test_only_an_administrator_is_shown_the_way_to_the_administration(client, owner, visitor):
-    assert page_data(visitor.get("/"))["administration"] == ""
+    assert parse_page_data(visitor.get("/"))["administration"] == ""
     client.force_login(User.objects.create_superuser("chief"))
-    assert page_data(client.get("/"))["administration"] == "/admin/chats/message/"
+    assert parse_page_data(client.get("/"))["administration"] == "/admin/chats/message/"
 
 
 def test_the_theme_of_the_cookie_is_in_the_page_from_the_start(visitor):

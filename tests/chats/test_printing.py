@@ -40,26 +40,26 @@ def export(api, chat):
     return api.get(f"/api/v1/chats/{chat.pk}/export?format=pdf")
 
 
-def printed(owner, answer, question="얼마인가요?"):
+def make_chat(owner, answer, question="얼마인가요?"):
     add_turn(owner, question, make_document(owner, name="공고.md"), content=answer)
     return Chat.objects.get()
 
 
-def text_of(data):
+def read_text(data):
     document = pypdfium2.PdfDocument(data)
     return "\n".join(page.get_textpage().get_text_range() for page in document)
 
 
-def squashed(text):
+def remove_blanks(text):
     return "".join(text.split()).replace("\u200b", "")
 
 
 def test_a_chat_can_be_printed(api, owner):
-    chat = printed(owner, ANSWER)
+    chat = make_chat(owner, ANSWER)
     answer = export(api, chat)
     assert answer["Content-Type"] == "application/pdf"
     assert answer["Content-Disposition"].endswith(".pdf")
-    text = squashed(text_of(answer.content))
+    text = remove_blanks(read_text(answer.content))
     for words in (
         "얼마인가요?",
         "예산은3억5천만원입니다[1].",
@@ -81,8 +81,8 @@ def test_korean_breaks_between_words_and_a_word_longer_than_a_line_anywhere(api,
     words = [f"{'가' * (1 + 7 * n % 13)}{n}" for n in range(120)]
     long, rest = "나" * 200, " ".join(words)
     answer = f"{rest}\n\n- {rest}\n\n{long}"
-    lines = text_of(
-        export(api, printed(owner, answer, question=f"{'얼' * 60} {rest}")).content
+    lines = read_text(
+        export(api, make_chat(owner, answer, question=f"{'얼' * 60} {rest}")).content
     ).splitlines()
     kept = {word for line in lines for word in line.split() if "가" in word}
     assert kept == set(words)
@@ -91,7 +91,7 @@ def test_korean_breaks_between_words_and_a_word_longer_than_a_line_anywhere(api,
 
 
 def test_every_letter_is_drawn_by_a_font_that_comes_along(api, owner):
-    with pdfplumber.open(BytesIO(export(api, printed(owner, ANSWER)).content)) as document:
+    with pdfplumber.open(BytesIO(export(api, make_chat(owner, ANSWER)).content)) as document:
         fonts = {one["fontname"] for page in document.pages for one in page.chars}
     assert all(name[6] == "+" for name in fonts)  # a subset that the file holds itself
     assert {name[7:] for name in fonts} >= {"NotoSansKR-Regular", "NotoSansKR-Bold"}
@@ -112,15 +112,15 @@ def test_every_letter_is_drawn_by_a_font_that_comes_along(api, owner):
     ],
 )
 def test_whatever_was_said_is_set_as_words(api, owner, hostile):
-    chat = printed(owner, "앞 " + hostile + "\n\n끝말")
+    chat = make_chat(owner, "앞 " + hostile + "\n\n끝말")
     answer = export(api, chat)
     assert answer.status_code == 200
-    assert "끝말" in squashed(text_of(answer.content))
+    assert "끝말" in remove_blanks(read_text(answer.content))
 
 
 def test_typst_in_an_answer_stays_text(api, owner):
     words = '#read("chat.typ") #sys.inputs $ x^2 $ *fett*'
-    text = squashed(text_of(export(api, printed(owner, words)).content))
+    text = remove_blanks(read_text(export(api, make_chat(owner, words)).content))
     assert '#read("chat.typ")#sys.inputs$x^2$fett' in text
 
 
@@ -145,7 +145,7 @@ $$\begin{aligned} a &= b \\ c &= \binom{n}{k} \end{aligned}$$
 
 
 def test_formulas_are_set_as_such(api, owner):
-    text = squashed(text_of(export(api, printed(owner, FORMULAS)).content))
+    text = remove_blanks(read_text(export(api, make_chat(owner, FORMULAS)).content))
     assert "\\" not in text
     assert "값은$5와$10입니다." in text
     for signs in ("𝜋𝑟", "∑", "lim", "→", "매출=단가×수량≤1,000", "∈ℝ", "√", "𝜎"):
@@ -155,7 +155,7 @@ def test_formulas_are_set_as_such(api, owner):
 
 def test_formulas_of_a_question_are_set_as_well(api, owner):
     question = "원의 넓이 $\\pi r^2$은?\n\n\\[\\sum_{i=1}^{n} i\\]\n`$y$` # 값은 $5와 $6"
-    text = squashed(text_of(export(api, printed(owner, "네.", question)).content))
+    text = remove_blanks(read_text(export(api, make_chat(owner, "네.", question)).content))
     assert "원의넓이𝜋𝑟2은?" in text
     assert "∑" in text
     assert "`$y$`#값은$5와$6" in text
@@ -184,11 +184,11 @@ def test_code_and_blank_lines_of_a_question_hold_no_formula(code):
     ],
 )
 def test_a_formula_that_is_not_understood_stays_as_it_was_written(api, owner, source):
-    answer = export(api, printed(owner, f"앞 ${source}$ 뒤\n\n$$\n{source}\n$$\n\n끝말"))
+    answer = export(api, make_chat(owner, f"앞 ${source}$ 뒤\n\n$$\n{source}\n$$\n\n끝말"))
     assert answer.status_code == 200
-    text = squashed(text_of(answer.content))
+    text = remove_blanks(read_text(answer.content))
     assert "끝말" in text
-    assert squashed(source)[:12] in text
+    assert remove_blanks(source)[:12] in text
 
 
 @pytest.mark.parametrize(
@@ -240,18 +240,18 @@ def test_nodes_are_no_deeper_than_typst_goes():
 
 def test_a_chat_too_large_for_paper_says_so(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "MAX_PRINTED_CHARACTERS", 10)
-    answer = export(api, printed(owner, ANSWER))
+    answer = export(api, make_chat(owner, ANSWER))
     assert (answer.status_code, answer.json()["code"]) == (413, "export_too_large")
     assert "마크다운" in answer.json()["detail"]
 
 
 def test_an_empty_chat_is_a_page_with_its_title(api, owner):
     chat = Chat.objects.create(owner=owner, title="비어 있음")
-    assert "비어 있음" in text_of(export(api, chat).content)
+    assert "비어 있음" in read_text(export(api, chat).content)
 
 
 def test_a_stranger_gets_no_pdf(owner, stranger):
-    assert export(client(stranger), printed(owner, ANSWER)).status_code == 404
+    assert export(client(stranger), make_chat(owner, ANSWER)).status_code == 404
 
 
 def test_what_no_font_draws_is_left_out():
@@ -261,18 +261,18 @@ def test_what_no_font_draws_is_left_out():
 
 def test_a_press_that_breaks_is_told_and_not_a_broken_file(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "ROOT", printing.ROOT / "nowhere")
-    answer = export(api, printed(owner, ANSWER))
+    answer = export(api, make_chat(owner, ANSWER))
     assert (answer.status_code, answer.json()["code"]) == (503, "export_failed")
 
 
 def test_a_press_that_takes_too_long_is_ended(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "PRINT_SECONDS", 0.01)
-    assert export(api, printed(owner, ANSWER)).json()["code"] == "export_failed"
+    assert export(api, make_chat(owner, ANSWER)).json()["code"] == "export_failed"
 
 
 def test_a_chat_does_not_wait_for_the_press_without_end(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "MAX_WAIT_SECONDS", 0.01)
-    chat = printed(owner, ANSWER)
+    chat = make_chat(owner, ANSWER)
     with printing._SLOT:
         assert export(api, chat).json()["code"] == "export_failed"
     assert export(api, chat).status_code == 200

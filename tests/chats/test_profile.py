@@ -45,19 +45,19 @@ def model(settings, llm_server):
     return llm_server
 
 
-def known(owner):
+def list_slots(owner):
     rows = ProfileSlot.objects.filter(owner=owner).order_by("created_at")
     return [(row.kind, row.key, row.value, row.status) for row in rows]
 
 
-def prompt(model):
+def get_last_prompt(model):
     return "\n".join(one["content"] for one in model.chats[-1].json["messages"])
 
 
 def test_a_pure_wish_is_kept_and_answered_at_once_without_a_model(talk, owner):
     answer = talk.say("나는 페니실린 알레르기가 있어. 기억해줘")
     assert answer["content"].startswith("기억해 두었습니다.")
-    assert known(owner) == [("allergy", "페니실린", "페니실린", "active")]
+    assert list_slots(owner) == [("allergy", "페니실린", "페니실린", "active")]
     (slot,) = ProfileSlot.objects.all()
     assert slot.sentence == "나는 페니실린 알레르기가 있어."
     assert str(slot.message_id) == talk.turn["user_message"]["id"]
@@ -66,15 +66,15 @@ def test_a_pure_wish_is_kept_and_answered_at_once_without_a_model(talk, owner):
 def test_a_pure_wish_asks_no_model(model, talk, owner):
     assert talk.say("내 나이는 35살이야. 기억해줘")["content"].startswith("기억해 두었습니다.")
     assert model.chats == []
-    assert known(owner) == [("demographic", "age", "35", "active")]
+    assert list_slots(owner) == [("demographic", "age", "35", "active")]
 
 
 def test_what_is_said_beside_a_question_is_kept_for_other_chats(model, talk, owner, api):
     talk.say("저는 부산에 살아요. 출장 숙박비 상한은 얼마인가요?")
-    assert known(owner) == [("demographic", "residence", "부산", "active")]
+    assert list_slots(owner) == [("demographic", "residence", "부산", "active")]
     Talk(api).say("부산에서 서울로 출장 가면 숙박비는 얼마인가요?")
-    assert "[사용자에 대해 기억하는 것]" in prompt(model)
-    assert "사는 곳: 부산" in prompt(model)
+    assert "[사용자에 대해 기억하는 것]" in get_last_prompt(model)
+    assert "사는 곳: 부산" in get_last_prompt(model)
 
 
 def test_the_trace_names_what_was_used_by_id_and_holds_no_word_of_it(model, talk, api, owner):
@@ -116,9 +116,9 @@ def test_the_marks_of_sources_stay_where_they_are_behind_a_caution(talk, owner, 
 
 def test_rules_of_medicine_stand_in_the_prompt_of_medical_questions_only(model, talk):
     talk.say("두통약을 먹어도 되는 용량은 얼마인가요?")
-    assert "[건강에 관한 질문]" in prompt(model)
+    assert "[건강에 관한 질문]" in get_last_prompt(model)
     talk.say("출장 숙박비 상한은 얼마인가요?")
-    assert "[건강에 관한 질문]" not in prompt(model)
+    assert "[건강에 관한 질문]" not in get_last_prompt(model)
 
 
 def test_a_turn_that_was_read_is_not_read_again(talk, owner):
@@ -126,7 +126,7 @@ def test_a_turn_that_was_read_is_not_read_again(talk, owner):
     talk.say("내 나이는 36살이야. 기억해줘")
     for turn in Turn.objects.order_by("number"):
         services.learn_from_turn(turn.pk)
-    assert known(owner) == [("demographic", "age", "36", "active")]
+    assert list_slots(owner) == [("demographic", "age", "36", "active")]
 
 
 def test_a_turn_that_tells_nothing_is_known_as_read_with_its_summary(talk, owner):
@@ -134,20 +134,20 @@ def test_a_turn_that_tells_nothing_is_known_as_read_with_its_summary(talk, owner
     summarised = Turn.objects.exclude(summarised_at=None)
     wait_until(summarised.exists)
     assert not summarised.filter(profile_read_at=None).exists()
-    assert known(owner) == []
+    assert list_slots(owner) == []
 
 
 def test_a_contradicted_allergy_stays_until_its_owner_confirms(talk, owner, api):
     talk.say("저는 페니실린 알레르기가 있어요. 기억해줘")
     answer = talk.say("페니실린 알레르기는 없어. 기억해줘")
     assert "확인해 주세요" in answer["content"]
-    assert [row[3] for row in known(owner)] == ["active", "proposed"]
+    assert [row[3] for row in list_slots(owner)] == ["active", "proposed"]
 
 
 def test_a_wish_to_forget_takes_the_slot_and_the_sentence_out_of_the_turn_store(talk, owner):
     talk.say("내 나이는 35살이야. 기억해줘")
     assert talk.say("내 나이는 잊어줘")["content"].startswith("잊었습니다.")
-    assert known(owner) == []
+    assert list_slots(owner) == []
     for turn in Turn.objects.all():
         told = (turn.user_text, turn.summary, turn.running_summary, turn.assistant_text)
         assert "35살" not in "".join(told)
@@ -156,13 +156,13 @@ def test_a_wish_to_forget_takes_the_slot_and_the_sentence_out_of_the_turn_store(
 def test_a_wish_to_forget_an_allergy_is_asked_about(talk, owner):
     talk.say("저는 땅콩 알레르기가 있어요. 기억해줘")
     assert "확인해 주세요" in talk.say("땅콩 알레르기는 잊어줘")["content"]
-    assert [row[3] for row in known(owner)] == ["active", "proposed"]
+    assert [row[3] for row in list_slots(owner)] == ["active", "proposed"]
 
 
 def test_all_is_forgotten_at_a_wish(talk, owner):
     talk.say("저는 부산에 살아요. 기억해줘")
     talk.say("나에 대해 기억하는 거 전부 잊어줘")
-    assert known(owner) == []
+    assert list_slots(owner) == []
 
 
 @pytest.mark.parametrize("field", ["use_memory", "temporary"])
@@ -174,14 +174,14 @@ def test_a_chat_without_memory_knows_of_nobody_and_adds_nothing(model, talk, own
     answer = other.say("나는 35살이야. 기억해줘")
     assert "꺼져" in answer["content"]
     other.say("부산 숙박비 상한은 얼마인가요?")
-    assert "[사용자에 대해 기억하는 것]" not in prompt(model)
-    assert len(known(owner)) == 1
+    assert "[사용자에 대해 기억하는 것]" not in get_last_prompt(model)
+    assert len(list_slots(owner)) == 1
 
 
 def test_nothing_is_remembered_of_a_user_who_has_switched_it_off(model, talk, owner):
     services.switch_memory(owner=owner, enabled=False)
     assert "꺼져" in talk.say("저는 부산에 살아요. 기억해줘")["content"]
-    assert known(owner) == []
+    assert list_slots(owner) == []
 
 
 def test_nobody_is_told_what_is_known_of_somebody_else(model, talk, owner):
@@ -189,8 +189,8 @@ def test_nobody_is_told_what_is_known_of_somebody_else(model, talk, owner):
     other = User.objects.create_user("other", "other@example.com", "pw")
     add_document(other, "출장 규정.md", TRAVEL)
     Talk(client(other)).say("부산 숙박비 상한은 얼마인가요?")
-    assert "사는 곳" not in prompt(model)
-    assert known(other) == []
+    assert "사는 곳" not in get_last_prompt(model)
+    assert list_slots(other) == []
 
 
 def test_a_chat_that_goes_for_good_leaves_what_is_known_without_its_words(talk, owner, api):
@@ -232,21 +232,21 @@ def light(settings, llm_server):
     return llm_server
 
 
-def summarised(talk):
+def wait_for_summary(talk):
     """Wait until the last turn has its summary, and was read."""
     rows = Turn.objects.filter(chat=talk.chat_id).exclude(summarised_at=None)
     wait_until(rows.exists, 20)
 
 
-def notes_asked(light):
+def list_note_requests(light):
     return [call for call in light.chats if "사용자 자신에 관한" in call.prompt]
 
 
 def test_the_light_model_notes_what_rules_do_not_hear(light, talk, owner):
     light.facts = [NOTED]
     talk.say(SAID)
-    summarised(talk)
-    assert ("preference", "주말", "등산", "active") in known(owner)
+    wait_for_summary(talk)
+    assert ("preference", "주말", "등산", "active") in list_slots(owner)
 
 
 @pytest.mark.parametrize(
@@ -262,29 +262,29 @@ def test_the_light_model_notes_what_rules_do_not_hear(light, talk, owner):
 def test_nothing_is_kept_that_the_user_did_not_say(light, talk, owner, fact):
     light.facts = [fact]
     talk.say(SAID)
-    summarised(talk)
-    assert notes_asked(light)
-    assert known(owner) == []
+    wait_for_summary(talk)
+    assert list_note_requests(light)
+    assert list_slots(owner) == []
 
 
 def test_a_protected_thing_that_a_model_noted_is_asked_first(light, talk, owner):
     said = "저는 예전에 복숭아 때문에 크게 고생한 적이 있습니다."
     light.facts = [{"kind": "allergy", "key": "복숭아", "value": "복숭아", "sentence": said}]
     talk.say(said)
-    summarised(talk)
-    assert known(owner) == [("allergy", "복숭아", "복숭아", "proposed")]
+    wait_for_summary(talk)
+    assert list_slots(owner) == [("allergy", "복숭아", "복숭아", "proposed")]
 
 
 def test_nobody_is_asked_about_messages_without_the_user_in_them(light, talk, owner):
     talk.say("숙박비 상한은 얼마인가요?")
-    summarised(talk)
-    assert notes_asked(light) == []
+    wait_for_summary(talk)
+    assert list_note_requests(light) == []
 
 
 def test_nobody_is_asked_where_memory_is_off(light, talk, owner):
     services.switch_memory(owner=owner, enabled=False)
     light.facts = [NOTED]
     talk.say(SAID)
-    summarised(talk)
-    assert notes_asked(light) == []
-    assert known(owner) == []
+    wait_for_summary(talk)
+    assert list_note_requests(light) == []
+    assert list_slots(owner) == []

@@ -15,7 +15,7 @@ from tests.chats import turns
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def deltas(first, last):
+def make_deltas(first, last):
     return [RunEvent(seq, "delta", {"text": f"{seq} "}) for seq in range(first, last + 1)]
 
 
@@ -44,16 +44,16 @@ async def test_followers_of_many_logs_each_get_their_own():
     logs = [uuid.uuid4() for _ in range(20)]
     reading = [asyncio.create_task(read(run_id)) for run_id in logs]
     for number, run_id in enumerate(logs):
-        await write(run_id, deltas(1, number + 1) + end(number + 2))
+        await write(run_id, make_deltas(1, number + 1) + end(number + 2))
     found = await asyncio.gather(*reading)
     assert found == [list(range(1, number + 3)) for number in range(20)]
 
 
 async def test_followers_of_one_log_begin_where_each_left_off():
     run_id = uuid.uuid4()
-    await write(run_id, deltas(1, 5))
+    await write(run_id, make_deltas(1, 5))
     reading = [asyncio.create_task(read(run_id, after)) for after in (0, 5, 3)]
-    await write(run_id, deltas(6, 6) + end(7))
+    await write(run_id, make_deltas(6, 6) + end(7))
     assert await asyncio.gather(*reading) == [[1, 2, 3, 4, 5, 6, 7], [6, 7], [4, 5, 6, 7]]
 
 
@@ -61,7 +61,7 @@ async def test_who_comes_while_all_is_quiet_is_served_at_once():
     quiet, spoken = uuid.uuid4(), uuid.uuid4()
     waiting = asyncio.create_task(read(quiet))
     await asyncio.sleep(0.1)  # by now Redis is asked to wait for the quiet one alone
-    await write(spoken, deltas(1, 1) + end(2))
+    await write(spoken, make_deltas(1, 1) + end(2))
     async with asyncio.timeout(reader.BLOCK_SECONDS / 2):
         assert await read(spoken) == [1, 2]
     waiting.cancel()
@@ -87,10 +87,10 @@ async def test_who_comes_while_another_is_being_announced_is_served_at_once(monk
     quiet, announced, late = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
     waiting = asyncio.create_task(read(quiet))
     await asyncio.sleep(0.1)  # by now Redis is asked to wait for the quiet one alone
-    await write(announced, deltas(1, 1) + end(2))
+    await write(announced, make_deltas(1, 1) + end(2))
     assert await read(announced) == [1, 2]
     await asyncio.sleep(0.1)  # and again
-    await write(late, deltas(1, 1) + end(2))
+    await write(late, make_deltas(1, 1) + end(2))
     reading = asyncio.create_task(read(late))
     asyncio.get_running_loop().call_later(0.1, confirmed.set)
     assert await reading == [1, 2]
@@ -101,7 +101,7 @@ async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
     monkeypatch.setattr(reader, "MAX_WAITING_ENTRIES", 10)
     monkeypatch.setattr(reader, "MAX_ENTRIES_A_READING", 5)
     run_id = uuid.uuid4()
-    await write(run_id, deltas(1, 300) + end(301))
+    await write(run_id, make_deltas(1, 300) + end(301))
     with reader.follow_log(log.make_log_key(run_id), 0) as slow:
         first = await slow.get_next(5)
         assert await read(run_id) == list(range(1, 302))
@@ -112,11 +112,11 @@ async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
 
 async def test_who_comes_while_others_are_read_for_misses_nothing():
     run_id = uuid.uuid4()
-    await write(run_id, deltas(1, 50))
+    await write(run_id, make_deltas(1, 50))
     ahead = asyncio.create_task(read(run_id, 50))
     await asyncio.sleep(0.1)  # by now Redis is asked for what comes after 50
     behind = asyncio.create_task(read(run_id))
-    await write(run_id, deltas(51, 51) + end(52))
+    await write(run_id, make_deltas(51, 51) + end(52))
     assert await ahead == [51, 52]
     assert await behind == list(range(1, 53))
 
@@ -129,11 +129,11 @@ async def test_silence_is_told_now_and_then(monkeypatch):
 
 async def test_a_log_that_was_emptied_and_written_again_is_read_on():
     run_id = uuid.uuid4()
-    await write(run_id, deltas(1, 3))
+    await write(run_id, make_deltas(1, 3))
     reading = reader.read_events(run_id)
     assert [(await anext(reading)).seq for _ in range(3)] == [1, 2, 3]
     await asyncio.to_thread(connections.get_client().flushdb)
-    await write(run_id, deltas(1, 4) + end(5))
+    await write(run_id, make_deltas(1, 4) + end(5))
     assert [event.seq async for event in reading if event] == [4, 5]
 
 

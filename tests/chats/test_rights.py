@@ -23,7 +23,7 @@ from chats.models import Message, Run
 from chats.services.turns import open_turn
 from documents.notices import announce_rights_change
 from rag.config import Endpoint
-from tests.chats.gateway.wire import asked, program
+from tests.chats.gateway.wire import connect_program, make_body
 from tests.servers import asgi
 from tests.servers.llm import Hang, Stream
 from tests.support import wait_until
@@ -86,12 +86,12 @@ def hear_the_end(response, change):
     return time.monotonic() - since, rest
 
 
-def events_of(web, turn, **headers):
+def stream_events(web, turn, **headers):
     url = f"{web.url}/api/v1/runs/{turn.run.pk}/events"
     return httpx.stream("GET", url, headers=headers, timeout=30)
 
 
-def cookie(user):
+def make_cookie(user):
     browser = Client()
     browser.force_login(user)
     return browser, f"sessionid={browser.cookies['sessionid'].value}"
@@ -102,25 +102,25 @@ def cookie(user):
 def test_server_sent_events_end_with_the_key(web, owner, key, model, answers_worker, end, packed):
     turn = open_turn(user=owner, content="안녕")
     mine = {"Authorization": f"Token {key}", "Accept-Encoding": packed}
-    with events_of(web, turn, **mine) as response:
+    with stream_events(web, turn, **mine) as response:
         took, rest = hear_the_end(response, lambda: end(owner))
     assert took < SOON
     assert not any("run.completed" in line for line in rest)
-    with events_of(web, turn, **mine) as response:
+    with stream_events(web, turn, **mine) as response:
         assert response.status_code == 401
 
 
 def test_server_sent_events_of_who_is_silent_end_too(web, owner, key, model, answers_worker):
     model.default = Hang(after=("말",))
     turn = open_turn(user=owner, content="안녕")
-    with events_of(web, turn, Authorization=f"Token {key}") as response:
+    with stream_events(web, turn, Authorization=f"Token {key}") as response:
         took, _rest = hear_the_end(response, lambda: revoke(owner))
     assert took < SOON
 
 
 @pytest.mark.parametrize("how", ["password", "sign-out", "deactivated", "f84-run-out"])
 def test_server_sent_events_end_with_the_session(web, owner, model, answers_worker, how):
-    browser, kept = cookie(owner)
+    browser, kept = make_cookie(owner)
 
     def end():
         if how == "sign-out":
@@ -134,17 +134,17 @@ def test_server_sent_events_end_with_the_session(web, owner, model, answers_work
             deactivate(owner)
 
     turn = open_turn(user=owner, content="안녕")
-    with events_of(web, turn, Cookie=kept) as response:
+    with stream_events(web, turn, Cookie=kept) as response:
         took, _rest = hear_the_end(response, end)
     assert took < SOON
-    with events_of(web, turn, Cookie=kept) as response:
+    with stream_events(web, turn, Cookie=kept) as response:
         assert response.status_code == 401
 
 
 def test_events_go_on_for_who_keeps_his_rights(web, owner, stranger, key, model, answers_worker):
     model.default = Stream(["말 "] * 20, delay=0.1)
     turn = open_turn(user=owner, content="안녕")
-    with events_of(web, turn, Authorization=f"Token {key}") as response:
+    with stream_events(web, turn, Authorization=f"Token {key}") as response:
         took, rest = hear_the_end(response, lambda: deactivate(stranger))
     assert took > access.RECHECK_SECONDS
     assert any("run.completed" in line for line in rest)
@@ -156,9 +156,9 @@ def test_a_stream_of_the_gateway_ends_with_its_key_and_the_model_is_left(
     web, owner, key, model, answers_worker, end, headers
 ):
     with (
-        program(web, key) as http,
+        connect_program(web, key) as http,
         http.stream(
-            "POST", "/chat/completions", json=asked("안녕", stream=True), headers=headers
+            "POST", "/chat/completions", json=make_body("안녕", stream=True), headers=headers
         ) as response,
     ):
         took, rest = hear_the_end(response, lambda: end(owner))
@@ -173,8 +173,8 @@ def test_before_the_first_word_the_end_of_a_key_is_401(
     web, owner, key, model, answers_worker, headers, stream
 ):
     model.default = Hang()
-    with program(web, key) as http, ThreadPoolExecutor() as pool:
-        body = asked("안녕", stream=stream)
+    with connect_program(web, key) as http, ThreadPoolExecutor() as pool:
+        body = make_body("안녕", stream=stream)
         answer = pool.submit(http.post, "/chat/completions", json=body, headers=headers)
         wait_until(lambda: model.chats)
         since = time.monotonic()
@@ -235,7 +235,7 @@ async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
         assert [part async for part in access.stream_while_held(Credential(), parts())] == [1]
 
 
-def ended_run(turn):
+def has_run_ended(turn):
     return Run.objects.filter(pk=turn.run.pk).exclude(ended_at=None).exists()
 
 
@@ -246,7 +246,7 @@ def test_the_answer_itself_is_stopped_and_the_model_is_left(owner, key, model, a
     since = time.monotonic()
     end(owner)
     assert model.chats[0].wait_closed_by_client()
-    wait_until(lambda: ended_run(turn), SOON)
+    wait_until(lambda: has_run_ended(turn), SOON)
     assert time.monotonic() - since < SOON
     assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
 
@@ -257,14 +257,14 @@ def test_an_answer_goes_on_when_another_key_ends(owner, key, model, answers_work
     wait_until(lambda: model.chats)
     AuthToken.objects.create(owner)[0].delete()
     announce_rights_change()
-    wait_until(lambda: ended_run(turn), 10.0)
+    wait_until(lambda: has_run_ended(turn), 10.0)
     assert Message.objects.get(role="assistant").status == Message.Status.COMPLETED
 
 
 def test_a_question_that_nobody_has_begun_ends_with_its_owner(owner, answers_worker):
     deactivate(owner)
     turn = open_turn(user=owner, content="안녕")
-    wait_until(lambda: ended_run(turn), SOON)
+    wait_until(lambda: has_run_ended(turn), SOON)
     assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
 
 
@@ -278,6 +278,6 @@ def test_what_is_announced_is_looked_at_at_once(
         revoke(owner)
         announce_rights_change()
 
-    with events_of(web, turn, Authorization=f"Token {key}") as response:
+    with stream_events(web, turn, Authorization=f"Token {key}") as response:
         took, _rest = hear_the_end(response, end)
     assert took < SOON

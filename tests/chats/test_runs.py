@@ -20,7 +20,7 @@ def run_id():
     return uuid.uuid4()
 
 
-async def written(run_id, count):
+async def wait_for_events(run_id, count):
     async with asyncio.timeout(5):
         while len(log.load_events(run_id)) < count:
             await asyncio.sleep(0.01)
@@ -56,7 +56,7 @@ async def test_what_comes_soon_after_the_first_word_shares_an_entry_too(run_id, 
     writer = RunWriter(run_id)
     await writer.open()
     writer.add("delta", {"text": "가"})
-    await written(run_id, 1)
+    await wait_for_events(run_id, 1)
     for word in "나다":
         writer.add("delta", {"text": word})
         await asyncio.sleep(0.05)
@@ -79,7 +79,7 @@ async def test_a_reader_waits_for_what_comes(run_id):
     writer = RunWriter(run_id)
     await writer.open()
     writer.add("delta", {"text": "가"})
-    await written(run_id, 1)
+    await wait_for_events(run_id, 1)
     writer.add("run.completed", {})
     await writer.close()
     assert await asyncio.wait_for(reading, 5) == [1, 2]
@@ -89,10 +89,10 @@ async def test_a_log_that_redis_forgot_is_written_again_with_the_same_numbers(ru
     writer = RunWriter(run_id)
     await writer.open()
     writer.add("delta", {"text": "가"})
-    await written(run_id, 1)
+    await wait_for_events(run_id, 1)
     connections.get_client().flushdb()
     writer.add("delta", {"text": "나"})
-    await written(run_id, 2)
+    await wait_for_events(run_id, 2)
     writer.add("run.completed", {})
     await writer.close()
     events = log.load_events(run_id)
@@ -105,7 +105,7 @@ async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
     await writer.open()
     for number, kind in enumerate(("status", "sources", "usage"), 1):
         writer.add(kind, {"number": number})
-    await written(run_id, 3)
+    await wait_for_events(run_id, 3)
     connections.get_client().xdel(log.make_log_key(run_id), "2-0", "3-0")
     connections.get_client().execute_command("XSETID", log.make_log_key(run_id), "1-0")
     writer.add("delta", {"text": "가"})
@@ -173,7 +173,7 @@ async def test_a_fenced_log_takes_nothing_more_of_its_writer(run_id):
     writer = RunWriter(run_id)
     await writer.open()
     writer.add("delta", {"text": "가"})
-    await written(run_id, 1)
+    await wait_for_events(run_id, 1)
     assert log.join_text(await asyncio.to_thread(log.fence_log, run_id)) == "가"
     writer.add("delta", {"text": "나"})
     with pytest.raises(RunLost):

@@ -27,7 +27,7 @@ def make_folder(owner, name="업무"):
     return Category.objects.create(owner=owner, name=name)
 
 
-def panel(visitor, **query):
+def read_panel(visitor, **query):
     return visitor.get("/panels/chats", query).content.decode()
 
 
@@ -35,7 +35,7 @@ def patch(api, chat, **changes):
     return api.patch(f"/api/v1/chats/{chat.pk}", changes, format="json")
 
 
-def bulk(api, *chats, **changes):
+def change_chats(api, *chats, **changes):
     body = {"chat_ids": [str(chat.pk) for chat in chats], **changes}
     return api.post("/api/v1/chats/bulk", body, format="json")
 
@@ -50,7 +50,7 @@ def test_what_is_said_of_a_chat_is_kept(api, owner, field):
 def test_pinned_chats_stand_first_and_only_there(visitor, owner):
     make_chat(owner, "새것")
     make_chat(owner, "중요한 것", pinned=True)
-    text = panel(visitor)
+    text = read_panel(visitor)
     assert text.index("중요한 것") < text.index("새것")
     assert text.count('<span class="side-title">중요한 것') == 1
 
@@ -61,7 +61,7 @@ def test_a_period_has_its_heading_once_on_however_many_pages(visitor, owner):
         chat = make_chat(owner, f"옛 대화 {number}")
         Chat.objects.filter(pk=chat.pk).update(updated_at=long_ago - timedelta(days=number))
     make_chat(owner, "오늘 대화")
-    first, second = panel(visitor), panel(visitor, part="recent", page=2)
+    first, second = read_panel(visitor), read_panel(visitor, part="recent", page=2)
     assert (first.count(">오늘</h2>"), first.count(">이전</h2>")) == (1, 1)
     assert "옛 대화" in second
     assert "side-heading" not in second
@@ -70,11 +70,11 @@ def test_a_period_has_its_heading_once_on_however_many_pages(visitor, owner):
 def test_a_chat_of_a_folder_stands_in_it(visitor, owner):
     folder = make_folder(owner)
     chat = make_chat(owner, "보고서 이야기", category=folder)
-    assert "보고서 이야기" not in panel(visitor)
-    assert "보고서 이야기" in panel(visitor, part=str(folder.pk))
-    assert "보고서 이야기" in panel(visitor, current=str(chat.pk))
+    assert "보고서 이야기" not in read_panel(visitor)
+    assert "보고서 이야기" in read_panel(visitor, part=str(folder.pk))
+    assert "보고서 이야기" in read_panel(visitor, current=str(chat.pk))
     visitor.cookies["folders"] = str(folder.pk)[:8]
-    assert "보고서 이야기" in panel(visitor)
+    assert "보고서 이야기" in read_panel(visitor)
 
 
 def test_a_folder_says_how_many_chats_are_in_it(visitor, owner):
@@ -82,13 +82,13 @@ def test_a_folder_says_how_many_chats_are_in_it(visitor, owner):
     for number in range(3):
         make_chat(owner, f"대화 {number}", category=folder)
     make_chat(owner, "지운 것", category=folder, deleted_at=timezone.now())
-    assert '<span class="side-count">3</span>' in panel(visitor)
+    assert '<span class="side-count">3</span>' in read_panel(visitor)
 
 
 def test_an_archived_chat_leaves_the_list_and_stands_in_the_archive(visitor, owner):
     make_chat(owner, "옛 이야기", archived=True)
-    assert "옛 이야기" not in panel(visitor)
-    assert "옛 이야기" in panel(visitor, view="archived")
+    assert "옛 이야기" not in read_panel(visitor)
+    assert "옛 이야기" in read_panel(visitor, view="archived")
 
 
 def test_the_list_of_chats_is_narrowed_to_archived_ones_or_others(api, owner):
@@ -125,28 +125,28 @@ def test_a_chat_is_unread_when_its_answer_has_ended(api, owner, answers_worker):
 def test_several_chats_are_changed_in_one_call(api, owner):
     folder = make_folder(owner)
     chats = [make_chat(owner) for _ in range(3)]
-    assert bulk(api, *chats, category_id=str(folder.pk), pinned=False).status_code == 204
+    assert change_chats(api, *chats, category_id=str(folder.pk), pinned=False).status_code == 204
     assert set(Chat.objects.values_list("category", flat=True)) == {folder.pk}
-    assert bulk(api, *chats, archived=True).status_code == 204
+    assert change_chats(api, *chats, archived=True).status_code == 204
     assert Chat.objects.filter(archived=True).count() == 3
 
 
 def test_several_chats_are_deleted_in_one_call(api, owner):
     chats = [make_chat(owner) for _ in range(3)]
-    assert bulk(api, *chats, deleted=True).status_code == 204
+    assert change_chats(api, *chats, deleted=True).status_code == 204
     assert not Chat.objects.visible_to(owner).exists()
 
 
 def test_where_one_chat_is_not_there_none_is_changed(api, owner):
     chat = make_chat(owner)
-    assert bulk(api, chat, Chat(pk=uuid.uuid4()), deleted=True).status_code == 404
+    assert change_chats(api, chat, Chat(pk=uuid.uuid4()), deleted=True).status_code == 404
     assert Chat.objects.visible_to(owner).exists()
 
 
 @pytest.mark.parametrize("changes", [{"deleted": True}, {"archived": True}, {"pinned": True}])
 def test_a_stranger_changes_no_chat_among_his_own(owner, stranger, changes):
     theirs, own = make_chat(owner), make_chat(stranger)
-    assert bulk(api_of(stranger), own, theirs, **changes).status_code == 404
+    assert change_chats(api_of(stranger), own, theirs, **changes).status_code == 404
     theirs.refresh_from_db()
     assert (theirs.deleted_at, theirs.archived, theirs.pinned) == (None, False, False)
 
@@ -158,9 +158,9 @@ def test_a_folder_of_somebody_else_is_not_there(client, owner, stranger):
     assert client.get("/panels/chats", {"part": str(folder.pk)}).status_code == 404
     assert client.get("/panels/chats", {"part": str(uuid.uuid4())}).status_code == 404
     client.cookies["folders"] = str(folder.pk)[:8]
-    assert "남몰래" not in panel(client)
+    assert "남몰래" not in read_panel(client)
     own = make_chat(stranger)
-    assert bulk(api_of(stranger), own, category_id=str(folder.pk)).status_code == 404
+    assert change_chats(api_of(stranger), own, category_id=str(folder.pk)).status_code == 404
 
 
 @pytest.mark.parametrize("part", ["nonsense", "pinned", "recent", "archived", "\x00"])
@@ -174,6 +174,6 @@ def test_a_long_folder_comes_in_pages(visitor, owner):
     Chat.objects.bulk_create(
         Chat(owner=owner, title=f"대화 {i}", category=folder) for i in range(PAGE_SIZE + 1)
     )
-    first = panel(visitor, part=str(folder.pk))
-    second = panel(visitor, part=str(folder.pk), page=2)
+    first = read_panel(visitor, part=str(folder.pk))
+    second = read_panel(visitor, part=str(folder.pk), page=2)
     assert (first.count("data-chat-id"), second.count("data-chat-id")) == (PAGE_SIZE, 1)

@@ -44,7 +44,7 @@ class NotingEngine:
 
 
 @pytest.fixture
-def plug(monkeypatch):
+def plug_engine(monkeypatch):
     def use(**parts):
         engine = NotingEngine(**parts)
         monkeypatch.setattr(summaries, "get_engine", lambda _: engine)
@@ -53,7 +53,7 @@ def plug(monkeypatch):
     return use
 
 
-def talk(owner, count):
+def make_turns(owner, count):
     turns = [add_turn(owner, "질문 1")]
     while len(turns) < count:
         turns.append(add_turn(owner, f"질문 {len(turns) + 1}", parent=turns[-1]))
@@ -66,13 +66,13 @@ def note(turn):
     return turn
 
 
-def late(*turns):
+def mark_overdue(*turns):
     old = timezone.now() - timedelta(minutes=5)
     Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(enqueued_at=old)
 
 
-def test_a_note_is_stored_with_its_model_and_time(owner, plug):
-    plug()
+def test_a_note_is_stored_with_its_model_and_time(owner, plug_engine):
+    plug_engine()
     turn = note(add_turn(owner, "휴가는?"))
     assert (turn.summary, turn.summary_model, turn.terms) == ("요약 1", "light-model", {"휴가": 2})
     assert (list(turn.vector), turn.embedding) == ([0.5, 0.25], "model-a")
@@ -80,23 +80,23 @@ def test_a_note_is_stored_with_its_model_and_time(owner, plug):
     assert turn.running_through is None
 
 
-def test_a_turn_is_noted_once(owner, plug):
-    engine = plug()
+def test_a_turn_is_noted_once(owner, plug_engine):
+    engine = plug_engine()
     turn = note(add_turn(owner, "휴가는?"))
     first = turn.summarised_at
     assert note(turn).summarised_at == first
     assert len(engine.asked) == 1
 
 
-def test_a_turn_that_somebody_summarises_is_left_alone(owner, plug):
+def test_a_turn_that_somebody_summarises_is_left_alone(owner, plug_engine):
     turn = add_turn(owner, "휴가는?")
-    engine = plug(meanwhile=[lambda: summaries.summarise_turn(turn.pk)])
+    engine = plug_engine(meanwhile=[lambda: summaries.summarise_turn(turn.pk)])
     note(turn)
     assert (len(engine.asked), turn.summary_model, turn.claim) == (1, "light-model", None)
 
 
-def test_a_turn_whose_worker_died_is_summarised_by_another(owner, plug, monkeypatch):
-    plug()
+def test_a_turn_whose_worker_died_is_summarised_by_another(owner, plug_engine, monkeypatch):
+    plug_engine()
     turn = add_turn(owner, "휴가는?")
     sent = []
     monkeypatch.setattr(summaries, "dispatch_summary", sent.append)
@@ -111,27 +111,27 @@ PAIRS = 10
 """Turns that a window holds."""
 
 
-def test_vectors_of_turns_that_left_the_window_are_stored_with_them(owner, plug):
-    turns = talk(owner, PAIRS + 5)
-    plug()
+def test_vectors_of_turns_that_left_the_window_are_stored_with_them(owner, plug_engine):
+    turns = make_turns(owner, PAIRS + 5)
+    plug_engine()
     note(turns[-1])
     kept = {one.number: list(one.vector) for one in Turn.objects.exclude(vector=None)}
     assert kept == {number: [0.5, 0.25] for number in [1, 2, 3, 4, 5, PAIRS + 5]}
     assert set(Turn.objects.exclude(vector=None).values_list("embedding", flat=True)) == {"model-a"}
 
 
-def test_a_worker_that_lost_its_turn_stores_no_vectors(owner, plug):
-    turns = talk(owner, PAIRS + 5)
+def test_a_worker_that_lost_its_turn_stores_no_vectors(owner, plug_engine):
+    turns = make_turns(owner, PAIRS + 5)
     taken = Turn.objects.filter(pk=turns[-1].pk)
-    plug(meanwhile=[lambda: connections.in_database(lambda: taken.update(claim=uuid4()))])
+    plug_engine(meanwhile=[lambda: connections.in_database(lambda: taken.update(claim=uuid4()))])
     note(turns[-1])
     assert not Turn.objects.exclude(vector=None).exists()
 
 
-def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plug):
-    turns = talk(owner, PAIRS + 5)
+def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plug_engine):
+    turns = make_turns(owner, PAIRS + 5)
     add_answer(turns[2], content="anders")
-    engine = plug(running=RunningSummary("접은 것", 5, "light-model"))
+    engine = plug_engine(running=RunningSummary("접은 것", 5, "light-model"))
     last = note(turns[-1])
     _, folding, before = engine.asked[0]
     assert ([turn.number for turn in folding], before) == ([1, 2, 3, 4, 5], None)
@@ -141,39 +141,39 @@ def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plu
 
 
 @pytest.mark.parametrize("count", [5, PAIRS - 1, PAIRS])
-def test_turns_that_the_window_holds_are_not_folded(owner, plug, count):
-    engine = plug()
-    note(talk(owner, count)[-1])
+def test_turns_that_the_window_holds_are_not_folded(owner, plug_engine, count):
+    engine = plug_engine()
+    note(make_turns(owner, count)[-1])
     assert engine.asked[0][1] == ()
 
 
-def test_a_chat_with_a_window_of_its_own_is_folded_by_that(owner, plug):
-    turns = talk(owner, 8)
+def test_a_chat_with_a_window_of_its_own_is_folded_by_that(owner, plug_engine):
+    turns = make_turns(owner, 8)
     Chat.objects.filter(pk=turns[0].chat_id).update(history_pairs=3)
-    engine = plug()
+    engine = plug_engine()
     note(turns[-1])
     assert [turn.number for turn in engine.asked[0][1]] == [1, 2, 3, 4, 5]
 
 
-def test_a_summary_goes_on_from_the_one_before(owner, plug):
-    turns = talk(owner, PAIRS + 10)
+def test_a_summary_goes_on_from_the_one_before(owner, plug_engine):
+    turns = make_turns(owner, PAIRS + 10)
     before = RunningSummary("접은 것", 5, "light-model")
-    plug(running=before)
+    plug_engine(running=before)
     note(turns[-6])
-    engine = plug()
+    engine = plug_engine()
     note(turns[-1])
     _, folding, running = engine.asked[0]
     assert (running, [turn.number for turn in folding]) == (before, [6, 7, 8, 9, 10])
 
 
-def test_a_summary_begins_anew_with_the_conversation(owner, plug):
-    turns = talk(owner, PAIRS + 5)
-    plug(running=RunningSummary("옛 주제", 5, "light-model"))
+def test_a_summary_begins_anew_with_the_conversation(owner, plug_engine):
+    turns = make_turns(owner, PAIRS + 5)
+    plug_engine(running=RunningSummary("옛 주제", 5, "light-model"))
     note(turns[-1])
     turn = add_turn(owner, "새 주제로", parent=turns[-1], question_type="reset")
     for number in range(PAIRS + 5):
         turn = add_turn(owner, f"새 질문 {number}", parent=turn)
-    engine = plug()
+    engine = plug_engine()
     note(turn)
     _, folding, running = engine.asked[0]
     assert running is None
@@ -181,22 +181,22 @@ def test_a_summary_begins_anew_with_the_conversation(owner, plug):
     assert load_conversation_after(turn).summary is None
 
 
-def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):
-    engine = plug(fails=ZeroDivisionError())
+def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug_engine):
+    engine = plug_engine(fails=ZeroDivisionError())
     turn = add_turn(owner, "휴가는?")
     for _ in range(Turn.MAX_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
             note(turn)
     note(turn)
-    late(turn)
+    mark_overdue(turn)
     assert (len(engine.asked), summaries.reap_summaries()) == (Turn.MAX_ATTEMPTS, 0)
 
 
-def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeypatch):
-    plug()
+def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug_engine, monkeypatch):
+    plug_engine()
     noted, fresh, lost = (add_turn(owner, f"질문 {number}") for number in range(3))
     note(noted)
-    late(noted, lost)
+    mark_overdue(noted, lost)
     sent = []
     monkeypatch.setattr(summaries, "dispatch_summary", sent.append)
     assert fresh.summarised_at is None

@@ -14,7 +14,7 @@ from tests.chats.turns import open_answered_turn
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def three_turns(owner):
+def make_three_turns(owner):
     first = open_answered_turn(owner, "하나")
     chat_id = first.user_message.chat_id
     return (
@@ -28,16 +28,16 @@ def delete(api, message):
     return api.delete(f"/api/v1/messages/{message.pk}")
 
 
-def texts(api, chat_id):
+def list_texts(api, chat_id):
     return [
         one["content"] for one in api.get(f"/api/v1/chats/{chat_id}/messages").json()["results"]
     ]
 
 
 def test_a_pair_leaves_its_branch_and_what_followed_moves_up(api, owner):
-    first, second, third = three_turns(owner)
+    first, second, third = make_three_turns(owner)
     assert delete(api, second.assistant_message).status_code == 204
-    assert texts(api, first.user_message.chat_id) == ["하나", "하나의 답", "셋", "셋의 답"]
+    assert list_texts(api, first.user_message.chat_id) == ["하나", "하나의 답", "셋", "셋의 답"]
     moved = api.get(f"/api/v1/messages/{third.user_message.pk}").json()
     assert moved["parent_id"] == str(first.assistant_message.pk)
     assert list(Turn.objects.values_list("number", "user_text")) == [(1, "하나"), (2, "셋")]
@@ -45,7 +45,7 @@ def test_a_pair_leaves_its_branch_and_what_followed_moves_up(api, owner):
 
 
 def test_the_first_pair_of_a_chat_goes_too(api, owner):
-    first, second, _third = three_turns(owner)
+    first, second, _third = make_three_turns(owner)
     assert delete(api, first.user_message).status_code == 204
     assert api.get(f"/api/v1/messages/{second.user_message.pk}").json()["parent_id"] is None
     assert delete(api, first.user_message).status_code == 404
@@ -61,7 +61,7 @@ def test_an_answer_with_another_beside_it_leaves_the_question_to_that_one(api, o
         outcome=AnswerOutcome(Message.Status.COMPLETED, "다른 답"),
     )
     assert delete(api, first.assistant_message).status_code == 204
-    assert texts(api, first.user_message.chat_id) == ["질문", "다른 답"]
+    assert list_texts(api, first.user_message.chat_id) == ["질문", "다른 답"]
 
 
 def test_nothing_that_is_being_written_is_deleted(api, owner):
@@ -71,7 +71,7 @@ def test_nothing_that_is_being_written_is_deleted(api, owner):
 
 
 def test_a_deleted_pair_is_in_no_summary_and_no_log(api, owner):
-    first, _second, third = three_turns(owner)
+    first, _second, third = make_three_turns(owner)
     Turn.objects.filter(message=third.assistant_message).update(
         running_summary="하나를 물었다.", running_through=2, running_model="m"
     )
@@ -115,7 +115,7 @@ def save(api, message, content):
 
 
 def test_saving_other_words_asks_nothing(api, owner):
-    first, _second, _third = three_turns(owner)
+    first, _second, _third = make_three_turns(owner)
     before = Message.objects.count()
     response = save(api, first.user_message, "  하나만  ")
     assert (response.status_code, response.json()["content"]) == (200, "하나만")
@@ -136,14 +136,14 @@ def fork(api, chat_id, message):
 
 def test_a_fork_holds_the_branch_up_to_the_message_and_shares_nothing(api, owner):
     document = make_document(owner)
-    first, second, _third = three_turns(owner)
+    first, second, _third = make_three_turns(owner)
     chat_id = first.user_message.chat_id
     api.patch(f"/api/v1/chats/{chat_id}", {"document_ids": [str(document.pk)]}, "json")
     made = fork(api, chat_id, second.assistant_message)
     assert made.status_code == 201
     new = made.json()["id"]
     assert made.json()["document_ids"] == [str(document.pk)]
-    assert texts(api, new) == ["하나", "하나의 답", "둘", "둘의 답"]
+    assert list_texts(api, new) == ["하나", "하나의 답", "둘", "둘의 답"]
     assert [
         one["user_text"] for one in api.get(f"/api/v1/chats/{new}/turns").json()["results"]
     ] == [
@@ -151,13 +151,13 @@ def test_a_fork_holds_the_branch_up_to_the_message_and_shares_nothing(api, owner
         "둘",
     ]
     api.delete(f"/api/v1/messages/{first.assistant_message.pk}")
-    assert len(texts(api, new)) == 4
+    assert len(list_texts(api, new)) == 4
 
 
 def test_a_fork_at_a_question_ends_with_its_answer(api, owner):
-    first, _second, _third = three_turns(owner)
+    first, _second, _third = make_three_turns(owner)
     made = fork(api, first.user_message.chat_id, first.user_message)
-    assert texts(api, made.json()["id"]) == ["하나", "하나의 답"]
+    assert list_texts(api, made.json()["id"]) == ["하나", "하나의 답"]
 
 
 def test_a_fork_waits_for_the_answer(api, owner):

@@ -122,7 +122,7 @@ def server(page, others):
     return row
 
 
-def wants(model, *calls):
+def script_tool_calls(model, *calls):
     """The model calls these tools once, each by the name that it was offered, then answers."""
 
     def reply(request):
@@ -163,7 +163,7 @@ def test_the_model_calls_a_tool_and_answers_with_what_it_told(
     api, server, others, model, answers_worker
 ):
     assert [one["name"] for one in api.get("/api/v1/tools").data] == ["인사"]
-    wants(model, ("days_left", {"name": "김민수"}))
+    script_tool_calls(model, ("days_left", {"name": "김민수"}))
     talk = Talk(api)
     said = talk.say("김민수의 남은 휴가는?", tool_ids=[str(server.pk)])
     assert said["content"].startswith("남은 휴가는 7일입니다.")
@@ -180,7 +180,7 @@ def test_the_model_calls_a_tool_and_answers_with_what_it_told(
 def test_an_answer_with_other_figures_than_a_tool_told_is_not_taken_as_told_by_it(
     api, server, others, model, answers_worker
 ):
-    wants(model, ("days_left", {"name": "김민수"}))
+    script_tool_calls(model, ("days_left", {"name": "김민수"}))
     offering, other = model.default, Stream(["2019년에 서울에서 300명이 모였습니다."])
     model.default = lambda request: offering(request) if request.get("tools") else other
     said = Talk(api).say("그 모임은 언제였어?", tool_ids=[str(server.pk)])
@@ -190,7 +190,7 @@ def test_an_answer_with_other_figures_than_a_tool_told_is_not_taken_as_told_by_i
 def test_an_assistant_brings_its_tools_as_far_as_the_asker_may_use_them(
     api, owner, stranger, server, others, model, answers_worker
 ):
-    wants(model, ("days_left", {"name": "김민수"}))
+    script_tool_calls(model, ("days_left", {"name": "김민수"}))
     made = {"name": "인사 도우미", "tool_ids": [str(server.pk)], "shared": True}
     assistant = api.post("/api/v1/assistants", made, format="json").data
     assert assistant["tool_ids"] == [str(server.pk)]
@@ -212,7 +212,7 @@ def test_an_assistant_brings_its_tools_as_far_as_the_asker_may_use_them(
 def test_a_tool_that_writes_is_called_once_after_the_user_confirmed(
     api, stranger, server, others, model, answers_worker
 ):
-    wants(model, ("book", {"name": "김민수", "days": 2}))
+    script_tool_calls(model, ("book", {"name": "김민수", "days": 2}))
     said = Talk(api).say("이틀 신청해 줘", tool_ids=[str(server.pk)])
     (call,) = said["tool_calls"]
     assert (call["state"], said["label"]) == ("asks", "general")
@@ -233,7 +233,7 @@ def test_a_tool_that_writes_is_called_once_after_the_user_confirmed(
 
 
 def test_what_is_too_long_or_broken_harms_nothing(api, server, others, model, answers_worker):
-    wants(model, ("endless", {}), ("broken", {}))
+    script_tool_calls(model, ("endless", {}), ("broken", {}))
     said = Talk(api).say("다 불러 봐", tool_ids=[str(server.pk)])
     assert said["status"] == "COMPLETED"
     assert [one["state"] for one in said["tool_calls"]] == ["failed", "failed"]
@@ -258,7 +258,7 @@ def test_a_model_that_calls_for_ever_is_stopped(api, server, others, model, answ
 
 def test_a_server_that_is_gone_leaves_the_answer(api, server, model, answers_worker):
     ToolServer.objects.update(address="http://127.0.0.1:1/mcp")
-    wants(model, ("days_left", {"name": "김민수"}))
+    script_tool_calls(model, ("days_left", {"name": "김민수"}))
     said = Talk(api).say("남은 휴가는?", tool_ids=[str(server.pk)])
     assert (said["status"], said["label"]) == ("COMPLETED", "general")
     assert said["tool_calls"][0]["state"] == "failed"
@@ -273,7 +273,7 @@ def test_tools_of_a_group_are_not_there_for_others(
     assert client(stranger).get("/api/v1/tools").data == []
     body = {"content": "질문", "tool_ids": [str(server.pk)]}
     assert client(stranger).post("/api/v1/messages", body, format="json").status_code == 404
-    wants(model, ("days_left", {"name": "김민수"}))
+    script_tool_calls(model, ("days_left", {"name": "김민수"}))
     talk = Talk(api)
     talk.say("남은 휴가는?", tool_ids=[str(server.pk)])
     owner.groups.clear()

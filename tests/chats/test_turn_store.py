@@ -18,8 +18,8 @@ from rag.conversation import DocRef, View
 from rag.events import Finished
 from rag.types import AnswerMode, QuestionType
 from tests.chats.conftest import make_document
-from tests.chats.engines import Delta, SourcesFound, finished
-from tests.chats.engines import source as shown_source
+from tests.chats.engines import Delta, SourcesFound, make_finished
+from tests.chats.engines import make_source as shown_source
 from tests.chats.test_answering import play, run_to_its_end
 from tests.chats.turns import (
     add_answer,
@@ -235,7 +235,7 @@ def test_whole_passages_reach_the_store_from_the_engine(owner, play):
     text = "가" * 700
     shown = replace(shown_source(document_id=document.pk), text=text)
     found = SourcesFound((shown,), "bm25")
-    play(found, Delta("답 [1]"), finished(AnswerMode.DOCUMENTS, (shown,)))
+    play(found, Delta("답 [1]"), make_finished(AnswerMode.DOCUMENTS, (shown,)))
     run_to_its_end(open_turn(user=owner, content="질문"))
     ref = Turn.objects.get().doc_refs[0]
     assert (ref["passages"], ref["retrieval_method"]) == ([text], "bm25")

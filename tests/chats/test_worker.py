@@ -15,7 +15,7 @@ from chats.services.turns import open_turn
 from jobs import connections, queue
 from jobs.lease import claim_job
 from jobs.queue import WorkStream
-from tests.chats.engines import Delta, ScriptedEngine, finished
+from tests.chats.engines import Delta, ScriptedEngine, make_finished
 from tests.servers.worker import run_worker
 from tests.support import wait_until
 
@@ -34,7 +34,7 @@ class Gate:
         self.begun.release()
         await asyncio.to_thread(self.may_end.wait, 10)
         yield Delta("답")
-        yield finished()
+        yield make_finished()
 
 
 @pytest.fixture
@@ -46,20 +46,22 @@ def gate(monkeypatch):
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(answering, "get_engine", lambda _: ScriptedEngine(Delta("답"), finished()))
+def plug_quick_engine(monkeypatch):
+    monkeypatch.setattr(
+        answering, "get_engine", lambda _: ScriptedEngine(Delta("답"), make_finished())
+    )
 
 
 def ask(owner, text="질문"):
     return open_turn(user=owner, content=text)
 
 
-def status_of(turn):
+def get_status(turn):
     return Message.objects.get(pk=turn.assistant_message.pk).status
 
 
 def has_ended(turn):
-    return status_of(turn) == "COMPLETED"
+    return get_status(turn) == "COMPLETED"
 
 
 def test_many_runs_are_answered_at_once(owner, gate):
@@ -86,14 +88,14 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
     assert gate.order[1] == "다른 사람의 것"
 
 
-def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, quick):
+def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, plug_quick_engine):
     turn = ask(owner)
     connections.get_client().flushdb()
     with run_worker():
         wait_until(lambda: has_ended(turn))
 
 
-def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
+def test_a_redis_that_forgot_everything_is_served_on(owner, plug_quick_engine):
     with run_worker():
         wait_until(lambda: connections.get_client().exists(dispatch.STREAM.key))
         connections.get_client().flushdb()
@@ -110,7 +112,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
-def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, quick, fields):
+def test_a_message_that_nobody_understands_makes_no_worker_deaf(owner, plug_quick_engine, fields):
     with run_worker():
         connections.get_client().xadd(dispatch.STREAM.key, fields)
         turn = ask(owner)
@@ -126,7 +128,7 @@ def test_a_message_that_nobody_understands_takes_no_other_with_it(owner, fields)
         wait_until(lambda: log.load_events(request))
 
 
-def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
+def test_a_run_that_nobody_took_is_announced_again(owner, plug_quick_engine, monkeypatch):
     monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
     with run_worker():
         with monkeypatch.context() as patch:
@@ -136,7 +138,9 @@ def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
         wait_until(lambda: has_ended(turn))
 
 
-def test_a_message_that_a_dead_process_had_read_is_taken_over(owner, quick, monkeypatch):
+def test_a_message_that_a_dead_process_had_read_is_taken_over(
+    owner, plug_quick_engine, monkeypatch
+):
     monkeypatch.setattr(queue, "ABANDONED_SECONDS", 0.0)
     monkeypatch.setattr(worker, "READING_SECONDS", 0.05)
     dead = WorkStream(dispatch.STREAM.key)
@@ -170,7 +174,7 @@ def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate)
     late.join()
     assert has_ended(turn)
     waiting = ask(owner)
-    assert status_of(waiting) == "STREAMING"
+    assert get_status(waiting) == "STREAMING"
     assert len(gate.order) == 1
 
 
@@ -179,11 +183,11 @@ def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
     with run_worker(patience=0.1):
         assert gate.begun.acquire(timeout=10)
         threading.Timer(0.5, gate.may_end.set).start()  # a thread that is under way is waited for
-    assert status_of(turn) == "STREAMING"
+    assert get_status(turn) == "STREAMING"
     assert claim_job(Run, turn.run.pk) is not None
 
 
-def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, quick, caplog):
+def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, plug_quick_engine, caplog):
     with caplog.at_level("INFO"), run_worker():
         first = ask(owner)
         wait_until(lambda: has_ended(first))  # from then on only messages tell of runs

@@ -21,12 +21,14 @@ def configure(settings, server, model, languages=("*",)):
     )
 
 
-def text_of(topics, sections=3):
+def write_text(topics, sections=3):
     """A document with headings, each over a text of its own."""
-    return "\n\n".join(_section(topic, part) for topic in topics for part in range(1, sections + 1))
+    return "\n\n".join(
+        _write_part(topic, part) for topic in topics for part in range(1, sections + 1)
+    )
 
 
-def _section(topic, part):
+def _write_part(topic, part):
     person = topic.split()[0]
     return (
         f"# {topic} {part}조\n\n{topic} {part}조에 따른 절차는 {person} 담당자가 {part}일 안에 "
@@ -36,7 +38,7 @@ def _section(topic, part):
 
 def add(owner, name, topics=TOPICS[:2]):
     """An ingested document."""
-    document = upload(owner, name=name, content=f"{text_of(topics)}\n\n{name}\n")
+    document = upload(owner, name=name, content=f"{write_text(topics)}\n\n{name}\n")
     ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code
@@ -50,7 +52,7 @@ def run_reindex_command(**options):
     return out.getvalue()
 
 
-def vectors_of(space):
+def list_embedded_keys(space):
     """Chunk keys with a vector in the space, each once."""
     keys = list(ChunkEmbedding.objects.filter(space=space).values_list("chunk_id", flat=True))
     assert len(keys) == len(set(keys))

@@ -27,7 +27,7 @@ def document(owner, sent, tiny_engine):
     return document
 
 
-def printed(*command, **options):
+def run_command(*command, **options):
     out = StringIO()
     call_command(*command, stdout=out, **options)
     return out.getvalue()
@@ -35,7 +35,7 @@ def printed(*command, **options):
 
 def test_inspect_index_counts(document, owner):
     make_row(owner, status="FAILED", error_code="corrupt")
-    text = printed("inspect_index")
+    text = run_command("inspect_index")
     assert "documents: 2" in text
     assert "completed: 1" in text
     assert f"chunks: {document.chunk_count}" in text
@@ -44,7 +44,7 @@ def test_inspect_index_counts(document, owner):
 
 
 def test_inspect_index_shows_how_it_was_cut(document):
-    text = printed("inspect_index", str(document.pk))
+    text = run_command("inspect_index", str(document.pk))
     assert "규정.md (COMPLETED, version 1)" in text
     assert f"chunks: {document.chunk_count}" in text
     assert "연차 휴가는 15일이다." in text
@@ -53,7 +53,7 @@ def test_inspect_index_shows_how_it_was_cut(document):
 @pytest.mark.parametrize("name", ["nonsense", "00000000-0000-0000-0000-000000000000"])
 def test_inspect_index_knows_no_such_document(db, name):
     with pytest.raises(CommandError):
-        printed("inspect_index", name)
+        run_command("inspect_index", name)
 
 
 def test_the_admin_lists_documents_with_their_errors(admin_page, document, owner):

@@ -11,12 +11,12 @@ from rag.types import IndexedChunk, TextChunk
 COUNT = 5 * MAX_CHUNKS_A_BATCH // 2
 
 
-def chunk(index: int) -> TextChunk:
+def make_chunk(index: int) -> TextChunk:
     return TextChunk(index, f"연차 휴가 {index}일을 준다.", 0, 9, 1, 1, f"제{index % 3}장")
 
 
 def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None:
-    chunks = [chunk(index) for index in range(COUNT)]
+    chunks = [make_chunk(index) for index in range(COUNT)]
     kept: list[IndexedChunk] = []
 
     with ChunkAnalysis(kept.append) as analysis:
@@ -31,7 +31,7 @@ def test_what_is_kept_is_kept_by_whoever_adds() -> None:
     threads: set[int] = set()
 
     with ChunkAnalysis(lambda _one: threads.add(threading.get_ident())) as analysis:
-        analysis.add([chunk(0)])
+        analysis.add([make_chunk(0)])
         analysis.finish()
 
     assert threads == {threading.get_ident()}
@@ -42,7 +42,7 @@ def test_few_chunks_wait_for_their_analysis() -> None:
 
     with ChunkAnalysis(kept.append) as analysis:
         for index in range(10 * MAX_CHUNKS_A_BATCH):
-            analysis.add([chunk(index)])
+            analysis.add([make_chunk(index)])
             assert index + 1 - len(kept) <= (MAX_BATCHES_AHEAD + 1) * MAX_CHUNKS_A_BATCH
         analysis.finish()
 
@@ -53,6 +53,6 @@ def test_an_error_of_the_analysis_ends_the_reading(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(tokenize, "count_terms_and_leads", broken)
     with ChunkAnalysis(lambda _one: None) as analysis:
-        analysis.add([chunk(0)])
+        analysis.add([make_chunk(0)])
         with pytest.raises(MemoryError):
             analysis.finish()

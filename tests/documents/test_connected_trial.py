@@ -27,14 +27,14 @@ def _fresh():
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def shorten_limits(monkeypatch):
     """Limits of a test, as nobody waits that long here."""
     monkeypatch.setattr("documents.connected.trial.LIST_SECONDS", 0.5)
     monkeypatch.setattr("documents.connected.trial.FIRST_TOKEN_SECONDS", 0.5)
     monkeypatch.setattr("documents.connected.trial.CALL_SECONDS", 2.0)
 
 
-def lines_of(server, model="stand-in", role=ModelRole.MAIN):
+def try_and_list_lines(server, model="stand-in", role=ModelRole.MAIN):
     url = server if isinstance(server, str) else server.url
     trial = asyncio.run(try_endpoint(Endpoint(url, model, api_key=KEY), role))
     told = " ".join(line.text for line in trial.lines)
@@ -57,7 +57,7 @@ def test_a_good_server_is_good_in_every_line(llm_server):
     llm_server.replies_by_path["/v1/models"] = Failure(
         200, {"data": [{"id": "stand-in", "max_model_len": 32768}]}
     )
-    lines, trial = lines_of(llm_server)
+    lines, trial = try_and_list_lines(llm_server)
     assert trial.is_good
     assert {line.verdict for line in trial.lines} == {TrialVerdict.GOOD}
     assert "32,768" in " ".join(line.text for line in trial.lines)
@@ -72,20 +72,20 @@ def test_what_a_server_cannot_is_a_note_where_answers_do_without(llm_server):
         if request.get("tools")
         else Stream(["한 조각으로 온 답입니다."])
     )
-    _lines, trial = lines_of(llm_server)
+    _lines, trial = try_and_list_lines(llm_server)
     assert trial.is_good
     assert [line.verdict for line in trial.lines].count(TrialVerdict.NOTE) >= 3
 
 
 def test_an_english_answer_to_a_korean_question_is_bad(llm_server):
     llm_server.default = Stream(["Documents ", "are searched ", "for reasons."])
-    _lines, trial = lines_of(llm_server)
+    _lines, trial = try_and_list_lines(llm_server)
     assert not trial.is_good
 
 
 def test_a_model_that_the_server_does_not_list_is_bad(llm_server):
     llm_server.default = speak
-    _lines, trial = lines_of(llm_server, "another")
+    _lines, trial = try_and_list_lines(llm_server, "another")
     assert trial.lines[0].verdict is TrialVerdict.BAD
 
 
@@ -101,9 +101,11 @@ def test_a_model_that_the_server_does_not_list_is_bad(llm_server):
     ],
     ids=["500", "refused key", "key in words", "no json", "wrong shape", "hangs"],
 )
-def test_a_server_that_fails_is_told_in_a_sentence_without_the_key(llm_server, quick, reply):
+def test_a_server_that_fails_is_told_in_a_sentence_without_the_key(
+    llm_server, shorten_limits, reply
+):
     llm_server.default = reply
-    _lines, trial = lines_of(llm_server)
+    _lines, trial = try_and_list_lines(llm_server)
     assert not trial.is_good
     bad = [line for line in trial.lines if line.verdict is TrialVerdict.BAD]
     assert all(line.text.strip() for line in bad)
@@ -111,7 +113,7 @@ def test_a_server_that_fails_is_told_in_a_sentence_without_the_key(llm_server, q
 
 
 def test_nobody_at_an_address_is_told():
-    _lines, trial = lines_of("http://127.0.0.1:1/v1")
+    _lines, trial = try_and_list_lines("http://127.0.0.1:1/v1")
     assert not trial.is_good
 
 
@@ -177,7 +179,7 @@ def elsewhere():
 def test_no_key_follows_a_server_that_leads_elsewhere(llm_server, elsewhere):
     llm_server.default = speak
     Elsewhere.other = llm_server.url.removesuffix("/v1")
-    _lines, trial = lines_of(f"{elsewhere}/v1")
+    _lines, trial = try_and_list_lines(f"{elsewhere}/v1")
     assert not trial.is_good
     assert Elsewhere.seen
     assert not llm_server.calls
@@ -199,9 +201,9 @@ def test_an_embedder_that_knows_no_korean_is_told(llm_server):
         return Failure(200, {"object": "list", "data": data, "model": "embedder"})
 
     llm_server.script_embeddings(vectors(near, near, far))
-    assert lines_of(llm_server, "embedder", ModelRole.EMBEDDING)[1].is_good
+    assert try_and_list_lines(llm_server, "embedder", ModelRole.EMBEDDING)[1].is_good
     llm_server.script_embeddings(vectors(near, far, far))
-    _lines, trial = lines_of(llm_server, "embedder", ModelRole.EMBEDDING)
+    _lines, trial = try_and_list_lines(llm_server, "embedder", ModelRole.EMBEDDING)
     assert not trial.is_good
 
 
@@ -211,19 +213,19 @@ def test_a_reranker_and_a_verifier_are_tried_by_their_own_protocols(llm_server):
         "results": [{"index": 0, "relevance_score": 0.1}, {"index": 1, "relevance_score": 0.9}]
     }
     llm_server.replies_by_path["/v1/rerank"] = Failure(200, ranked)
-    assert lines_of(llm_server, "reader", ModelRole.RERANKER)[1].is_good
+    assert try_and_list_lines(llm_server, "reader", ModelRole.RERANKER)[1].is_good
     shares = [
         [{"label": "entailment", "score": one}, {"label": "contradiction", "score": 1 - one}]
         for one in (0.9, 0.1)
     ]
     llm_server.replies_by_path["/v1/predict"] = Failure(200, shares)
-    assert lines_of(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
+    assert try_and_list_lines(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
     llm_server.replies_by_path["/v1/predict"] = Failure(200, [["no"], ["labels"]])
-    assert not lines_of(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
+    assert not try_and_list_lines(llm_server, "reader", ModelRole.VERIFIER)[1].is_good
 
 
 def test_a_vision_model_says_what_is_in_a_picture(llm_server):
     llm_server.default = Failure(200, build_completion("빨간 사각형입니다."))
-    _lines, trial = lines_of(llm_server, "stand-in", ModelRole.VISION)
+    _lines, trial = try_and_list_lines(llm_server, "stand-in", ModelRole.VISION)
     assert trial.is_good
     assert "빨간" in trial.lines[-1].text

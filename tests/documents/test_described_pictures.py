@@ -69,7 +69,7 @@ def again(document):
     return run(document)
 
 
-def of(call):
+def load_sent_picture(call):
     """The picture that a request holds."""
     url = call.json["messages"][1]["content"][0]["image_url"]["url"]
     return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
@@ -78,7 +78,7 @@ def of(call):
 def test_what_a_picture_says_is_found_where_it_stands(owner, sent, tiny_engine, vision, tmp_path):
     document = run(uploaded(owner, report(tmp_path, chart())))
     assert (document.status, document.warnings) == ("COMPLETED", [])
-    assert of(vision.chats[0]).size == chart().size
+    assert load_sent_picture(vision.chats[0]).size == chart().size
     (hit,) = ScopedStore([document.pk]).find_by_terms({"제주": 1}, 3)
     assert (hit.passage.kind, hit.passage.page) == ("picture", 1)
     (box,) = hit.passage.boxes
@@ -376,7 +376,7 @@ def test_deleting_a_document_removes_its_pictures(
     assert stored_files() == []
 
 
-def described(**options):
+def run_command(**options):
     """What the command prints."""
     out = io.StringIO()
     call_command("describe_pictures", stdout=out, **options)
@@ -385,7 +385,7 @@ def described(**options):
 
 def test_the_command_refuses_without_a_model():
     with pytest.raises(CommandError, match="NURA_VISION_MODEL"):
-        described()
+        run_command()
 
 
 def test_the_command_sends_what_was_not_described_once(
@@ -404,22 +404,22 @@ def test_the_command_sends_what_was_not_described_once(
     endpoint = Endpoint(llm_server.url, "qwen3-vl", total_timeout=10.0)
     settings.RAG = replace(settings.RAG, vision=endpoint)
     llm_server.default = Stream([SAID])
-    assert described(user="owner") == "sent to be processed again: 2\n"
-    assert described(user="owner") == "sent to be processed again: 0\n"  # they wait
+    assert run_command(user="owner") == "sent to be processed again: 2\n"
+    assert run_command(user="owner") == "sent to be processed again: 0\n"  # they wait
     for document in (text, scan):
         assert run(document).status == "COMPLETED"
         assert document.chunks.filter(kind="picture").exists()
-    assert described(user="owner") == "sent to be processed again: 0\n"
+    assert run_command(user="owner") == "sent to be processed again: 0\n"
     for document in (plain, theirs):
         document.refresh_from_db()
         assert document.status == "COMPLETED"
-    assert described(document=str(theirs.pk)) == "sent to be processed again: 1\n"
+    assert run_command(document=str(theirs.pk)) == "sent to be processed again: 1\n"
 
 
 @pytest.mark.parametrize("options", [{"user": "nobody"}, {"document": "x"}])
 def test_the_command_names_what_is_not_there(vision, options):
     with pytest.raises(CommandError):
-        described(**options)
+        run_command(**options)
 
 
 def test_the_owner_lists_and_sees_the_pictures(

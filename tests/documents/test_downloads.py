@@ -142,7 +142,7 @@ class Remote(Storage):
 
 
 @pytest.fixture
-def remote(settings):
+def remote_storage(settings):
     settings.STORAGES = settings.STORAGES | {
         "default": {"BACKEND": "tests.documents.test_downloads.Remote"}
     }
@@ -151,13 +151,13 @@ def remote(settings):
 
 
 @pytest.mark.parametrize(("asked", "part"), [("", slice(0, 30)), ("bytes=9-17", slice(9, 18))])
-def test_a_storage_without_paths_serves_the_same(remote, api, document, asked, part):
+def test_a_storage_without_paths_serves_the_same(remote_storage, api, document, asked, part):
     assert body(get(api, document, Range=asked)) == BYTES[part]
-    assert len(remote) == 1
+    assert len(remote_storage) == 1
 
 
 def test_a_storage_without_paths_keeps_versions_and_forgets_them_with_the_document(
-    remote, api, document, tiny_engine, django_capture_on_commit_callbacks
+    remote_storage, api, document, tiny_engine, django_capture_on_commit_callbacks
 ):
     ingest.ingest_next_document()
     document.refresh_from_db()
@@ -166,10 +166,10 @@ def test_a_storage_without_paths_keeps_versions_and_forgets_them_with_the_docume
     )
     ingest.ingest_next_document()
     assert body(api.get(f"{URL}/{document.pk}/file?version=1")) == BYTES
-    assert len(remote) == 2
+    assert len(remote_storage) == 2
     with django_capture_on_commit_callbacks(execute=True):
         services.delete_document(document=document)
-    assert remote == {}
+    assert remote_storage == {}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -25,7 +25,7 @@ LOOPING = "while True: pass"
 
 
 @pytest.fixture
-def dies(tmp_path, monkeypatch):
+def let_readers_die(tmp_path, monkeypatch):
     """Let readers die over the first picture that they decode."""
 
     def use(death):
@@ -39,10 +39,10 @@ def dies(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("death", [ABORTING, LOOPING])
 def test_a_picture_that_kills_its_reader_is_left_out_and_the_text_is_found(
-    owner, sent, tiny_engine, tmp_path, settings, dies, death
+    owner, sent, tiny_engine, tmp_path, settings, let_readers_die, death
 ):
     settings.READING_LIMITS = replace(settings.READING_LIMITS, seconds=4, seconds_per_page=0)
-    dies(death)
+    let_readers_die(death)
     document = run(uploaded(owner, report(tmp_path, chart(), text="Sales in May")))
     assert (document.status, document.warnings) == ("COMPLETED", ["pictures_skipped"])
     assert "Sales in May" in document.chunks.get().text
@@ -50,20 +50,20 @@ def test_a_picture_that_kills_its_reader_is_left_out_and_the_text_is_found(
 
 
 def test_a_picture_that_no_longer_kills_comes_back_when_the_document_is_processed_again(
-    owner, sent, tiny_engine, tmp_path, dies
+    owner, sent, tiny_engine, tmp_path, let_readers_die
 ):
-    dies(ABORTING)
+    let_readers_die(ABORTING)
     document = run(uploaded(owner, report(tmp_path, chart(), text="Sales in May")))
     assert document.warnings == ["pictures_skipped"]
-    dies("return image.convert('RGB')")
+    let_readers_die("return image.convert('RGB')")
     again(document)
     assert (document.warnings, document.pictures.count()) == ([], 1)
 
 
 def test_a_file_whose_pictures_are_all_it_holds_fails_for_what_killed_its_reader(
-    owner, sent, tiny_engine, tmp_path, dies
+    owner, sent, tiny_engine, tmp_path, let_readers_die
 ):
-    dies(ABORTING)
+    let_readers_die(ABORTING)
     document = run(uploaded(owner, report(tmp_path, chart(), text="")))
     assert (document.status, document.stage) == ("PROCESSING", "queued")
     run(document)

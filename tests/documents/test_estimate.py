@@ -29,7 +29,7 @@ def read(owner, size, seconds, content_type=MARKDOWN, ago=1.0):
     )
 
 
-def waits(owner, size, count=1, content_type=MARKDOWN, **fields):
+def make_waiting(owner, size, count=1, content_type=MARKDOWN, **fields):
     for _ in range(count):
         make_row(owner, size=size, content_type=content_type, **fields)
 
@@ -41,10 +41,10 @@ def left(owner):
 def test_files_of_each_type_take_what_files_of_the_type_took(owner):
     read(owner, 1_000_000, 100.0, PDF)
     read(owner, 1_000, 0.5, MARKDOWN, ago=0.5)
-    waits(owner, 2_000_000, content_type=PDF)
+    make_waiting(owner, 2_000_000, content_type=PDF)
     assert left(owner) == pytest.approx(200, rel=0.01)
     Document.objects.processing().delete()
-    waits(owner, 1_000, count=10)
+    make_waiting(owner, 1_000, count=10)
     assert left(owner) == pytest.approx(5, rel=0.01)
 
 
@@ -52,22 +52,22 @@ def test_small_files_cost_their_start_and_large_ones_their_bytes(owner):
     sizes, all_seconds = (1_000, 2_000, 1_001_000, 2_001_000), (1.0, 1.0, 11.0, 21.0)
     for ago, size, seconds in zip((0.0, 1.0, 2.0, 13.0), sizes, all_seconds, strict=True):
         read(owner, size, seconds, ago=ago)
-    waits(owner, 1_000, count=100)
+    make_waiting(owner, 1_000, count=100)
     assert left(owner) == pytest.approx(100, rel=0.05)
     Document.objects.processing().delete()
-    waits(owner, 4_000_000)
+    make_waiting(owner, 4_000_000)
     assert left(owner) == pytest.approx(41, rel=0.05)
 
 
 def test_a_type_that_was_not_read_lately_takes_what_all_took(owner):
     read(owner, 1_000, 2.0, PDF)
-    waits(owner, 1_000, content_type="application/x-hwp")
+    make_waiting(owner, 1_000, content_type="application/x-hwp")
     assert left(owner) == pytest.approx(2, rel=0.01)
 
 
 def test_short_notes_do_not_tell_what_a_scan_takes(owner):
     read(owner, 30, 0.3)
-    waits(owner, 400_000, content_type=PDF)
+    make_waiting(owner, 400_000, content_type=PDF)
     assert left(owner) is None  # by the byte it was an hour
     lease = queue.claim_next_document()
     Document.objects.filter(pk=lease.job_id).update(
@@ -79,29 +79,29 @@ def test_short_notes_do_not_tell_what_a_scan_takes(owner):
 
 def test_an_idle_hour_between_two_uploads_makes_the_second_no_slower(owner):
     read(owner, 1_000, 1.0, ago=250)
-    waits(owner, 1_000, count=10)
+    make_waiting(owner, 1_000, count=10)
     queue.claim_next_document()
     assert left(owner) == pytest.approx(10, rel=0.01)
 
 
 def test_what_is_done_of_a_file_at_work_is_not_left(owner):
     read(owner, 1_000, 10.0)
-    waits(owner, 1_000)
+    make_waiting(owner, 1_000)
     renew_lease(queue.claim_next_document(), progress=0.75)
     assert left(owner) == pytest.approx(2.5, rel=0.01)
 
 
 def test_others_take_turns_and_no_more_than_they_need(owner, stranger):
     read(owner, 1_000, 1.0)
-    waits(owner, 1_000, count=10)
-    waits(stranger, 1_000, count=3)
+    make_waiting(owner, 1_000, count=10)
+    make_waiting(stranger, 1_000, count=3)
     assert left(owner) == pytest.approx(13, rel=0.01)
     assert left(stranger) == pytest.approx(6, rel=0.01)
 
 
 def test_two_workers_need_half_the_time(owner):
     read(owner, 1_000, 1.0)
-    waits(owner, 1_000, count=10)
+    make_waiting(owner, 1_000, count=10)
     for _ in range(2):
         queue.claim_next_document()
     assert left(owner) == pytest.approx(5, rel=0.01)
@@ -110,7 +110,7 @@ def test_two_workers_need_half_the_time(owner):
 def test_a_worker_between_two_files_does_not_double_the_time(owner):
     for ago in (1.0, 1.0, 2.0, 2.0):
         read(owner, 1_000, 1.0, ago=ago)
-    waits(owner, 1_000, count=10)
+    make_waiting(owner, 1_000, count=10)
     queue.claim_next_document()
     assert left(owner) == pytest.approx(5, rel=0.01)
 
@@ -119,44 +119,44 @@ def test_a_file_read_while_another_one_waits_for_recognition_is_not_counted_twic
     for ago in range(10):
         read(owner, 1_000, 1.0, ago=ago)
     read(owner, 100_000, 20.0, PDF, ago=0)  # by the same worker: its own share is 10 seconds
-    waits(owner, 100_000, count=2, content_type=PDF)
+    make_waiting(owner, 100_000, count=2, content_type=PDF)
     assert left(owner) == pytest.approx(2 * 20 / 1.5, rel=0.01)
 
 
 def test_a_large_file_at_work_tells_what_small_ones_did_not(owner):
     for number in range(20):
         read(owner, 1_000 + number, 0.5, PDF, ago=10.0 + number)
-    waits(owner, 1_000_000, content_type=PDF)
+    make_waiting(owner, 1_000_000, content_type=PDF)
     lease = queue.claim_next_document()
     Document.objects.filter(pk=lease.job_id).update(
         started_at=timezone.now() - timedelta(seconds=10), progress=0.5
     )
     Document.objects.filter(pk=lease.job_id).update(updated_at=timezone.now())
-    waits(owner, 1_000_000, content_type=PDF)
+    make_waiting(owner, 1_000_000, content_type=PDF)
     assert 15 < left(owner) < 40  # 5 for the rest, and 20; by small files alone it was 750
 
 
 def test_paused_files_are_not_counted(owner):
     read(owner, 1_000, 1.0)
-    waits(owner, 1_000, count=2)
-    waits(owner, 1_000, count=5, stage="paused")
+    make_waiting(owner, 1_000, count=2)
+    make_waiting(owner, 1_000, count=5, stage="paused")
     assert left(owner) == pytest.approx(2, rel=0.01)
 
 
 def test_nobody_knows_before_a_file_was_read(owner):
-    waits(owner, 1_000)
+    make_waiting(owner, 1_000)
     queue.claim_next_document()
     assert left(owner) is None
 
 
 def test_nobody_knows_while_no_worker_lives(owner):
     read(owner, 1_000, 1.0, ago=queue.IDLE_PERIOD.total_seconds() + 5)
-    waits(owner, 1_000)
+    make_waiting(owner, 1_000)
     assert left(owner) is None
 
 
 def test_who_has_nothing_waiting_waits_for_nothing(owner, stranger):
-    waits(stranger, 1_000)
+    make_waiting(stranger, 1_000)
     assert left(owner) == 0.0
 
 

@@ -20,7 +20,7 @@ needs_data = pytest.mark.skipif(not BAD.exists(), reason="needs ../shared/data/b
 REFUSED = {"encrypted", "corrupt", "type_mismatch", "empty_file", "unsupported_type"}
 
 
-def taken_in(owner, path):
+def take_in(owner, path):
     """The end of a file: a document, or the code of the refusal."""
     try:
         with path.open("rb") as file:
@@ -36,7 +36,7 @@ def taken_in(owner, path):
 
 @needs_data
 def test_a_korean_pdf_is_found_with_its_page_and_boxes(owner, sent, tiny_engine, api):
-    document = taken_in(owner, BAD / "pdf/ok-korean-control.pdf")
+    document = take_in(owner, BAD / "pdf/ok-korean-control.pdf")
     assert document.status == "COMPLETED", document.error_code
     (hit, *_) = ScopedStore([document.pk]).find_by_terms(tokenize.count_terms("3분기 집행액"), 3)
     assert "1,234,567,000원" in hit.passage.text
@@ -57,7 +57,7 @@ def test_ordinary_office_files_are_completed(owner, sent, tiny_engine, folder, p
     if not files:
         pytest.skip(f"no {pattern} there")
     for path in files:
-        document = taken_in(owner, path)
+        document = take_in(owner, path)
         assert document.status == "COMPLETED", (path.name, document.error_code)
         assert document.chunk_count > 0
 
@@ -68,7 +68,7 @@ def test_c31_bad_files_end_with_a_reason_and_the_next_good_one_completes(owner, 
     entries = [e for e in manifest if REFUSED & set(e.get("reasons") or ())]
     small = [e for e in entries if (BAD / e["file"]).stat().st_size < 50_000]
     for entry in small[::8]:
-        end = taken_in(owner, BAD / entry["file"])
+        end = take_in(owner, BAD / entry["file"])
         if isinstance(end, Document):
             assert end.status in {"COMPLETED", "FAILED"}, entry["file"]
             code = end.error_code

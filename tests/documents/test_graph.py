@@ -15,7 +15,7 @@ from documents.models import Chunk
 from documents.search import database, store
 from jobs.connections import run_and_release
 from nura.management.commands import doctor
-from tests.documents.changing import add, run_reindex_command, vectors_of
+from tests.documents.changing import add, list_embedded_keys, run_reindex_command
 from tests.documents.test_reindex_kill import kill
 from tests.locks import has_waiting
 from tests.support import ROOT, wait_until
@@ -50,12 +50,12 @@ def indexes():
         return {name: (valid, options) for name, valid, options in cursor.fetchall()}
 
 
-def only_the_usual():
+def list_usual_indexes():
     return {spaces.to_index_name(spaces.get_active_space()): (True, ["ef_construction=64"])}
 
 
 @contextmanager
-def held(statement):
+def hold_locks(statement):
     """What another connection's transaction locks with a statement; it is rolled back."""
     other = connection.copy()
     other.set_autocommit(False)
@@ -68,7 +68,7 @@ def held(statement):
         other.close()
 
 
-def found_by_the_graph():
+def find_by_graph():
     """The documents that the index finds, with its own statement."""
     space = spaces.get_active_space()
     statement = store.to_graph_statement(space, within="")
@@ -81,22 +81,24 @@ def found_by_the_graph():
 def test_a_new_graph_takes_the_place_of_the_old_one_and_uploads_cost_what_they_did(library):
     text = run_reindex_command(graph="1GB")
     assert "in use" in text
-    assert indexes() == only_the_usual()
-    assert found_by_the_graph() == {document.pk for document in library}
+    assert indexes() == list_usual_indexes()
+    assert find_by_graph() == {document.pk for document in library}
 
 
 def test_uploads_and_searches_go_on_while_it_is_made(library, owner):
     with ThreadPoolExecutor(1) as pool:
-        with held(INSERT):
+        with hold_locks(INSERT):
             made = pool.submit(run_and_release, run_reindex_command, graph="1GB")
             wait_until(has_waiting_build)
             late = add(owner, "새 지침.md")
-            assert late.pk in found_by_the_graph()
+            assert late.pk in find_by_graph()
             assert not made.done()
         made.result(60)
-    assert indexes() == only_the_usual()
-    assert found_by_the_graph() == {late.pk, *(document.pk for document in library)}
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert indexes() == list_usual_indexes()
+    assert find_by_graph() == {late.pk, *(document.pk for document in library)}
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
 
 
 def has_waiting_build():
@@ -115,16 +117,16 @@ def test_it_waits_for_a_search_that_is_under_way_without_keeping_others_out(monk
     def put_beside_a_search(space):
         if tried:
             return put(space)
-        with held("SELECT count(*) FROM documents_chunkembedding"):
+        with hold_locks("SELECT count(*) FROM documents_chunkembedding"):
             tried.append(put(space))
             assert not has_waiting()
-            assert found_by_the_graph()
+            assert find_by_graph()
         return tried[0]
 
     monkeypatch.setattr(spaces, "_put_spare_in_place", put_beside_a_search)
     run_reindex_command(graph="1GB")
     assert tried == [False]
-    assert indexes() == only_the_usual()
+    assert indexes() == list_usual_indexes()
 
 
 def test_what_a_build_that_failed_left_is_dropped(library):
@@ -137,18 +139,18 @@ def test_what_a_build_that_failed_left_is_dropped(library):
     (finding,) = [one for one in doctor.check_embedding_space() if "graph" in one.name]
     assert "run it again" in finding.detail
     run_reindex_command(graph="1GB")
-    assert indexes() == only_the_usual()
+    assert indexes() == list_usual_indexes()
 
 
 def test_a_run_that_is_killed_leaves_the_old_graph_and_the_next_one_ends(library):
     with ThreadPoolExecutor(1) as pool:
-        with held(INSERT):
+        with hold_locks(INSERT):
             kill(begin_build())
-            assert found_by_the_graph() == {document.pk for document in library}
+            assert find_by_graph() == {document.pk for document in library}
             made = pool.submit(run_and_release, run_reindex_command, graph="1GB")
             wait_until(looks_at_the_spare)  # while Postgres has not noticed yet that it may end
         made.result(60)
-    assert indexes() == only_the_usual()
+    assert indexes() == list_usual_indexes()
 
 
 def begin_build():
@@ -176,12 +178,12 @@ def looks_at_the_spare():
 
 def test_two_runs_do_not_make_it_at_once(library, monkeypatch):
     monkeypatch.setattr(spaces, "KILL_NOTICE_SECONDS", 0.5)
-    with held(INSERT):
+    with hold_locks(INSERT):
         process = begin_build()
         with pytest.raises(CommandError, match="Another process"):
             run_reindex_command(graph="1GB")
     assert process.wait(60) == 0
-    assert indexes() == only_the_usual()
+    assert indexes() == list_usual_indexes()
 
 
 def test_a_space_that_is_dropped_takes_a_spare_graph_along(embedding_server):

@@ -296,14 +296,14 @@ def test_who_has_left_a_library_hears_nothing_of_what_he_added(library, manager)
 # Over REST
 
 
-def client_of(who):
+def make_client(who):
     client = APIClient()
     client.force_authenticate(who)
     return client
 
 
 def test_libraries_over_rest(manager):
-    client = client_of(manager)
+    client = make_client(manager)
     made = client.post("/api/v1/libraries", {"name": "규정"}, format="json")
     assert made.status_code == 201
     assert made.json()["role"] == "manager"
@@ -328,13 +328,13 @@ def test_others_read_the_name_that_an_account_chose(library, manager):
     join(library, reader, READER, manager)
     join(library, Group.objects.create(name="입찰팀"), READER, manager)
     User.objects.filter(pk=manager.pk).update(first_name="김민지")
-    members = client_of(manager).get(f"/api/v1/libraries/{library.pk}/members").json()["results"]
+    members = make_client(manager).get(f"/api/v1/libraries/{library.pk}/members").json()["results"]
     assert {(one["user"], one["name"]) for one in members} == {
         (manager.username, "김민지"),
         ("reader", "reader"),
         (None, "입찰팀"),
     }
-    shown = client_of(reader).get(f"/api/v1/documents/{document.pk}").json()
+    shown = make_client(reader).get(f"/api/v1/documents/{document.pk}").json()
     assert (shown["owner"], shown["owner_name"]) == (manager.username, "김민지")
     page = Client()
     page.force_login(reader)
@@ -345,7 +345,7 @@ def test_others_read_the_name_that_an_account_chose(library, manager):
 def test_a_reader_sees_a_library_and_changes_none_of_it_over_rest(library, manager):
     reader, document = user("reader"), add(manager, library)
     join(library, reader, READER, manager)
-    client, address = client_of(reader), f"/api/v1/libraries/{library.pk}"
+    client, address = make_client(reader), f"/api/v1/libraries/{library.pk}"
     shown = client.get(address).json()
     assert (shown["role"], shown["document_count"]) == ("reader", 1)
     body = {"name": "x", "role": "manager", "user": "reader"}
@@ -361,7 +361,7 @@ def test_a_reader_sees_a_library_and_changes_none_of_it_over_rest(library, manag
 
 
 def test_documents_are_uploaded_to_moved_between_and_listed_by_libraries(library, manager):
-    client = client_of(manager)
+    client = make_client(manager)
     file = ContentFile(b"# hello", name="hello.md")
     body = {"file": file, "library_id": str(library.pk)}
     sent = client.post("/api/v1/documents", body, format="multipart").json()

@@ -29,7 +29,7 @@ def patch(api, document, metadata):
     return api.patch(f"{URL}/{document.pk}", body, format="json").json()["metadata"]
 
 
-def names(api, query):
+def list_names(api, query):
     return sorted(row["name"] for row in api.get(URL, query).json()["results"])
 
 
@@ -113,7 +113,7 @@ def test_the_list_is_narrowed_by_any_key(api, owner, stranger, query, found):
     if isinstance(found, int):
         assert api.get(URL, query).status_code == found
     else:
-        assert names(api, query) == found
+        assert list_names(api, query) == found
 
 
 @pytest.mark.parametrize("key", ["issuer", "부서"])
@@ -121,14 +121,14 @@ def test_a_value_is_found_however_its_letters_are_composed(api, owner, key):
     make_row(owner, metadata={key: "법무부"})
     apart = [unicodedata.normalize("NFD", text) for text in (key, "법무부")]
     query = {f"metadata.{apart[0]}": apart[1]}
-    assert names(api, query) == ["규정.md"]
+    assert list_names(api, query) == ["규정.md"]
 
 
 def test_the_filters_of_the_list_go_together(api, owner):
     make_row(owner, name="가.md", status="COMPLETED", metadata={"issuer": "조달청"})
     make_row(owner, name="나.md", status="FAILED", metadata={"issuer": "조달청"})
-    assert names(api, {"metadata.issuer": "조달청", "status": "FAILED"}) == ["나.md"]
+    assert list_names(api, {"metadata.issuer": "조달청", "status": "FAILED"}) == ["나.md"]
 
 
 def test_a12_a_filter_finds_nothing_of_another_user(stranger_api, document):
-    assert names(stranger_api, {"metadata.issuer": "법무부"}) == []
+    assert list_names(stranger_api, {"metadata.issuer": "법무부"}) == []

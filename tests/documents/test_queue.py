@@ -19,7 +19,7 @@ from tests.documents.test_ingest import reads, run  # noqa: F401
 pytestmark = pytest.mark.django_db
 
 
-def rows(owner, count, **fields):
+def make_rows(owner, count, **fields):
     return [make_row(owner, name=f"{number}.md", **fields) for number in range(count)]
 
 
@@ -41,7 +41,7 @@ def post(client, path):
     return response.status_code, response.json()
 
 
-def found(owner):
+def find_documents(owner):
     """Documents of which a search among all of the owner's has passages."""
     scope = Document.objects.visible_to(owner).searchable().values_list("pk", flat=True)
     return {
@@ -50,15 +50,15 @@ def found(owner):
 
 
 def test_one_file_of_another_user_comes_next_before_a_thousand(owner, stranger):
-    rows(owner, 30)
+    make_rows(owner, 30)
     assert taken() == ["owner"]
-    rows(stranger, 1)
+    make_rows(stranger, 1)
     assert taken(2) == ["stranger", "owner"]
 
 
 def test_owners_take_turns_with_one_worker_too(owner, stranger):
-    rows(owner, 3)
-    rows(stranger, 3)
+    make_rows(owner, 3)
+    make_rows(stranger, 3)
     seen = []
     for _ in range(6):
         seen += taken()
@@ -67,16 +67,16 @@ def test_owners_take_turns_with_one_worker_too(owner, stranger):
 
 
 def test_of_one_owner_the_oldest_document_comes_first(owner):
-    made = rows(owner, 3)
+    made = make_rows(owner, 3)
     Document.objects.filter(pk=made[2].pk).update(created_at=timezone.now() - timedelta(days=1))
     order = [queue.claim_next_document().job_id for _ in range(3)]
     assert order == [made[2].pk, made[0].pk, made[1].pk]
 
 
 def test_whoever_has_least_at_work_comes_first(owner, stranger):
-    rows(owner, 3)
+    make_rows(owner, 3)
     assert taken(2) == ["owner"] * 2
-    rows(stranger, 3)
+    make_rows(stranger, 3)
     assert taken(2) == ["stranger"] * 2
 
 
@@ -107,7 +107,7 @@ def test_a_worker_carries_on_when_all_messages_were_lost(owner, sent, tiny_engin
 
 def test_the_reaper_sends_no_second_messages_into_a_long_queue(owner, sent):
     late = timezone.now() - timedelta(seconds=40)
-    rows(owner, queue.MAX_MESSAGES + 10, enqueued_at=late)
+    make_rows(owner, queue.MAX_MESSAGES + 10, enqueued_at=late)
     ingest.reap_ingests()
     assert len(sent) == queue.MAX_MESSAGES
     Document.objects.update(enqueued_at=late)
@@ -169,7 +169,7 @@ def test_all_of_mine_are_paused_resumed_and_cancelled_and_nobody_elses(
 ):
     told = []
     monkeypatch.setattr(notices, "send_notices", lambda user, *them: told.append((user, len(them))))
-    rows(owner, 3)
+    make_rows(owner, 3)
     make_row(owner, status="COMPLETED")
     other = make_row(stranger)
     assert post(api, "pause") == (202, {"count": 3})
@@ -194,7 +194,7 @@ def test_cancelling_all_keeps_the_index_that_serves(owner, api, sent):
 
 def test_the_queue_tells_how_far_it_is(owner, stranger, api, sent):
     started = timezone.now() - timedelta(seconds=200)
-    rows(owner, 2, size=1000)
+    make_rows(owner, 2, size=1000)
     make_row(owner, size=1000, stage="paused")
     make_row(stranger, size=99_000)
     make_row(
@@ -238,7 +238,7 @@ def test_a_document_that_is_processed_again_is_found_meanwhile(owner, api, sent,
     document = run(upload(owner))
     for word in ("reprocess", "pause"):
         post(api, f"{document.pk}/{word}")
-        assert found(owner) == {document.pk}
+        assert find_documents(owner) == {document.pk}
         assert api.get(f"/api/v1/documents/{document.pk}").json()["indexed"] is True
 
 
@@ -262,7 +262,7 @@ def test_a_document_that_fails_over_its_index_goes_on_with_it(
     )
     assert [warning["code"] for warning in body["warnings"]] == ["reprocess_failed"]
     assert document.indexed_at == written
-    assert found(owner) == {document.pk}
+    assert find_documents(owner) == {document.pk}
 
 
 def test_a_new_version_during_an_ingest_stops_the_old_work(
@@ -282,7 +282,7 @@ def test_a_new_version_during_an_ingest_stops_the_old_work(
     reads(Page(1, "eins"), replaced, AssertionError("went on"))
     run(document)
     assert (document.version, document.stage) == (1, "queued")
-    assert found(owner) == {document.pk}
+    assert find_documents(owner) == {document.pk}
     reads(Page(None, "출장비는 하루 7만 원이다."))
     run(document)
     assert (document.version, document.name, document.status) == (2, "새 규정.md", "COMPLETED")
@@ -291,7 +291,7 @@ def test_a_new_version_during_an_ingest_stops_the_old_work(
 
 def test_a_document_without_an_index_is_not_searched(owner, api, sent, tiny_engine):
     upload(owner)
-    assert not found(owner)
+    assert not find_documents(owner)
 
 
 def test_a_finished_document_knows_how_long_each_stage_took(owner, sent, tiny_engine):

@@ -33,7 +33,7 @@ def post(api, content="글", name="글.txt"):
     return api.post(URL, {"file": file}, format="multipart")
 
 
-def text_of(size):
+def make_text(size):
     return "a" * size
 
 
@@ -84,10 +84,10 @@ def test_administrators_have_limits_too(owner, sent, settings):
 def test_bytes_beyond_the_limit_are_refused_and_leave_nothing(api, owner, sent, settings):
     settings.QUOTA_MB = 1
     make_row(owner, size=MEGABYTE - 10)
-    response = post(api, text_of(11))
+    response = post(api, make_text(11))
     assert (response.status_code, response.json()["code"]) == (403, "quota_bytes")
     assert stored_files() == []
-    assert post(api, text_of(10)).status_code == 201
+    assert post(api, make_text(10)).status_code == 201
 
 
 def test_old_versions_take_room_and_refused_ones_do_not(owner, sent, settings):
@@ -102,15 +102,15 @@ def test_old_versions_take_room_and_refused_ones_do_not(owner, sent, settings):
             created_at=timezone.now(),
         )
     assert quotas.measure_usage(owner.pk).bytes == MEGABYTE - 10
-    upload(owner, content=text_of(10))
+    upload(owner, content=make_text(10))
     with pytest.raises(errors.QuotaBytes):
-        upload(owner, content=text_of(9))
+        upload(owner, content=make_text(9))
 
 
 def test_c44_a_new_version_counts_like_an_upload(api, owner, sent, settings):
     settings.QUOTA_MB = 1
     document = make_row(owner, status="COMPLETED", size=MEGABYTE - 10)
-    file = SimpleUploadedFile("글.txt", text_of(11).encode())
+    file = SimpleUploadedFile("글.txt", make_text(11).encode())
     response = api.put(f"{URL}/{document.pk}/file", {"file": file}, format="multipart")
     assert (response.status_code, response.json()["code"]) == (403, "quota_bytes")
     assert stored_files() == []
@@ -129,7 +129,7 @@ def test_a_file_that_waits_gives_its_room_to_the_one_that_takes_its_place(owner,
 def test_a_first_file_that_never_served_gives_its_room_to_the_next(owner, sent, settings):
     settings.QUOTA_MB = 1
     document = make_row(owner, status="FAILED", size=MEGABYTE)
-    content = ContentFile(text_of(MEGABYTE).encode())
+    content = ContentFile(make_text(MEGABYTE).encode())
     assert versions.receive_version(document=document, name="글.txt", content=content)
 
 
@@ -184,7 +184,7 @@ def rule(measure, hard=None, soft=None, **subject):
     return QuotaRule.objects.create(measure=measure, hard=hard, soft=soft, **subject)
 
 
-def hard_of(user, measure=QuotaMeasure.DOCUMENTS):
+def find_hard_limit(user, measure=QuotaMeasure.DOCUMENTS):
     return quotas.find_limits(user.pk)[measure].hard
 
 
@@ -197,21 +197,21 @@ def two_groups(owner):
 
 def test_a_users_own_rule_passes_over_those_of_groups_and_the_default(owner, two_groups, settings):
     settings.QUOTA_DOCUMENTS = 1
-    assert hard_of(owner) == 1
+    assert find_hard_limit(owner) == 1
     rule("documents", 50, group=two_groups[0])
-    assert hard_of(owner) == 50
+    assert find_hard_limit(owner) == 50
     rule("documents", 10, user=owner)
-    assert hard_of(owner) == 10
+    assert find_hard_limit(owner) == 10
 
 
 def test_of_several_groups_the_most_generous_counts(owner, stranger, two_groups, settings):
     settings.QUOTA_DOCUMENTS = 100
     rule("documents", 50, group=two_groups[0])
     rule("documents", 70, group=two_groups[1])
-    assert hard_of(owner) == 70
-    assert hard_of(stranger) == 100
+    assert find_hard_limit(owner) == 70
+    assert find_hard_limit(stranger) == 100
     QuotaRule.objects.filter(hard=50).update(hard=None)
-    assert hard_of(owner) is None
+    assert find_hard_limit(owner) is None
 
 
 def test_a_rule_without_a_limit_lifts_the_default(owner, sent, settings):
@@ -224,14 +224,14 @@ def test_a_rule_without_a_limit_lifts_the_default(owner, sent, settings):
 def test_a_rule_of_one_measure_leaves_the_others_to_the_default(owner, settings):
     settings.QUOTA_DOCUMENTS, settings.QUOTA_PAGES = 10, 20
     rule("documents", 3, user=owner)
-    assert hard_of(owner, QuotaMeasure.PAGES) == 20
+    assert find_hard_limit(owner, QuotaMeasure.PAGES) == 20
 
 
 def test_megabytes_of_a_rule_are_enforced_as_bytes(owner, sent):
     rule("bytes", 1, user=owner)
     make_row(owner, size=MEGABYTE - 10)
     with pytest.raises(errors.QuotaBytes):
-        upload(owner, content=text_of(11))
+        upload(owner, content=make_text(11))
 
 
 def test_a_rule_of_nothing_refuses_the_first_document(owner, sent):

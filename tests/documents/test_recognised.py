@@ -43,7 +43,7 @@ class Scan(Reading):
 
 
 @pytest.fixture
-def recognised(monkeypatch, tiny_engine, sent):
+def recognised_pages(monkeypatch, tiny_engine, sent):
     """Everything is a scan of quick pages, and a turn is over at once; what was recognised."""
     done = []
     monkeypatch.setattr(ingest, "TURN_SECONDS", 0.0)
@@ -64,27 +64,31 @@ def scan(owner, name="a.md", **fields):
     return document
 
 
-def test_a_scan_passes_its_turn_on_and_no_page_is_recognised_twice(owner, stranger, recognised):
+def test_a_scan_passes_its_turn_on_and_no_page_is_recognised_twice(
+    owner, stranger, recognised_pages
+):
     first, other = scan(owner), scan(stranger, "b.md")
     run(first)
     assert (first.status, first.stage, first.attempts) == ("PROCESSING", "pictured", 0)
     assert (first.claim, first.progress) == (None, pytest.approx(0.9 / PAGES))
     assert first.seconds_before > 0
-    assert recognised == ["a.md 0"]
+    assert recognised_pages == ["a.md 0"]
     Document.objects.update(lease_until=None)  # it has waited for the other
     run(other)
-    assert (other.stage, recognised) == ("pictured", ["a.md 0", "b.md 0"])
+    assert (other.stage, recognised_pages) == ("pictured", ["a.md 0", "b.md 0"])
     for document in [first, other] * PAGES:
         run_later(document)
     for document in (first, other):
         document.refresh_from_db()
     assert (first.status, other.status) == ("COMPLETED", "COMPLETED")
-    assert sorted(recognised) == [f"{name}.md {page}" for name in "ab" for page in range(PAGES)]
+    assert sorted(recognised_pages) == [
+        f"{name}.md {page}" for name in "ab" for page in range(PAGES)
+    ]
     assert (first.page_count, first.chunk_count) == (PAGES, PAGES)
     assert not RecognisedPage.objects.exists()
 
 
-def test_no_turn_is_passed_on_where_nobody_has_had_less(owner, stranger, recognised):
+def test_no_turn_is_passed_on_where_nobody_has_had_less(owner, stranger, recognised_pages):
     first, _second = scan(owner), scan(owner, "b.md")
     make_row(stranger, stage="paused")
     make_row(stranger, stage="pictured", priority=Document.Priority.LAST)
@@ -109,33 +113,35 @@ def test_whoever_has_as_many_at_work_waits(owner, stranger):
 
 @pytest.mark.parametrize(("pause", "pages"), [(0.0, 1), (60.0, PAGES)])
 def test_slow_pages_are_left_when_none_has_come_for_a_while(
-    owner, stranger, recognised, monkeypatch, pause, pages
+    owner, stranger, recognised_pages, monkeypatch, pause, pages
 ):
     monkeypatch.setattr(ingest, "MIN_SECONDS_BETWEEN_LOOKS", 60.0)
     monkeypatch.setattr(ingest, "SECONDS_AFTER_PAGE", pause)
     first = scan(owner)
     scan(stranger, "b.md")
     run(first)
-    assert len(recognised) == pages
+    assert len(recognised_pages) == pages
 
 
-def test_a_scan_that_was_put_off_has_not_had_its_turn(owner, stranger, recognised):
+def test_a_scan_that_was_put_off_has_not_had_its_turn(owner, stranger, recognised_pages):
     first, second, other = scan(owner), scan(owner, "b.md"), scan(stranger, "c.md", stage="queued")
     run(first)  # it looks at the other's, puts it off and passes its turn on
     other.refresh_from_db()
     assert (other.stage, first.stage) == ("pictured", "pictured")
     run(second)  # a message that says no more than that something waits
-    assert recognised == ["a.md 0", "c.md 0"]
+    assert recognised_pages == ["a.md 0", "c.md 0"]
 
 
-def test_a_turn_lasts_for_its_seconds(owner, stranger, recognised, monkeypatch):
+def test_a_turn_lasts_for_its_seconds(owner, stranger, recognised_pages, monkeypatch):
     monkeypatch.setattr(ingest, "TURN_SECONDS", 60.0)
     first = scan(owner)
     scan(stranger, "b.md")
     assert run(first).status == "COMPLETED"
 
 
-def test_descriptions_of_a_model_are_not_asked_for_twice(owner, stranger, recognised, monkeypatch):
+def test_descriptions_of_a_model_are_not_asked_for_twice(
+    owner, stranger, recognised_pages, monkeypatch
+):
     begin_page = ingest._Recognition.begin_page
 
     def begin_both(recognition):
@@ -148,7 +154,7 @@ def test_descriptions_of_a_model_are_not_asked_for_twice(owner, stranger, recogn
     assert run(first).status == "COMPLETED"
 
 
-def test_a_worker_that_dies_costs_no_page_that_was_recognised(owner, recognised, monkeypatch):
+def test_a_worker_that_dies_costs_no_page_that_was_recognised(owner, recognised_pages, monkeypatch):
     document = scan(owner)
 
     class Dying(Scan):
@@ -161,15 +167,15 @@ def test_a_worker_that_dies_costs_no_page_that_was_recognised(owner, recognised,
         patch.setattr(
             ingest,
             "read_document",
-            lambda _path, _kind, name, *_limits, **options: Dying(name, options, recognised),
+            lambda _path, _kind, name, *_limits, **options: Dying(name, options, recognised_pages),
         )
         run(document)
-    assert (document.status, len(recognised)) == ("PROCESSING", 2)
+    assert (document.status, len(recognised_pages)) == ("PROCESSING", 2)
     run_later(document)
-    assert (document.status, len(recognised)) == ("COMPLETED", PAGES)
+    assert (document.status, len(recognised_pages)) == ("COMPLETED", PAGES)
 
 
-def test_what_was_recognised_of_one_file_is_not_taken_for_another(owner, recognised):
+def test_what_was_recognised_of_one_file_is_not_taken_for_another(owner, recognised_pages):
     document = run(scan(owner))
     RecognisedPage.objects.create(
         document=document, sha256=document.sha256, index=0, found=b"not even JSON"
@@ -182,7 +188,7 @@ def test_what_was_recognised_of_one_file_is_not_taken_for_another(owner, recogni
     assert not RecognisedPage.objects.exists()
 
 
-def test_a_document_that_is_deleted_takes_what_was_recognised_along(owner, recognised):
+def test_a_document_that_is_deleted_takes_what_was_recognised_along(owner, recognised_pages):
     document = scan(owner)
     keep_recognised_page(document.pk, document.sha256, 0, b"[]")
     services.delete_document(document=document)

@@ -9,13 +9,13 @@ from documents import ingest, reindex, renewal, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
 from documents.search.store import ScopedStore
 from rag.factory import get_engine
-from tests.documents.changing import TOPICS, add, configure, run_reindex_command, vectors_of
+from tests.documents.changing import TOPICS, add, configure, list_embedded_keys, run_reindex_command
 from tests.documents.conftest import upload
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_model")]
 
 
-def chunk_rows():
+def list_chunk_rows():
     return list(Chunk.objects.order_by("pk").values_list("pk", "document_id", "index", "text"))
 
 
@@ -29,13 +29,13 @@ def indexes():
 
 
 def test_every_chunk_gets_a_vector_of_the_new_model_and_stays_as_it_was(library, embedding_server):
-    before, old = chunk_rows(), spaces.get_active_space()
+    before, old = list_chunk_rows(), spaces.get_active_space()
     text = run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     new = spaces.get_active_space()
     assert (new.model, new.dimensions) == ("words-32", 32)
     assert EmbeddingSpace.objects.filter(active=True).count() == 1
-    assert vectors_of(new) == vectors_of(old) == {row[0] for row in before}
-    assert chunk_rows() == before
+    assert list_embedded_keys(new) == list_embedded_keys(old) == {row[0] for row in before}
+    assert list_chunk_rows() == before
     assert "recall@5" in text
     assert f"filling {len(before)}/{len(before)}" in text
     assert embedding_server.count("words-32")[0] >= len(before)
@@ -94,7 +94,9 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
     monkeypatch.setattr(renewal, "fill_space", busy)
     run_reindex_command()
     assert spaces.get_active_space().model == "words-32"
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
     assert {document.chunks.count() > 0 for document in added} == {True}
 
 
@@ -112,7 +114,9 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
 
     monkeypatch.setattr(renewal.indexing, "embed_chunks", slow)
     run_reindex_command()
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
 
 
 def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
@@ -122,7 +126,9 @@ def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     assert ingest.ingest_next_document()
     korean = add(owner, "휴가.md")
     run_reindex_command(model="words-32", base_url=embedding_server.url, languages="en", force=True)
-    assert vectors_of(spaces.get_active_space()) == set(english.chunks.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        english.chunks.values_list("pk", flat=True)
+    )
     assert korean.chunks.exists()
 
 
@@ -166,7 +172,7 @@ def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
         run_reindex_command()
     assert Reindexing.objects.get().claim is None
     assert spaces.get_active_space().model == "words-16"
-    assert len(vectors_of(EmbeddingSpace.objects.get(model="words-32"))) == 8
+    assert len(list_embedded_keys(EmbeddingSpace.objects.get(model="words-32"))) == 8
     embedding_server.release()
     run_reindex_command()
     assert spaces.get_active_space().model == "words-32"
@@ -186,7 +192,9 @@ def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding
     run = Reindexing.objects.get(open=True)
     assert (run.model, run.background) == ("words-16", True)
     run_reindex_command(model="words-16")
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
     run_reindex_command(rollback=True)
     assert spaces.get_active_space().model == "words-32"
 
@@ -222,7 +230,9 @@ def test_languages_that_the_settings_add_are_filled_in_place(library, settings, 
     configure(settings, embedding_server, "words-16", languages=("ko", "en"))
     run_reindex_command()
     assert spaces.get_active_space().languages == ["en", "ko"]
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
     assert spaces.describe_pending_reindex() == ""
 
 

@@ -14,7 +14,7 @@ from documents.models import Chunk, Reindexing, ReindexState
 from documents.tasks import reindex as reindex_task
 from jobs.lease import renew_lease
 from nura.accounts.roles import AccountRole, set_role
-from tests.documents.changing import TOPICS, add, configure, run_reindex_command, vectors_of
+from tests.documents.changing import TOPICS, add, configure, list_embedded_keys, run_reindex_command
 from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,36 +34,38 @@ def library(owner, settings, embedding_server, monkeypatch):
 
 @pytest.fixture
 def page():
-    return signed_in(User.objects.create_superuser("root", password="x"))
+    return sign_in(User.objects.create_superuser("root", password="x"))
 
 
-def signed_in(user):
+def sign_in(user):
     client = Client()
     client.cookies["django_language"] = "en"
     client.force_login(user)
     return client
 
 
-def somebody(role):
+def sign_in_with_role(role):
     user = User.objects.create_user("clerk", password="x")
     set_role(user=user, role=role)
-    return signed_in(user)
+    return sign_in(user)
 
 
-def text_of(response):
+def read_text(response):
     return response.content.decode()
 
 
 def test_the_workers_change_over_when_the_button_is_pressed(page, ingest_worker):
     answer = page.post(BUTTONS[0], follow=True)
-    assert "Re-embedding has started" in text_of(answer)
+    assert "Re-embedding has started" in read_text(answer)
     wait_until(lambda: Reindexing.objects.filter(state="swapped").exists(), 60)
     assert spaces.get_active_space().model == "words-32"
-    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert list_embedded_keys(spaces.get_active_space()) == set(
+        Chunk.objects.values_list("pk", flat=True)
+    )
 
 
 def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
-    text = text_of(page.get(LIST))
+    text = read_text(page.get(LIST))
     count = Chunk.objects.count()
     assert f"{count} / {count}" in text
     assert "The settings name the model words-32" in text
@@ -76,8 +78,8 @@ def test_the_page_shows_progress_and_loads_itself_again(page):
     renew_lease(claim, done=7, total=30, state="filling")
     answer = page.get(LIST)
     assert answer.headers["Refresh"]
-    assert "7 / 30" in text_of(answer)
-    assert "23 %" in text_of(answer)
+    assert "7 / 30" in read_text(answer)
+    assert "23 %" in read_text(answer)
     reindex.end_change(claim, ReindexState.SWAPPED)
     assert "Refresh" not in page.get(LIST).headers
 
@@ -92,7 +94,7 @@ def test_a_refusal_is_shown_with_the_next_step(page):
         "new": {"at_5": 0.5, "at_10": 0.6},
     }
     reindex.end_change(claim, ReindexState.REFUSED, report=report)
-    text = text_of(page.get(LIST))
+    text = read_text(page.get(LIST))
     assert "manage.py reindex --model words-32 --force" in text
     assert "0.9 and 0.95 before, 0.5 and 0.6" in text
 
@@ -100,37 +102,37 @@ def test_a_refusal_is_shown_with_the_next_step(page):
 def test_two_presses_are_one_change(page, sent):
     page.post(BUTTONS[0])
     reindex.claim_change(Reindexing.objects.get().pk)
-    assert "already being re-embedded" in text_of(page.post(BUTTONS[0], follow=True))
+    assert "already being re-embedded" in read_text(page.post(BUTTONS[0], follow=True))
     assert Reindexing.objects.count() == 1
-    assert "already being re-embedded" in text_of(page.post(BUTTONS[1], follow=True))
+    assert "already being re-embedded" in read_text(page.post(BUTTONS[1], follow=True))
 
 
 def test_rolling_back_is_a_button_too(page, sent, owner):
-    assert "no earlier embedding space" in text_of(page.post(BUTTONS[1], follow=True))
+    assert "no earlier embedding space" in read_text(page.post(BUTTONS[1], follow=True))
     run_reindex_command()
     add(owner, "나중.md", TOPICS[5:6])
-    assert "Back to words-16" in text_of(page.get(LIST))
-    assert "is in use again" in text_of(page.post(BUTTONS[1], follow=True))
+    assert "Back to words-16" in read_text(page.get(LIST))
+    assert "is in use again" in read_text(page.post(BUTTONS[1], follow=True))
     assert spaces.get_active_space().model == "words-16"
     assert sent[-1] == (queue.REINDEX, Reindexing.objects.get(open=True).pk)
 
 
 @pytest.mark.parametrize("button", BUTTONS)
 def test_an_auditor_is_refused(button):
-    assert somebody(AccountRole.AUDITOR).post(button).status_code == 403
+    assert sign_in_with_role(AccountRole.AUDITOR).post(button).status_code == 403
     assert not Reindexing.objects.exists()
 
 
 @pytest.mark.parametrize("button", BUTTONS)
 def test_other_users_and_strangers_are_sent_to_the_sign_in(button, owner):
-    for client in (signed_in(owner), Client()):
+    for client in (sign_in(owner), Client()):
         assert client.post(button).status_code == 302
     assert spaces.get_active_space().model == "words-16"
     assert not Reindexing.objects.exists()
 
 
 def test_an_administrator_who_is_no_superuser_may_change_over(sent):
-    client = somebody(AccountRole.ADMINISTRATOR)
+    client = sign_in_with_role(AccountRole.ADMINISTRATOR)
     assert client.post(BUTTONS[0]).status_code == 302
     assert Reindexing.objects.get().background
 
@@ -193,7 +195,7 @@ def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "embedder_failed")
     assert spaces.get_active_space().model == "words-16"
-    assert "Failed" in text_of(page.get(LIST))
+    assert "Failed" in read_text(page.get(LIST))
 
 
 def test_a_message_for_a_change_that_is_over_does_nothing(sent):

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection
 
 from documents import reindex, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from tests.documents.changing import configure, run_reindex_command, vectors_of
+from tests.documents.changing import configure, list_embedded_keys, run_reindex_command
 from tests.support import ROOT, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("library")]
@@ -78,19 +78,19 @@ def test_a_run_killed_midway_is_ended_by_the_next_with_each_chunk_embedded_once(
     assert embedding_server.held.wait(60)
     kill(process)
     space = EmbeddingSpace.objects.get(model="words-32")
-    kept = vectors_of(space)
+    kept = list_embedded_keys(space)
     assert len(kept) == 4 * (requests - 1)  # the first request told the width
     assert spaces.get_active_space().model == "words-16"
     embedding_server.release()
     wait_for_lease()
     text = run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     assert "in use" in text
-    assert vectors_of(space) == set(Chunk.objects.values_list("pk", flat=True))
-    assert passages(embedding_server) == Chunk.objects.count()
+    assert list_embedded_keys(space) == set(Chunk.objects.values_list("pk", flat=True))
+    assert count_embedded_passages(embedding_server) == Chunk.objects.count()
     assert Reindexing.objects.count() == 1
 
 
-def passages(server):
+def count_embedded_passages(server):
     """How many chunks the new model embedded in all; questions do not count."""
     ends = tuple(Chunk.objects.values_list("text", flat=True))
     counted = server.embedded["words-32"]
@@ -107,7 +107,7 @@ def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server
     wait_for_lease()
     run_reindex_command(model="words-32", base_url=embedding_server.url, languages="*")
     assert spaces.get_active_space().model == "words-32"
-    assert passages(embedding_server) == Chunk.objects.count()
+    assert count_embedded_passages(embedding_server) == Chunk.objects.count()
 
 
 def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings):

@@ -28,11 +28,11 @@ def index_rows():
     )
 
 
-def vectors():
+def list_vectors():
     return list(ChunkEmbedding.objects.order_by("pk").values_list("pk", "vector"))
 
 
-def age(*documents):
+def make_terms_outdated(*documents):
     """Give documents the terms of another time: none that a question has."""
     keys = [document.pk for document in documents]
     Document.objects.filter(pk__in=keys).update(terms_version=0, namespace=None)
@@ -49,48 +49,48 @@ def age(*documents):
         )
 
 
-def found(document):
+def find_documents(document):
     (first, *_) = TOPICS
     asked = tokenize.weigh_query_terms(first)
     return [hit.passage.document_id for hit in ScopedStore([document.pk]).find_by_terms(asked, 3)]
 
 
-def terms_finding():
+def check_terms():
     return next(doctor.check_terms())
 
 
 def test_an_ingest_writes_the_present_terms(library):
     assert {document.terms_version for document in Document.objects.all()} == {TERMS_VERSION}
     assert not renewal.list_outdated_documents().exists()
-    assert terms_finding().state is doctor.State.OK
+    assert check_terms().state is doctor.State.OK
 
 
 def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, embedding_server):
-    rows, embedded = index_rows(), vectors()
-    age(*library)
-    assert not found(library[0])
-    assert "3 documents" in terms_finding().detail
+    rows, embedded = index_rows(), list_vectors()
+    make_terms_outdated(*library)
+    assert not find_documents(library[0])
+    assert "3 documents" in check_terms().detail
     before = embedding_server.count("words-16")
     text = run_reindex_command(terms=True)
     assert index_rows() == rows
-    assert vectors() == embedded
+    assert list_vectors() == embedded
     assert embedding_server.count("words-16") == before
-    assert found(library[0])
+    assert find_documents(library[0])
     assert "3 documents brought over" in text
     assert f"terms {len(rows[0])}/{len(rows[0])}" in text
-    assert terms_finding().state is doctor.State.OK
+    assert check_terms().state is doctor.State.OK
 
 
 def test_only_what_is_old_is_touched(library):
-    age(*library)
+    make_terms_outdated(*library)
     Document.objects.filter(pk=library[0].pk).update(terms_version=TERMS_VERSION)
     assert renewal.renew_terms(lambda _done, _total: None) == 2
-    assert not found(library[0])
+    assert not find_documents(library[0])
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_was(library, monkeypatch):
     rows = index_rows()
-    age(*library)
+    make_terms_outdated(*library)
     monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
 
     def stop(_done, _total):
@@ -104,7 +104,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(library, monkeypatch):
 
 
 def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library, monkeypatch):
-    age(library[0])
+    make_terms_outdated(library[0])
     monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     seen = []
 
@@ -116,14 +116,14 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
 
     renewal.renew_terms(process)
     assert index_rows() == seen[0]
-    assert found(library[0])
+    assert find_documents(library[0])
     assert Document.objects.get(pk=library[0].pk).terms_version == TERMS_VERSION
 
 
 def test_a_document_that_moves_while_its_terms_are_made_keeps_one_namespace(library, monkeypatch):
     """Half of it would not be found in its library's searches."""
     document = library[0]
-    age(document)
+    make_terms_outdated(document)
     monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     there = Library.objects.create(name="인사")
     first = document.choose_namespace()
@@ -142,7 +142,7 @@ def test_a_document_that_moves_while_its_terms_are_made_keeps_one_namespace(libr
 
 
 def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch):
-    age(*library)
+    make_terms_outdated(*library)
     monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     gone = []
 
@@ -158,7 +158,7 @@ def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch)
 
 def test_a_document_that_is_renamed_meanwhile_keeps_its_new_name(library):
     document = library[0]
-    age(document)
+    make_terms_outdated(document)
     written, renamed = threading.Event(), threading.Event()
 
     def wait_for_the_name(_done, _total):
@@ -184,6 +184,6 @@ def test_documents_get_the_names_that_new_ones_have(library):
     labels = DocumentLabel.objects.filter(document=document)
     names = set(labels.values_list("field", "name", "value"))
     labels.delete()
-    age(document)
+    make_terms_outdated(document)
     run_reindex_command(terms=True)
     assert set(labels.values_list("field", "name", "value")) == names != set()

@@ -24,7 +24,7 @@ from documents.search import segments as searched
 from nura import retention
 from tests.documents.conftest import TinyEmbedder
 from tests.documents.test_store import index, index_waiting, store
-from tests.documents.test_store_ranking import way
+from tests.documents.test_store_ranking import force_way
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ QUESTION = {WORDS[3]: 1.0, WORDS[20]: 0.5, WORDS[41]: 1.5, "없는말": 1.0}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def shrink_segments(monkeypatch):
     """Three chunks make a namespace large, and two a segment."""
     monkeypatch.setattr(segments, "MIN_NAMESPACE_CHUNKS", 3)
     monkeypatch.setattr(segments, "MIN_SEGMENT_CHUNKS", 2)
@@ -63,9 +63,9 @@ def documents(owner, library):
 def search(scope, monkeypatch, limit=10, question=None):
     """By segments, and exactly; fails where the lexical index was asked."""
     question = question or QUESTION
-    with way("scan"):
+    with force_way("scan"):
         exact = store(*scope).find_by_terms(question, limit)
-    with way("index"), monkeypatch.context() as patch:
+    with force_way("index"), monkeypatch.context() as patch:
         patch.setattr(bm25, "_find_by_rare_terms", forbid)
         found = store(*scope).find_by_terms(question, limit)
     return to_scores(found), to_scores(exact)
@@ -124,7 +124,7 @@ def test_of_what_is_in_segments_only_the_likely_ones_are_read(
 def test_with_too_much_new_the_lexical_index_is_asked(owner, library, documents, monkeypatch):
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 1)
     new = index(owner, ["새말 새말", WORDS[3]], library=library)
-    with way("index"):
+    with force_way("index"):
         hits = store(*documents, new).find_by_terms({"새말": 1.0}, 10)
     assert [hit.passage.document_id for hit in hits] == [new.pk]
 
@@ -147,9 +147,9 @@ def test_where_too_few_are_left_of_the_likely_ones_the_lexical_index_is_asked(
     monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
     best, _ = search(documents, monkeypatch, limit=3)
     Chunk.objects.filter(pk__in=best).delete()
-    with way("scan"):
+    with force_way("scan"):
         exact = store(*documents).find_by_terms(QUESTION, 3)
-    with way("index"):
+    with force_way("index"):
         found = store(*documents).find_by_terms(QUESTION, 3)
     assert len(found) == 3
     assert [hit.passage.key for hit in found] == [hit.passage.key for hit in exact]
@@ -175,7 +175,7 @@ def test_a_small_part_of_a_namespace_is_not_searched_by_its_segments(documents, 
         database, "_fetch_facts", lambda *given: replace(fetch(*given), everywhere=1000)
     )
     monkeypatch.setattr(searched.Segments, "find_likely", forbid)
-    with way("index"):
+    with force_way("index"):
         assert store(*documents[:5]).find_by_terms(QUESTION, 5)
         with pytest.raises(AssertionError):
             store(*documents).find_by_terms(QUESTION, 5)
@@ -193,7 +193,7 @@ def test_a_document_that_moved_is_found_where_it_is(owner, library, documents, m
     monkeypatch.setattr(searched, "MIN_SHARE", 0.1)
     found, _ = search([moved, *there], monkeypatch, question={"유일": 1.0})
     assert [*found] == [Chunk.objects.get(document=moved, index=0).pk]
-    with way("index"):
+    with force_way("index"):
         assert not store(*documents).find_by_terms({"유일": 1.0}, 5)
 
 
@@ -245,10 +245,10 @@ def test_the_whole_with_too_many_documents_in_none_is_searched_by_the_index(
 ):
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 5)
     monkeypatch.setattr(searched.Segments, "find_likely", forbid)
-    with way("index"):
+    with force_way("index"):
         assert store(*everything).find_by_terms(QUESTION, 5)
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 6)
-    with way("index"), pytest.raises(AssertionError):
+    with force_way("index"), pytest.raises(AssertionError):
         store(*everything).find_by_terms(QUESTION, 5)
 
 
@@ -266,7 +266,7 @@ def test_the_whole_with_one_document_too_many_in_none_is_searched_by_the_index(
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE documents_document, documents_chunk")
     monkeypatch.setattr(searched.Segments, "find_likely", forbid)
-    with way("index"):
+    with force_way("index"):
         assert len(store(*everything, *others).find_by_terms({"유일": 1.0}, 20)) == 9
 
 
@@ -460,9 +460,9 @@ def test_a_segment_that_was_replaced_meanwhile_leaves_the_search_to_the_index(
 ):
     monkeypatch.setattr(searched, "_remembered", {})
     monkeypatch.setattr(searched, "KEYS", searched.KEYS + " AND false")
-    with way("scan"):
+    with force_way("scan"):
         exact = to_scores(store(*documents).find_by_terms(QUESTION, 5))
-    with way("index"):
+    with force_way("index"):
         found = to_scores(store(*documents).find_by_terms(QUESTION, 5))
     assert set(found) == set(exact)
 

@@ -8,7 +8,7 @@ from nura import preparation
 from nura.management.commands import doctor
 from nura.management.commands.doctor import State
 from rag.factory import get_engine
-from tests.documents.changing import add, configure, text_of
+from tests.documents.changing import add, configure, write_text
 from tests.documents.conftest import upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,7 +121,7 @@ def test_the_old_model_is_still_reached_when_the_settings_name_one_in_the_worker
 def test_an_endpoint_that_changed_its_width_puts_no_vector_into_the_space(owner, embedding_server):
     add(owner, "규정.md")
     embedding_server.widths["words-16"] = 32
-    late = upload(owner, name="지침.md", content=text_of(("명절 상여",)))
+    late = upload(owner, name="지침.md", content=write_text(("명절 상여",)))
     ingest.ingest_next_document()
     late.refresh_from_db()
     assert late.status == "PROCESSING"  # waits for its second attempt

@@ -13,7 +13,7 @@ from documents.search import bm25, database
 from documents.search import store as searching
 from tests.documents.conftest import TinyEmbedder, make_owner
 from tests.documents.test_store import index, store
-from tests.documents.test_store_ranking import way
+from tests.documents.test_store_ranking import force_way
 
 pytestmark = pytest.mark.django_db
 
@@ -40,9 +40,9 @@ def test_where_common_words_are_only_sampled_the_same_is_found(crowd, monkeypatc
     for _ in range(asked):
         # two that everybody says, and four that few do
         question = dict.fromkeys(dice.sample(words[:12], 2) + dice.sample(words[40:], 4), 1.0)
-        with way("scan"):
+        with force_way("scan"):
             right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
-        with way("index"):
+        with force_way("index"):
             found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
         held += len(right & set(found[:10]))
     assert held >= 0.97 * 10 * asked  # of a sample of 200 chunks; of 2,000 it is .99 and more
@@ -55,9 +55,9 @@ def test_words_that_all_say_are_looked_up_together(crowd, monkeypatch):
     held, dice = 0, random.Random(6)
     for _ in range(20):
         question = dict.fromkeys(dice.sample(words[2:9], 3), 1.0)
-        with way("scan"):
+        with force_way("scan"):
             right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
-        with way("index"):
+        with force_way("index"):
             found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
         assert len(found) == 30
         held += len(right & set(found[:10]))
@@ -67,7 +67,7 @@ def test_words_that_all_say_are_looked_up_together(crowd, monkeypatch):
 def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
     words, documents = crowd
     beside = index(owner, [words[:50]] * 5)
-    with way("index"):
+    with force_way("index"):
         hits = store(*documents).find_by_terms(dict.fromkeys(words[:50], 1.0), 30)
         alone = store(beside).find_by_terms(dict.fromkeys(words[:50], 1.0), 30)
     assert len(hits) == 30
@@ -86,7 +86,7 @@ def test_other_words_for_a_question_come_with_its_own_which_are_looked_up_once(c
     monkeypatch.setattr(database, "_fetch_rows", fetch_rows)
     own = dict.fromkeys(words[40:44], 1.0)
     reworded = {**own, **dict.fromkeys(words[50:53], 0.3)}
-    with way("index"):
+    with force_way("index"):
         alone = store(*documents).find_by_terms(reworded, 10)
         looked_up.clear()
         asked = store(*documents)
@@ -101,7 +101,7 @@ def test_other_words_for_a_question_come_with_its_own_which_are_looked_up_once(c
 
 def test_words_that_no_chunk_of_a_large_scope_holds_find_nothing(crowd):
     _, documents = crowd
-    with way("index"):
+    with force_way("index"):
         assert store(*documents).find_by_terms({"없는말": 1.0, "이것도": 2.0}, 10) == []
 
 
@@ -122,7 +122,7 @@ def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, st
         cursor.execute("ANALYZE documents_document, documents_chunk")
     question = dict.fromkeys(words[:50], 1.0)
     vector = TinyEmbedder().embed_query(" ".join(words[:50]))
-    with pytest.MonkeyPatch.context() as patch, way("index"):
+    with pytest.MonkeyPatch.context() as patch, force_way("index"):
         patch.setattr(searching, "EXACT_CHUNKS", 0)
         asked = store(*documents)
         for found in (asked.find_by_terms(question, 30), asked.find_similar(vector, 30)):

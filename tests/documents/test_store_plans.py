@@ -37,7 +37,7 @@ def scope(owner):
     return SearchScope([documents[7].pk])
 
 
-def nodes(scope, statement, **parameters):
+def list_plan_nodes(scope, statement, **parameters):
     """Every node of the plan as it ran."""
     with database.open_search(scope) as search:
         explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
@@ -61,19 +61,19 @@ def read(plan):
     }
 
 
-def sequential(plan):
+def list_sequential_scans(plan):
     return [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
 
 
-def names_of_indexes(plan):
+def list_index_names(plan):
     return {node["Index Name"] for node in plan if "Index Name" in node}
 
 
 def test_bm25_in_a_small_scope_reads_the_terms_of_its_chunks_and_nothing_else(scope):
     statement = bm25.SCAN.format(marks=bm25.MARKS.format(number=0))
-    plan = nodes(scope, statement, places0=bm25.to_power_vector([bm25.hash_term("말1")]))
+    plan = list_plan_nodes(scope, statement, places0=bm25.to_power_vector([bm25.hash_term("말1")]))
     assert read(plan) == {"documents_chunkterms": CHUNKS}
-    assert not sequential(plan)
+    assert not list_sequential_scans(plan)
 
 
 def test_the_best_are_read_by_their_keys(scope):
@@ -81,29 +81,31 @@ def test_the_best_are_read_by_their_keys(scope):
 
     keys = list(Chunk.objects.filter(document_id=scope.documents[0]).values_list("pk", flat=True))
     parameters = {"query": bm25.to_sparsevec([("말1", 1.0)]), "limit": 5}
-    plan = nodes(scope, bm25.BEST_CHUNKS, keys=keys, scores=[1.0] * len(keys), **parameters)
+    plan = list_plan_nodes(
+        scope, bm25.BEST_CHUNKS, keys=keys, scores=[1.0] * len(keys), **parameters
+    )
     assert read(plan) == {"documents_chunkterms": CHUNKS, "documents_chunk": 5}
-    assert not sequential(plan)
+    assert not list_sequential_scans(plan)
 
 
 def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
-    plan = nodes(
+    plan = list_plan_nodes(
         scope,
         bm25.POSTINGS.format(within=database.WITHIN),
         lookups=[bm25.quote_lexeme("말1")],
         most=100,
     )
-    assert "chunk_lexemes" in names_of_indexes(plan)
-    assert not sequential(plan)
+    assert "chunk_lexemes" in list_index_names(plan)
+    assert not list_sequential_scans(plan)
     assert read(plan)["documents_chunk"] < CHUNKS * BESIDE / 2
 
 
 def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
     space = spaces.get_active_space()
     vector = store.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
-    plan = nodes(scope, store.EXACT, vector=vector, space=space.pk, limit=5)
+    plan = list_plan_nodes(scope, store.EXACT, vector=vector, space=space.pk, limit=5)
     assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
-    assert not sequential(plan)
+    assert not list_sequential_scans(plan)
 
 
 def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
@@ -113,7 +115,7 @@ def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
     statement = store.to_graph_statement(SearchedSpace(active.pk, active.dimensions))
     everything = SearchScope(list(active.embeddings.values_list("document_id", flat=True)))
-    plan = nodes(everything, statement, vector=vector, limit=5)
-    assert f"embedding_space_{active.pk}" in names_of_indexes(plan)
-    assert not sequential(plan)
+    plan = list_plan_nodes(everything, statement, vector=vector, limit=5)
+    assert f"embedding_space_{active.pk}" in list_index_names(plan)
+    assert not list_sequential_scans(plan)
     assert read(plan) == {"documents_chunkembedding": 5, "documents_chunk": 5}

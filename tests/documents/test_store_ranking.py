@@ -30,14 +30,14 @@ questions = st.dictionaries(
 
 
 @contextlib.contextmanager
-def way(name):
+def force_way(name):
     """Scan the scope, or go by the lexical index, however large it is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bm25, "MAX_SCANNED_CHUNKS", 10**9 if name == "scan" else -(10**9))
         yield
 
 
-def oracle(chunks, question):
+def score_with_rank_bm25(chunks, question):
     """What rank_bm25 gives with our IDF, our reference length, and each term's weight."""
     scorer = BM25Okapi(chunks, k1=K1, b=B)
     held = Counter(chain.from_iterable(map(set, chunks)))
@@ -56,9 +56,9 @@ def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
     index(owner, [WORDS] * 3)  # out of scope: must not count
     parts = [part for part in (chunks[:cut], chunks[cut:]) if part]
     scope = [index(owner, part) for part in parts]
-    with way(name):
+    with force_way(name):
         hits = store(*scope).find_by_terms(question, limit)
-    scores = oracle([*chain(*parts)], question)
+    scores = score_with_rank_bm25([*chain(*parts)], question)
     expected = sorted((score for score in scores.tolist() if score > 0), reverse=True)[:limit]
     assert [hit.score for hit in hits] == pytest.approx(expected, rel=1e-5)
     places = {scope[0].pk: 0, scope[-1].pk: len(chunks) - len(parts[-1])}
@@ -73,7 +73,7 @@ def count_looked_up(scope):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "WITHIN", "")
         patch.setattr(bm25, "_add_postings", count_into(read, bm25._add_postings))
-        with way("index"):
+        with force_way("index"):
             store(*scope).find_by_terms({"공통": 1.0}, 5)
     return sum(read)
 
@@ -106,7 +106,7 @@ def test_a_document_is_found_where_it_was_moved_and_left(owner):
     there = index(owner, ["공통 말"] * 3, library=libraries[1])
     Document.objects.filter(pk=moved.pk).update(library=libraries[1])
     assert count_looked_up([moved, there]) == 12  # both namespaces
-    with way("index"):
+    with force_way("index"):
         hits = store(moved, there).find_by_terms({"공통": 1.0}, 30)
         left = store(*others).find_by_terms({"공통": 1.0}, 30)
     assert {hit.passage.document_id for hit in hits} == {moved.pk, there.pk}
@@ -129,7 +129,7 @@ def test_a_document_that_no_sample_shows_is_found_beside_others(owner, monkeypat
         Document.objects.filter(pk=other.pk).update(terms_version=1)
     monkeypatch.setattr(database, "COUNTED_DOCUMENTS", 1)
     scope = [*usual, other]
-    with pytest.MonkeyPatch.context() as patch, way("index"):
+    with pytest.MonkeyPatch.context() as patch, force_way("index"):
         patch.setattr(database.SearchScope, "sample_documents", lambda _self, _most: [usual[0].pk])
         found = store(*scope).find_by_terms({"공통": 1.0}, 30)
         read = count_looked_up(scope)
@@ -147,7 +147,7 @@ def test_a_document_of_an_earlier_version_is_found_beside_others(owner, namespac
             [bm25.to_tsvector(["공통", "말"]), earlier.pk],
         )
     Document.objects.filter(pk=earlier.pk).update(terms_version=1, namespace=namespace)
-    with way("index"):
+    with force_way("index"):
         hits = store(earlier, present).find_by_terms({"공통": 1.0}, 30)
     assert {hit.passage.document_id for hit in hits} == {earlier.pk, present.pk}
 

@@ -52,7 +52,7 @@ def owner(lasting_rows):
 
 
 @pytest.fixture(scope="module")
-def signed(owner):
+def signed_documents(owner):
     """Six documents of two hundred chunks, and how each is searched: by signs, or exactly."""
     dice, embedder = random.Random(9), SignedEmbedder()
     words = [f"w{number}" for number in range(300)]
@@ -88,8 +88,8 @@ def signed(owner):
     return documents, asked, find
 
 
-def test_the_nearest_by_signs_hold_the_nearest(signed):
-    documents, asked, find = signed
+def test_the_nearest_by_signs_hold_the_nearest(signed_documents):
+    documents, asked, find = signed_documents
     held = 0
     for vector in asked:
         found, compared = find(documents[:5], vector, 200)
@@ -98,8 +98,8 @@ def test_the_nearest_by_signs_hold_the_nearest(signed):
     assert held >= 95
 
 
-def test_signs_count_for_what_the_figures_of_the_question_weigh(signed, monkeypatch):
-    documents, asked, find = signed
+def test_signs_count_for_what_the_figures_of_the_question_weigh(signed_documents, monkeypatch):
+    documents, asked, find = signed_documents
     right = [set(find(documents[:5], vector, 0)[0]) for vector in asked]
 
     def count_held(likely):
@@ -111,15 +111,15 @@ def test_signs_count_for_what_the_figures_of_the_question_weigh(signed, monkeypa
     assert count_held(1000) > count_held(40)
 
 
-def test_most_of_all_chunks_are_searched_through_the_graph(signed):
-    documents, asked, find = signed
+def test_most_of_all_chunks_are_searched_through_the_graph(signed_documents):
+    documents, asked, find = signed_documents
     found, compared = find(documents[:5], asked[0], 200, share=0.5)
     assert len(found) == 10
     assert not compared
 
 
-def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed, monkeypatch):
-    documents, asked, find = signed
+def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed_documents, monkeypatch):
+    documents, asked, find = signed_documents
     a_code = searching.KEY_BYTES + 13
     monkeypatch.setattr(searching, "SIGNED_BYTES", 1000 * a_code)
     assert find(documents[:5], asked[0], 200)[1]
@@ -129,8 +129,8 @@ def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed, monkeypatch)
     assert not compared
 
 
-def test_signs_find_nothing_outside_of_the_scope(signed, stranger):
-    documents, asked, find = signed
+def test_signs_find_nothing_outside_of_the_scope(signed_documents, stranger):
+    documents, asked, find = signed_documents
     index(stranger, ["w1 w2"] * 3, SignedEmbedder())
     inside = set(documents[0].chunks.values_list("pk", flat=True))
     for vector in asked:
@@ -155,8 +155,8 @@ def read_rows(monkeypatch):
     return read
 
 
-def test_the_codes_of_a_document_are_read_once(signed, read_rows):
-    documents, asked, find = signed
+def test_the_codes_of_a_document_are_read_once(signed_documents, read_rows):
+    documents, asked, find = signed_documents
     first = [find(documents[:3], vector, 100) for vector in asked]
     assert sorted(read_rows) == sorted(one.pk for one in documents[:3])
     again = [find(documents[:3], vector, 100) for vector in asked]
@@ -166,8 +166,8 @@ def test_the_codes_of_a_document_are_read_once(signed, read_rows):
     assert len(read_rows) == 5
 
 
-def test_codes_of_vectors_that_changed_or_went_are_not_gone_by(signed, read_rows):
-    documents, asked, find = signed
+def test_codes_of_vectors_that_changed_or_went_are_not_gone_by(signed_documents, read_rows):
+    documents, asked, find = signed_documents
     found, _ = find(documents[:2], asked[0], 50)
     went = ChunkEmbedding.objects.get(chunk_id=found[0])
     went.delete()
@@ -189,8 +189,8 @@ def test_codes_of_vectors_that_changed_or_went_are_not_gone_by(signed, read_rows
     assert first.pk not in compared
 
 
-def test_what_was_remembered_is_not_found_outside_of_the_scope(signed, read_rows):
-    documents, asked, find = signed
+def test_what_was_remembered_is_not_found_outside_of_the_scope(signed_documents, read_rows):
+    documents, asked, find = signed_documents
     for vector in asked:
         find(documents, vector, 100)
         found, compared = find(documents[:1], vector, 100)
@@ -199,9 +199,9 @@ def test_what_was_remembered_is_not_found_outside_of_the_scope(signed, read_rows
         assert set(compared) <= inside
 
 
-def test_codes_that_name_chunks_of_others_find_none_of_them(signed, read_rows):
+def test_codes_that_name_chunks_of_others_find_none_of_them(signed_documents, read_rows):
     """As they would if the database were set back, and gave their keys to others."""
-    documents, asked, find = signed
+    documents, asked, find = signed_documents
     find(documents[:2], asked[0], 100)
     mine, theirs = sorted(
         codes.remembered._codes, key=lambda row: row[:16] != documents[0].pk.bytes
@@ -223,9 +223,11 @@ def test_a_process_remembers_no_more_codes_than_it_may():
 
 
 @pytest.mark.parametrize("unrelated", [None, 0.8])
-def test_signs_of_vectors_that_all_lean_one_way_are_not_gone_by(signed, unrelated, monkeypatch):
+def test_signs_of_vectors_that_all_lean_one_way_are_not_gone_by(
+    signed_documents, unrelated, monkeypatch
+):
     """Nor where nobody knows whether they do."""
-    documents, asked, _ = signed
+    documents, asked, _ = signed_documents
     space = spaces.get_active_space()
     space.unrelated = unrelated
     monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
@@ -233,9 +235,9 @@ def test_signs_of_vectors_that_all_lean_one_way_are_not_gone_by(signed, unrelate
     assert len(ScopedStore([documents[0].pk], space=space).find_similar(asked[0], 5)) == 5
 
 
-def test_the_codes_of_a_document_are_those_of_its_vectors(signed):
+def test_the_codes_of_a_document_are_those_of_its_vectors(signed_documents):
     """Whoever writes and deletes them."""
-    documents, _, _ = signed
+    documents, _, _ = signed_documents
     space = spaces.get_active_space()
 
     def list_vectors():
@@ -263,10 +265,10 @@ def test_the_codes_of_a_document_are_those_of_its_vectors(signed):
     assert list_codes(space) == list_vectors()
 
 
-def test_vectors_from_before_get_their_codes_by_the_migration(signed):
+def test_vectors_from_before_get_their_codes_by_the_migration(signed_documents):
     space = spaces.get_active_space()
     before = list_codes(space)
-    VectorCodes.objects.exclude(document_id=signed[0][0].pk).delete()
+    VectorCodes.objects.exclude(document_id=signed_documents[0][0].pk).delete()
     fill = import_module("documents.migrations.0016_fill_vector_codes")
     with pytest.MonkeyPatch.context() as patch, connection.schema_editor() as editor:
         patch.setattr(fill, "DOCUMENTS_AT_ONCE", 4)

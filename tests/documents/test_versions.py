@@ -42,16 +42,16 @@ def put(api, document, content=NEWER, name="새 규정.md"):
     return api.put(f"{URL}/{document.pk}/file", {"file": file}, format="multipart")
 
 
-def listed(api, document):
+def list_versions(api, document):
     rows = api.get(f"{URL}/{document.pk}/versions").json()
     return [(row["number"], row["state"]) for row in rows]
 
 
-def whole_text(api, document, query=""):
+def read_text(api, document, query=""):
     return api.get(f"{URL}/{document.pk}/text{query}").content.decode()
 
 
-def downloaded(api, document, query=""):
+def download(api, document, query=""):
     response = api.get(f"{URL}/{document.pk}/file{query}")
     return b"".join(response.streaming_content).decode()
 
@@ -60,8 +60,8 @@ def test_the_old_version_serves_until_the_new_one_was_read(api, document):
     response = put(api, document)
     assert (response.status_code, response.json()["id"]) == (202, str(document.pk))
     assert (response.json()["status"], response.json()["version"]) == ("PROCESSING", 1)
-    assert listed(api, document) == [(1, "current"), (2, "pending")]
-    assert "15일" in whole_text(api, document)
+    assert list_versions(api, document) == [(1, "current"), (2, "pending")]
+    assert "15일" in read_text(api, document)
     assert Document.objects.searchable().get() == document
 
 
@@ -72,18 +72,18 @@ def test_a_version_that_was_read_takes_the_place_of_the_old_one(api, document):
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["status"], body["version"], body["name"]) == ("COMPLETED", 2, "새 규정.md")
     assert body["sha256"] != before
-    assert "20일" in whole_text(api, document)
-    assert downloaded(api, document) == NEWER
-    assert listed(api, document) == [(2, "current"), (1, "old")]
+    assert "20일" in read_text(api, document)
+    assert download(api, document) == NEWER
+    assert list_versions(api, document) == [(2, "current"), (1, "old")]
 
 
 def test_an_old_version_is_opened_by_its_number(api, document):
-    text = whole_text(api, document)
+    text = read_text(api, document)
     receive(document)
     ingest.ingest_next_document()
-    assert downloaded(api, document, "?version=1") == TEXT
-    assert whole_text(api, document, "?version=1") == text
-    assert downloaded(api, document, "?version=2") == NEWER
+    assert download(api, document, "?version=1") == TEXT
+    assert read_text(api, document, "?version=1") == text
+    assert download(api, document, "?version=2") == NEWER
     old = DocumentVersion.objects.get()
     assert old.sha256 == hashlib.sha256(TEXT.encode()).hexdigest()
     assert (old.size, old.page_starts) == (len(TEXT.encode()), [0])
@@ -102,7 +102,7 @@ def test_a_number_that_no_version_can_have_is_400(api, document, number):
     assert api.get(f"{URL}/{document.pk}/text?version={number}").status_code == 400
 
 
-def turned(path):
+def rotate_pdf(path):
     """The PDF with its first page on its side."""
     pdf = pypdfium2.PdfDocument(path)
     pdf[0].set_rotation(90)
@@ -116,7 +116,7 @@ def test_pages_of_an_old_version_are_drawn_from_its_own_file(api, owner, sent, t
     document = upload(owner, name="가.pdf", content=sample.read_bytes())
     ingest.ingest_next_document()
     before = api.get(f"{URL}/{document.pk}/pages/1.png").content
-    put(api, document, turned(sample), "나.pdf")
+    put(api, document, rotate_pdf(sample), "나.pdf")
     ingest.ingest_next_document()
     assert api.get(f"{URL}/{document.pk}/pages/1.png").content != before
     assert api.get(f"{URL}/{document.pk}/pages/1.png?version=1").content == before
@@ -138,7 +138,7 @@ def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["status"], body["version"], body["name"]) == ("COMPLETED", 1, "규정.md")
     assert [one["code"] for one in body["warnings"]] == ["version_refused"]
-    assert "15일" in whole_text(api, document)
+    assert "15일" in read_text(api, document)
     _current, refused = api.get(f"{URL}/{document.pk}/versions").json()
     assert (refused["state"], refused["error"]["code"]) == ("refused", "corrupt")
     assert len(stored_files()) == 1
@@ -151,7 +151,7 @@ def test_the_next_version_after_a_refused_one_has_its_own_number_and_no_warning(
     ingest.ingest_next_document()
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["version"], body["warnings"]) == (3, [])
-    assert listed(api, document) == [(3, "current"), (2, "refused"), (1, "old")]
+    assert list_versions(api, document) == [(3, "current"), (2, "refused"), (1, "old")]
 
 
 def test_a_kind_of_file_that_is_refused_at_once_changes_nothing(document):
@@ -168,10 +168,10 @@ def test_a_second_version_takes_the_place_of_one_that_waits(
     receive(document, "# 하나\n\n첫째 것이다.\n")
     with django_capture_on_commit_callbacks(execute=True):
         receive(document, "# 둘\n\n둘째 것이다.\n")
-    assert listed(api, document) == [(1, "current"), (2, "pending")]
+    assert list_versions(api, document) == [(1, "current"), (2, "pending")]
     assert len(stored_files()) == 2
     ingest.ingest_next_document()
-    assert "둘째" in whole_text(api, document)
+    assert "둘째" in read_text(api, document)
 
 
 def test_work_on_a_version_that_was_replaced_is_in_vain(document):
@@ -204,7 +204,7 @@ def test_cancelling_a_new_version_leaves_the_old_one(
         body = api.post(f"{URL}/{document.pk}/cancel").json()
     assert (body["status"], body["error"], body["version"]) == ("COMPLETED", None, 1)
     assert body["warnings"] == []
-    assert listed(api, document) == [(1, "current")]
+    assert list_versions(api, document) == [(1, "current")]
     assert len(stored_files()) == 1
 
 
@@ -221,13 +221,13 @@ def test_what_people_said_of_a_document_stays_with_its_new_version(api, document
 
 
 def test_passages_know_the_version_that_they_stand_in(document):
-    assert versions_found(document) == {1}
+    assert find_versions(document) == {1}
     receive(document)
     ingest.ingest_next_document()
-    assert versions_found(document) == {2}
+    assert find_versions(document) == {2}
 
 
-def versions_found(document):
+def find_versions(document):
     found = ScopedStore((document.pk,)).find_by_terms({"휴가": 1.0}, 5)
     return {hit.passage.version for hit in found}
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 OLD, COUNTED = "characters_replaced", {"code": "characters_replaced", "count": 3}
 
 
-def page(owner, document):
+def read_page(owner, document):
     browser = Client()
     browser.force_login(owner)
     return browser.get(f"/documents/{document.pk}").content.decode()
@@ -29,7 +29,7 @@ def test_lost_characters_are_counted_from_the_file_to_the_page(owner, api, sent,
     inspected = api.get(f"/api/v1/documents/{document.pk}/inspection").json()
     assert inspected["warnings"] == [told]
     with translation.override("ko"):
-        assert representation.to_warning_sentence(COUNTED) in page(owner, document)
+        assert representation.to_warning_sentence(COUNTED) in read_page(owner, document)
 
 
 def test_a_warning_of_before_is_told_without_a_number(owner, api):
@@ -39,4 +39,4 @@ def test_a_warning_of_before_is_told_without_a_number(owner, api):
     assert (second["code"], second["count"]) == ("page_unreadable", None)
     assert "?" not in first["detail"]
     with translation.override("ko"):
-        assert representation.to_warning_sentence(OLD) in page(owner, document)
+        assert representation.to_warning_sentence(OLD) in read_page(owner, document)

@@ -17,20 +17,20 @@ from tests.support import wait_until
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tiny_engine")]
 
 
-def status(document):
+def get_status(document):
     return Document.objects.values_list("status", flat=True).get(pk=document.pk)
 
 
 def test_an_uploaded_document_is_processed_by_the_worker(owner, ingest_worker):
     document = upload(owner)
-    wait_until(lambda: status(document) == "COMPLETED")
+    wait_until(lambda: get_status(document) == "COMPLETED")
 
 
 def test_many_messages_for_one_document_are_one_ingest(owner, ingest_worker):
     document = upload(owner)
     for _ in range(20):
         queue.enqueue_ingest(document.pk)
-    wait_until(lambda: status(document) == "COMPLETED")
+    wait_until(lambda: get_status(document) == "COMPLETED")
     document.refresh_from_db()
     assert document.attempts == 1
     assert document.chunks.count() == document.chunk_count
@@ -40,7 +40,7 @@ def test_several_documents_and_one_broken_one_all_end(owner, ingest_worker):
     good = [upload(owner, name=f"{number}.md", content=f"글 {number}") for number in range(3)]
     broken = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7\nnothing of the kind")
     wait_until(lambda: not Document.objects.processing().exists(), 60)
-    assert {status(document) for document in good} == {"COMPLETED"}
+    assert {get_status(document) for document in good} == {"COMPLETED"}
     broken.refresh_from_db()
     assert (broken.status, broken.error_code) == ("FAILED", "corrupt")
 
@@ -50,7 +50,7 @@ def test_deleting_while_messages_are_under_way_leaves_nothing(owner, ingest_work
     for document in documents:
         services.delete_document(document=document)
     extra = upload(owner, name="z.md")
-    wait_until(lambda: status(extra) == "COMPLETED")
+    wait_until(lambda: get_status(extra) == "COMPLETED")
     assert Document.objects.count() == 1
 
 
@@ -59,7 +59,7 @@ def test_e72_a_message_of_another_shape_is_dropped(owner, ingest_worker):
     current_app.send_task(queue.INGEST, args=[], kwargs={"unknown": 1})
     current_app.send_task("documents.tasks.of_another_release", args=[])
     document = upload(owner)
-    wait_until(lambda: status(document) == "COMPLETED")
+    wait_until(lambda: get_status(document) == "COMPLETED")
 
 
 def test_c72_a_message_that_is_no_json_is_dropped_unread(owner, ingest_worker, tmp_path):
@@ -68,7 +68,7 @@ def test_c72_a_message_that_is_no_json_is_dropped_unread(owner, ingest_worker, t
         for body in (_Trap(opened), {"args": [_Trap(opened)], "kwargs": {}}):
             Producer(channel, serializer="pickle").publish(body, routing_key="documents")
     document = upload(owner)
-    wait_until(lambda: status(document) == "COMPLETED")
+    wait_until(lambda: get_status(document) == "COMPLETED")
     assert not opened.exists()
 
 

@@ -18,7 +18,7 @@ from documents.services import upload_document
 from jobs.connections import in_database
 from nura import logs
 from nura.accounts import services
-from tests.chats.test_socket import hear, say, socket
+from tests.chats.test_socket import hear, open_socket, say
 from tests.servers import asgi
 from tests.support import wait_until
 
@@ -139,10 +139,10 @@ async def test_the_logs_of_a_conversation_hold_no_secret_and_no_content(
     with caplog.at_level("INFO"):
         with asgi.run_server() as web:
             owner, key, kept = await in_database(prepare, web)
-            async with socket(web, key) as ws:
+            async with open_socket(web, key) as ws:
                 await say(ws, "send", content=QUESTION)
                 await hear(ws, "run.completed")
-            async with socket(web, cookie=f"sessionid={kept}", origin=web.url) as ws:
+            async with open_socket(web, cookie=f"sessionid={kept}", origin=web.url) as ws:
                 await say(ws, "ping")
                 await hear(ws, "pong")
         await asyncio.to_thread(

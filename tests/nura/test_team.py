@@ -26,7 +26,7 @@ from documents.sources.models import Source, SourceRun
 from nura.accounts import exports
 from nura.models import DataExport
 from tests.chats.conftest import client
-from tests.chats.gateway.wire import program
+from tests.chats.gateway.wire import connect_program
 from tests.chats.talking import Talk
 from tests.documents.parsers.samples import docx, hwpx, paragraph
 from tests.nura.accounts.conftest import PASSWORD
@@ -143,7 +143,7 @@ def test_of_a_library_nothing_is_left_to_whoever_loses_the_membership_in_mid_str
     assert SECRET not in take_along(hana)
     found = mine.api.post("/api/v1/search", {"query": QUESTION}, format="json")
     assert (found.status_code, found.json()["hits"]) == (200, [])
-    with program(web, AuthToken.objects.create(hana)[1]) as http:
+    with connect_program(web, AuthToken.objects.create(hana)[1]) as http:
         assert f"nura/{rules}" not in http.get("/models").text
 
     # cached, and asked again: neither is kept from before, nor does the model see anything

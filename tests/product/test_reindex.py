@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.documents.changing import TOPICS, text_of
+from tests.documents.changing import TOPICS, write_text
 from tests.product.client import Client
 from tests.servers.embeddings import EmbeddingServer
 from tests.support import Product, wait_until
@@ -33,7 +33,7 @@ def running(models, tmp_path):
 
 
 def add(client, name, topics):
-    document = client.upload(name, text_of(topics).encode())
+    document = client.upload(name, write_text(topics).encode())
     wait_until(
         lambda: client.call("GET", f"/documents/{document['id']}")[1]["status"] == "COMPLETED", 60
     )

@@ -21,7 +21,7 @@ def shared_data() -> Path:
 @pytest.fixture
 def library() -> worlds.Library:
     """Two Korean regulations and two English manuals, indexed."""
-    made = worlds.Library(worlds.engine())
+    made = worlds.Library(worlds.make_engine())
     made.add("여비 규정.md", worlds.TRAVEL_RULES)
     made.add("보안 규정.md", worlds.SECURITY_RULES)
     made.add("deploy.md", worlds.DEPLOYMENT)

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 from rag.types import Evidence, Kind, Passage
 
 
-def evidence(
+def make_evidence(
     text: str,
     *,
     slot: int = 1,

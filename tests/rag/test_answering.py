@@ -16,7 +16,7 @@ from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, StepBegan
 from rag.ports import Piece, Usage
 from rag.types import AnswerLabel, AnswerMode, HistoryMessage, QuestionType, ScopeReason, Speaker
-from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
+from tests.rag.worlds import Library, ScriptedLLM, find_finished, join_text, make_engine
 from tests.servers.llm import Stream
 
 RULES = """# 출장 여비 규정
@@ -27,7 +27,7 @@ DEPLOY = "The service listens on port 8080. Backups run every night at two."
 
 
 def library(**parts):
-    made = Library(engine(**parts))
+    made = Library(make_engine(**parts))
     made.add("여비.md", RULES)
     made.add("deploy.md", DEPLOY)
     return made
@@ -35,9 +35,9 @@ def library(**parts):
 
 async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source():
     events = await library().ask("숙박비 상한은?")
-    end = finished(events)
-    assert "숙박비 상한은 1박 90,000원이다.** [1]" in text_of(events)
-    assert "정산" not in text_of(events)
+    end = find_finished(events)
+    assert "숙박비 상한은 1박 90,000원이다.** [1]" in join_text(events)
+    assert "정산" not in join_text(events)
     assert end.mode is AnswerMode.DOCUMENTS
     (source,) = [source for source in end.sources if source.cited]
     assert (source.slot, source.document_name) == (1, "여비.md")
@@ -47,7 +47,7 @@ async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source(
 
 async def test_without_a_model_each_marker_is_tied_to_the_passage_and_its_sentence():
     events = await library().ask("숙박비 상한은?")
-    text, end = text_of(events), finished(events)
+    text, end = join_text(events), find_finished(events)
     assert [one.offset for one in end.citations] == [m.start() for m in re.finditer(r"\[1\]", text)]
     for citation in end.citations:
         (source,) = [one for one in end.sources if one.chunk_id == citation.chunk_id]
@@ -58,12 +58,12 @@ async def test_without_a_model_each_marker_is_tied_to_the_passage_and_its_senten
 
 async def test_a_comparison_reads_every_document_that_holds_a_part_of_it():
     llm = ScriptedLLM(Piece("둘은 다릅니다 [1][2]"))
-    made = Library(engine(llm=llm))
+    made = Library(make_engine(llm=llm))
     made.add("여비.md", "# 여비\n\n출장비 한도는 하루 12만원이다.")
     made.add("휴가.md", "# 휴가\n\n병가는 60일까지 쓸 수 있다.")
     made.add("보안.md", "# 보안\n\n비밀번호는 90일마다 바꾼다.")
     made.add("장비.md", "# 장비\n\n노트북은 4년마다 교체한다.")
-    end = finished(await made.ask("출장비와 병가를 비교해줘"))
+    end = find_finished(await made.ask("출장비와 병가를 비교해줘"))
     assert end.question_type is QuestionType.COMPARE
     assert "12만원" in llm.last
     assert "60일" in llm.last
@@ -72,14 +72,14 @@ async def test_a_comparison_reads_every_document_that_holds_a_part_of_it():
 
 async def test_the_answer_without_a_model_is_deterministic():
     made = library()
-    first, second = [text_of(await made.ask("숙박비 상한은?")) for _ in range(2)]
+    first, second = [join_text(await made.ask("숙박비 상한은?")) for _ in range(2)]
     assert "**" in first
     assert first == second
 
 
 async def test_an_english_question_is_answered_in_english():
     events = await library().ask("which port does the service listen on?")
-    assert "**The service listens on port 8080.**" in text_of(events)
+    assert "**The service listens on port 8080.**" in join_text(events)
 
 
 async def test_sources_come_before_the_first_delta_and_the_end_comes_last():
@@ -95,22 +95,22 @@ async def test_sources_come_before_the_first_delta_and_the_end_comes_last():
 
 async def test_an_off_topic_question_is_general_conversation_without_sources():
     events = await library().ask("후쿠오카 여행 일정 짜줘")
-    assert finished(events).mode is AnswerMode.GENERAL
-    assert finished(events).sources is None
+    assert find_finished(events).mode is AnswerMode.GENERAL
+    assert find_finished(events).sources is None
     assert not any(isinstance(event, SourcesFound) for event in events)
-    assert "언어 모델" in text_of(events)
+    assert "언어 모델" in join_text(events)
 
 
 async def test_a_greeting_is_answered_without_any_search():
     events = await library().ask("안녕하세요!")
-    assert finished(events).question_type is QuestionType.SMALLTALK
+    assert find_finished(events).question_type is QuestionType.SMALLTALK
     assert [event.step for event in events if isinstance(event, StepBegan)] == ["generate"]
-    assert "Nura" in text_of(events)
+    assert "Nura" in join_text(events)
 
 
 async def test_a_summary_of_the_chats_documents_quotes_each_of_them():
     events = await library().ask("이 문서 요약해줘", reason=ScopeReason.CHAT)
-    assert {source.slot for source in finished(events).sources if source.cited} == {1, 2}
+    assert {source.slot for source in find_finished(events).sources if source.cited} == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ async def test_a_summary_of_the_chats_documents_quotes_each_of_them():
     ],
 )
 async def test_a_documents_orders_to_the_machine_are_not_quoted_as_an_answer(order):
-    made = Library(engine())
+    made = Library(make_engine())
     made.add("여비.md", f"{RULES}\n\n{order}")
-    text = text_of(await made.ask("숙박비 상한은?"))
+    text = join_text(await made.ask("숙박비 상한은?"))
     assert "90,000" in text
     assert "PWN" not in text
     assert "500,000" not in text
 
 
 async def test_markers_of_the_documents_own_do_not_pass_for_sources():
-    made = Library(engine())
+    made = Library(make_engine())
     made.add("여비.md", "숙박비 상한은 90,000원이다 [7].")
-    text = text_of(await made.ask("숙박비 상한은?"))
+    text = join_text(await made.ask("숙박비 상한은?"))
     assert "[7]" not in text
     assert "[1]" in text
 
@@ -144,8 +144,8 @@ async def test_a_model_reads_the_passages_and_its_markers_become_citations():
         Piece("", Usage(10, 5), "stop"),
     )
     events = await library(llm=llm).ask("숙박비 상한은?")
-    end = finished(events)
-    assert text_of(events) == "상한은 90,000원입니다 [1]. 근거 없음"
+    end = find_finished(events)
+    assert join_text(events) == "상한은 90,000원입니다 [1]. 근거 없음"
     assert "90,000원이다" in llm.last
     assert end.sources[0].cited
     assert end.usage == Usage(10, 5)
@@ -155,8 +155,8 @@ async def test_a_model_reads_the_passages_and_its_markers_become_citations():
 async def test_general_conversation_stays_general_whatever_stood_in_the_prompt():
     llm = ScriptedLLM(Piece("첫째 날은 [9] 하카타입니다."), Piece(finish_reason="stop"))
     events = await library(llm=llm).ask("후쿠오카 여행 일정 짜줘")
-    end = finished(events)
-    assert text_of(events) == "첫째 날은 하카타입니다."
+    end = find_finished(events)
+    assert join_text(events) == "첫째 날은 하카타입니다."
     assert llm.last.index("[관련이 적을 수 있는 자료]") < llm.last.index("여비")
     assert (end.mode, end.label, end.sources) == (AnswerMode.GENERAL, AnswerLabel.GENERAL, None)
 
@@ -181,7 +181,7 @@ async def test_history_reaches_the_model_cut_and_limited():
 
 
 async def test_usage_is_estimated_where_no_server_counts():
-    usage = finished(await library(llm=ScriptedLLM(Piece("네"))).ask("숙박비 상한은?")).usage
+    usage = find_finished(await library(llm=ScriptedLLM(Piece("네"))).ask("숙박비 상한은?")).usage
     assert usage.estimated
     assert usage.prompt_tokens > 0
 
@@ -190,9 +190,9 @@ async def test_where_embedding_fails_words_alone_find_the_passages_and_a_notice_
     made = library()
     made.engine.embedder.failing = True
     events = await made.ask("which port does the service listen on?")
-    end = finished(events)
+    end = find_finished(events)
     assert end.mode is AnswerMode.DOCUMENTS
-    assert "8080" in text_of(events)
+    assert "8080" in join_text(events)
     assert end.notices == ("embedder_failed",)
     assert end.trace["fallback"] == {"code": "embedder_failed"}
     assert "fallback" in [event.step for event in events if isinstance(event, StepBegan)]
@@ -205,7 +205,7 @@ async def test_a_failing_store_leads_to_general_conversation():
         raise OSError("database is gone")
 
     made.store.find_by_terms = broken
-    end = finished(await made.ask("숙박비 상한은?"))
+    end = find_finished(await made.ask("숙박비 상한은?"))
     assert (end.mode, end.trace["fallback"]) == (AnswerMode.GENERAL, {"code": "retrieval_failed"})
 
 
@@ -216,17 +216,17 @@ async def test_where_the_search_failed_the_model_is_not_told_that_nothing_was_fo
     llm = ScriptedLLM(Piece("네"))
     made = library(llm=llm)
     made.store.find_by_terms = broken
-    end = finished(await made.ask("숙박비 상한은?"))
+    end = find_finished(await made.ask("숙박비 상한은?"))
     assert end.notices == ("retrieval_failed",)
     assert prompts.load_prompt("nothing_found", "ko") not in llm.last
 
 
 async def test_without_a_model_a_question_on_a_named_document_reads_that_one_alone():
-    made = Library(engine())
+    made = Library(make_engine())
     for title, text in (("환자안전법", "환자의 안전을 정한다."), ("공탁법", "공탁을 정한다.")):
         chunks = (f"{title} 제1조 목적: {text}", f"{title} 제2조 정의를 둔다.")
         made.add(f"{title}.md", *chunks, metadata={"title": title})
-    end = finished(await made.ask("환자안전법 요약해줘"))
+    end = find_finished(await made.ask("환자안전법 요약해줘"))
     assert {source.document_name for source in end.sources} == {"환자안전법.md"}
     assert end.trace["plan"]["filters"] == {"title": "환자안전법"}
 
@@ -248,7 +248,7 @@ async def test_what_came_before_an_interruption_has_been_handed_over():
 
     with pytest.raises(LLMInterrupted):
         await collect()
-    assert text_of(events) == "상한은 구만"
+    assert join_text(events) == "상한은 구만"
 
 
 async def test_closing_an_answer_closes_the_models_connection(llm_server):
@@ -276,11 +276,11 @@ async def test_a_slow_search_does_not_block_the_event_loop():
     task = asyncio.create_task(made.ask("숙박비 상한은?"))
     assert await asyncio.to_thread(begun.wait, 10)
     may_end.set()
-    assert finished(await task).mode is AnswerMode.DOCUMENTS
+    assert find_finished(await task).mode is AnswerMode.DOCUMENTS
 
 
 async def test_the_trace_is_plain_json_with_every_step():
-    trace = finished(await library().ask("숙박비 상한은?")).trace
+    trace = find_finished(await library().ask("숙박비 상한은?")).trace
     assert json.loads(json.dumps(trace)) == trace
     assert {"plan", "scope", "candidates", "gate", "prompt", "timings_ms", "models"} <= set(trace)
     assert {"bm25", "coverage", "relevance"} <= set(trace["candidates"][0]["scores"])
@@ -289,12 +289,12 @@ async def test_the_trace_is_plain_json_with_every_step():
 
 async def test_the_prompt_stays_within_its_budget():
     llm = ScriptedLLM(Piece("네"))
-    made = Library(engine(llm=llm, config=RagConfig(top_k=10)))
+    made = Library(make_engine(llm=llm, config=RagConfig(top_k=10)))
     made.add("긴 문서.md", *[f"숙박비 {n} " + "가나다라 " * 2000 for n in range(10)])
     await made.ask("숙박비는?")
     assert len(llm.last) < 13_000
 
 
 async def test_without_any_document_to_read_the_plain_answer_says_so():
-    events = await Library(engine()).ask("연차는 며칠인가요?")
-    assert "아직 읽을 수 있는 문서가 없습니다." in text_of(events)
+    events = await Library(make_engine()).ask("연차는 며칠인가요?")
+    assert "아직 읽을 수 있는 문서가 없습니다." in join_text(events)

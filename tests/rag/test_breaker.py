@@ -78,18 +78,18 @@ def black_hole():
             one.close()
 
 
-def endpoint(place, model="stand-in", **limits) -> Endpoint:
+def make_endpoint(place, model="stand-in", **limits) -> Endpoint:
     url = place if isinstance(place, str) else f"http://127.0.0.1:{place}/v1"
     return Endpoint(url, model, **limits)
 
 
 async def ask(place, **settings):
     """The text of a reply."""
-    model = OpenAILLM(endpoint(place, **settings))
+    model = OpenAILLM(make_endpoint(place, **settings))
     return "".join([piece.text async for piece in model.stream(TURNS, GenerationOptions())])
 
 
-async def failing(place, **settings):
+async def catch_failure(place, **settings):
     """The error in which a question ends, and its seconds."""
     begun = time.monotonic()
     with pytest.raises(errors.LLMError) as caught:
@@ -110,7 +110,7 @@ async def break_it(server, **settings):
     """Ask until the endpoint is left alone."""
     server.default = Failure(500)
     for _ in range(2):
-        await failing(server.url, **settings)
+        await catch_failure(server.url, **settings)
     server.default = Stream(["다시"])
     server.calls.clear()
 
@@ -189,28 +189,28 @@ def test_of_many_threads_one_makes_the_try(clock):
 
 
 async def test_a_dead_server_fails_in_about_a_second_and_then_at_once(dead_port):
-    first, seconds = await failing(dead_port)
+    first, seconds = await catch_failure(dead_port)
     assert type(first) is errors.LLMUnreachable
     assert seconds < 3
-    await failing(dead_port)
-    later, seconds = await failing(dead_port)
+    await catch_failure(dead_port)
+    later, seconds = await catch_failure(dead_port)
     assert type(later) is errors.LLMUnavailable
     assert 1 <= later.params["retry_after"] <= REST_SECONDS
     assert seconds < 1
 
 
 async def test_a_black_hole_costs_one_connection_and_then_nothing(black_hole):
-    first, seconds = await failing(black_hole, connect_timeout=0.5)
+    first, seconds = await catch_failure(black_hole, connect_timeout=0.5)
     assert type(first) is errors.LLMUnreachable
     assert first.params["slow"]
     assert seconds < 3
-    later, _ = await failing(black_hole, connect_timeout=60.0)
+    later, _ = await catch_failure(black_hole, connect_timeout=60.0)
     assert type(later) is errors.LLMUnavailable
 
 
 async def test_a_server_that_is_left_alone_gets_no_request(llm_server):
     await break_it(llm_server)
-    error, _ = await failing(llm_server.url)
+    error, _ = await catch_failure(llm_server.url)
     assert type(error) is errors.LLMUnavailable
     assert not llm_server.chats
 
@@ -218,7 +218,7 @@ async def test_a_server_that_is_left_alone_gets_no_request(llm_server):
 async def test_tool_calls_are_left_alone_too(llm_server):
     await break_it(llm_server)
     with pytest.raises(errors.LLMUnavailable):
-        await OpenAILLM(endpoint(llm_server.url)).choose(TURNS, [])
+        await OpenAILLM(make_endpoint(llm_server.url)).choose(TURNS, [])
     assert not llm_server.chats
 
 
@@ -233,7 +233,7 @@ async def test_a_question_that_tries_a_dead_server_does_so_once(llm_server, cloc
     await break_it(llm_server)
     llm_server.default = Failure(500)
     clock.now += REST_SECONDS + 0.1
-    error, _ = await failing(llm_server.url)
+    error, _ = await catch_failure(llm_server.url)
     assert type(error) is errors.LLMServerError
     assert len(llm_server.chats) == 1
 
@@ -242,7 +242,7 @@ async def test_the_first_word_counts_as_an_answer_while_more_is_to_come(llm_serv
     await break_it(llm_server)
     clock.now += REST_SECONDS + 0.1
     llm_server.script(Hang(after=["안녕"]))
-    stream = OpenAILLM(endpoint(llm_server.url)).stream(TURNS, GenerationOptions())
+    stream = OpenAILLM(make_endpoint(llm_server.url)).stream(TURNS, GenerationOptions())
     await anext(stream)
     assert await ask(llm_server.url) == "다시"
     await stream.aclose()
@@ -265,16 +265,16 @@ async def test_the_first_word_counts_as_an_answer_while_more_is_to_come(llm_serv
 async def test_a_server_that_answers_anything_is_not_left_alone(llm_server, behaviour):
     llm_server.default = behaviour
     for _ in range(FAILURES_MAX + 1):
-        error, _ = await failing(llm_server.url)
+        error, _ = await catch_failure(llm_server.url)
         assert type(error) is not errors.LLMUnavailable
 
 
 async def test_a_server_that_is_silent_before_the_first_word_is_left_alone(llm_server):
     llm_server.default = Hang()
     for _ in range(FAILURES_MAX):
-        error, _ = await failing(llm_server.url, first_token_timeout=0.3)
+        error, _ = await catch_failure(llm_server.url, first_token_timeout=0.3)
         assert type(error) is errors.LLMTimeout
-    error, _ = await failing(llm_server.url, first_token_timeout=0.3)
+    error, _ = await catch_failure(llm_server.url, first_token_timeout=0.3)
     assert type(error) is errors.LLMUnavailable
 
 
@@ -285,14 +285,14 @@ async def test_another_model_of_the_same_server_is_asked_all_the_same(llm_server
 
 async def test_all_models_of_a_server_that_is_gone_are_left_alone(dead_port):
     for _ in range(2):
-        await failing(dead_port, model="one")
-    error, _ = await failing(dead_port, model="another")
+        await catch_failure(dead_port, model="one")
+    error, _ = await catch_failure(dead_port, model="another")
     assert type(error) is errors.LLMUnavailable
 
 
 async def test_another_server_is_asked_all_the_same(llm_server, dead_port):
     for _ in range(2):
-        await failing(dead_port)
+        await catch_failure(dead_port)
     assert await ask(llm_server.url) == "안녕하세요."
 
 
@@ -307,7 +307,7 @@ async def test_a_question_that_was_stopped_tells_nothing(llm_server):
 
 
 async def test_a_light_model_costs_its_limit_once(llm_server):
-    model = OpenAILLM(endpoint(llm_server.url))
+    model = OpenAILLM(make_endpoint(llm_server.url))
     llm_server.default = Stream(["7"])
     await Light(model).ask_text("s", "u", max_tokens=5)  # opens the connection, without a limit
     llm_server.default = Hang()
@@ -322,7 +322,7 @@ async def test_a_light_model_costs_its_limit_once(llm_server):
 
 async def test_a_light_model_that_recovers_is_asked_again(llm_server, clock):
     llm_server.default = Failure(500)
-    light = Light(OpenAILLM(endpoint(llm_server.url)))
+    light = Light(OpenAILLM(make_endpoint(llm_server.url)))
     with pytest.raises(errors.LLMServerError):
         await light.ask_text("s", "u", max_tokens=5)
     llm_server.default = Stream(["7"])
@@ -332,7 +332,7 @@ async def test_a_light_model_that_recovers_is_asked_again(llm_server, clock):
 
 async def test_a_light_model_that_says_nonsense_is_asked_again(llm_server):
     llm_server.default = Stream(["nonsense"])
-    light = Light(OpenAILLM(endpoint(llm_server.url)))
+    light = Light(OpenAILLM(make_endpoint(llm_server.url)))
     for _ in range(3):
         with pytest.raises(errors.LLMError):
             await light.ask_json("s", "u", max_tokens=5)
@@ -342,40 +342,40 @@ async def test_a_light_model_that_says_nonsense_is_asked_again(llm_server):
 async def test_a_light_model_that_fails_does_not_stop_the_main_one(llm_server):
     llm_server.default = lambda asked: Failure(500) if asked["model"] == "light" else Stream(["네"])
     for _ in range(3):
-        await failing(llm_server.url, model="light")
+        await catch_failure(llm_server.url, model="light")
     assert await ask(llm_server.url, model="main") == "네"
 
 
-def embedder(place, **limits) -> EndpointEmbedder:
-    return EndpointEmbedder(endpoint(place, "m", **limits), dimensions=8)
+def make_embedder(place, **limits) -> EndpointEmbedder:
+    return EndpointEmbedder(make_endpoint(place, "m", **limits), dimensions=8)
 
 
 def test_a_question_does_not_wait_for_an_embedder_that_is_left_alone(black_hole):
     begun = time.monotonic()
     for _ in range(2):
         with pytest.raises(errors.EmbedderFailed):
-            embedder(black_hole, connect_timeout=1.0).embed_query("질문")
+            make_embedder(black_hole, connect_timeout=1.0).embed_query("질문")
     assert time.monotonic() - begun < 4
 
 
 def test_an_embedder_that_is_left_alone_gets_no_questions(llm_server):
-    get_breaker(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
+    get_breaker(make_endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
     with pytest.raises(errors.EmbedderFailed):
-        embedder(llm_server.url).embed_query("질문")
+        make_embedder(llm_server.url).embed_query("질문")
     assert not llm_server.embeddings
 
 
 def test_a_document_is_embedded_all_the_same_and_tells_that_the_server_is_back(llm_server):
-    get_breaker(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
-    assert len(embedder(llm_server.url).embed_passages(["글"])) == 1
-    assert len(embedder(llm_server.url).embed_query("질문")) == 8
+    get_breaker(make_endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
+    assert len(make_embedder(llm_server.url).embed_passages(["글"])) == 1
+    assert len(make_embedder(llm_server.url).embed_query("질문")) == 8
 
 
 def test_failures_of_an_embedder_are_counted(llm_server):
     llm_server.script_embeddings(*[Failure(500)] * 20)
     for _ in range(FAILURES_MAX + 1):
         with pytest.raises(errors.EmbedderFailed):
-            embedder(llm_server.url).embed_query("질문")
+            make_embedder(llm_server.url).embed_query("질문")
     assert len(llm_server.embeddings) == 2 * FAILURES_MAX
 
 
@@ -383,5 +383,5 @@ async def test_calls_of_tools_count_as_answers(llm_server, clock):
     await break_it(llm_server)
     clock.now += REST_SECONDS + 0.1
     llm_server.script(ToolCalls([("list_turns", {})]))
-    await OpenAILLM(endpoint(llm_server.url)).choose(TURNS, [])
+    await OpenAILLM(make_endpoint(llm_server.url)).choose(TURNS, [])
     assert await ask(llm_server.url) == "다시"

@@ -34,7 +34,7 @@ TEXTS = st.one_of(
 
 
 @st.composite
-def regions(draw: st.DrawFn, text: str) -> tuple[Region, ...]:
+def draw_regions(draw: st.DrawFn, text: str) -> tuple[Region, ...]:
     """Regions that do not overlap, of any kind; those of tables with or without a header."""
     places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
     found = []
@@ -46,19 +46,19 @@ def regions(draw: st.DrawFn, text: str) -> tuple[Region, ...]:
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> list[Page]:
+def draw_documents(draw: st.DrawFn) -> list[Page]:
     pages = []
     for number, text in enumerate(draw(st.lists(TEXTS, max_size=4)), start=1):
         starts = draw(st.lists(st.integers(0, len(text)), max_size=4))
         headings = tuple(
             Heading(start, draw(st.integers(1, 4)), f"제{start}조") for start in sorted(starts)
         )
-        found = draw(st.one_of(st.just(()), regions(text)))
+        found = draw(st.one_of(st.just(()), draw_regions(text)))
         pages.append(Page(number, text, headings, regions=found))
     return pages
 
 
-@given(pages=documents(), size=st.integers(10, 200), overlap=st.integers(0, 60))
+@given(pages=draw_documents(), size=st.integers(10, 200), overlap=st.integers(0, 60))
 def test_any_document_is_covered_by_chunks_within_their_bounds(
     pages: list[Page], size: int, overlap: int
 ) -> None:
@@ -69,7 +69,9 @@ def test_any_document_is_covered_by_chunks_within_their_bounds(
         assert chunk.index == index
         assert result.text[chunk.start : chunk.end] == chunk.text
         assert chunk.text.strip() == chunk.text != ""
-        assert len(chunk.header) + len(chunk.text) <= most(pages[chunk.page - 1], size)
+        assert len(chunk.header) + len(chunk.text) <= count_max_characters(
+            pages[chunk.page - 1], size
+        )
         assert not result.text[covered : chunk.start].strip()
         assert covered - chunk.start <= overlap
         assert chunk.end > covered
@@ -77,13 +79,13 @@ def test_any_document_is_covered_by_chunks_within_their_bounds(
     assert not result.text[covered:].strip()
 
 
-def most(page: Page, size: int) -> int:
+def count_max_characters(page: Page, size: int) -> int:
     """What a chunk of this page may hold: code may exceed the size."""
     code = any(region.kind is Kind.CODE for region in page.regions)
     return int(size * 1.5) if code else size
 
 
-@given(pages=documents(), size=st.integers(10, 200))
+@given(pages=draw_documents(), size=st.integers(10, 200))
 def test_pages_cut_one_by_one_give_the_chunks_of_the_whole(pages: list[Page], size: int) -> None:
     splitter = Splitter(size=size, overlap=20)
     found = []
@@ -105,7 +107,7 @@ def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
         assert chunk.text[0] not in "\u1161\u11a8"
 
 
-@given(pages=documents())
+@given(pages=draw_documents())
 def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
     result = split_pages(pages, size=80, overlap=20)
 
@@ -117,13 +119,13 @@ def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
         assert last < chunk.end <= last + len(pages[chunk.page_end - 1].text)
 
 
-def chunks_of(text: str, *, size: int = 100, overlap: int = 20) -> list[str]:
+def split_text(text: str, *, size: int = 100, overlap: int = 20) -> list[str]:
     return [
         chunk.text for chunk in split_pages([Page(None, text)], size=size, overlap=overlap).chunks
     ]
 
 
-def with_headings(text: str) -> Page:
+def make_page(text: str) -> Page:
     headings, position = [], 0
     for line in text.split("\n"):
         if line.startswith("#"):
@@ -134,7 +136,7 @@ def with_headings(text: str) -> Page:
 
 
 def test_a_short_text_is_one_chunk() -> None:
-    assert chunks_of("  여비는 실비로 지급한다.\n") == ["여비는 실비로 지급한다."]
+    assert split_text("  여비는 실비로 지급한다.\n") == ["여비는 실비로 지급한다."]
 
 
 def test_an_empty_document_has_no_chunks() -> None:
@@ -145,7 +147,7 @@ def test_an_empty_document_has_no_chunks() -> None:
 def test_korean_sentences_are_kept_whole() -> None:
     sentences = [f"제{n}항의 비용은 발주기관이 부담한다." for n in range(20)]
 
-    for chunk in chunks_of(" ".join(sentences), overlap=40):
+    for chunk in split_text(" ".join(sentences), overlap=40):
         assert chunk.startswith("제")
         assert chunk.endswith("다.")
 
@@ -153,20 +155,20 @@ def test_korean_sentences_are_kept_whole() -> None:
 def test_a_date_or_a_list_mark_is_no_end_of_a_sentence() -> None:
     text = "계약 기간은 2026. 3. 11. 부터 2027. 3. 10. 까지로 한다. " * 6
 
-    for chunk in chunks_of(text.strip(), size=90, overlap=0):
+    for chunk in split_text(text.strip(), size=90, overlap=0):
         assert chunk.endswith("한다.")
 
 
 def test_paragraphs_are_preferred_to_sentences() -> None:
     paragraph = "첫 문장이다. 둘째 문장이다. 셋째 문장이다."
 
-    chunks = chunks_of("\n\n".join([paragraph] * 6), size=70, overlap=0)
+    chunks = split_text("\n\n".join([paragraph] * 6), size=70, overlap=0)
 
     assert all(chunk.startswith("첫") and chunk.endswith("셋째 문장이다.") for chunk in chunks)
 
 
 def test_neighbours_share_whole_sentences() -> None:
-    chunks = chunks_of(" ".join(f"{n}번 문장은 여기서 끝난다." for n in range(30)), overlap=40)
+    chunks = split_text(" ".join(f"{n}번 문장은 여기서 끝난다." for n in range(30)), overlap=40)
 
     for left, right in pairwise(chunks):
         shared = right.split(".")[0] + "."
@@ -174,16 +176,16 @@ def test_neighbours_share_whole_sentences() -> None:
 
 
 def test_text_without_any_break_is_cut_at_the_size() -> None:
-    assert [len(chunk) for chunk in chunks_of("가" * 250, overlap=0)] == [100, 100, 50]
+    assert [len(chunk) for chunk in split_text("가" * 250, overlap=0)] == [100, 100, 50]
 
 
 def test_a_million_characters_without_a_break_are_cut_in_linear_time() -> None:
-    assert len(chunks_of("가" * 1_000_000, size=1000, overlap=200)) == 1250
+    assert len(split_text("가" * 1_000_000, size=1000, overlap=200)) == 1250
 
 
 def test_a_section_begins_a_chunk_and_names_its_path() -> None:
     body = "이 법은 공탁의 절차를 정한다. " * 3
-    page = with_headings(f"# 공탁법\n\n## 제1장\n\n### 제1조\n\n{body}\n\n### 제2조\n\n{body}")
+    page = make_page(f"# 공탁법\n\n## 제1장\n\n### 제1조\n\n{body}\n\n### 제2조\n\n{body}")
 
     chunks = split_pages([page], size=200, overlap=20).chunks
 
@@ -195,7 +197,7 @@ def test_a_section_begins_a_chunk_and_names_its_path() -> None:
 
 
 def test_tiny_sections_share_a_chunk_named_by_what_they_have_in_common() -> None:
-    page = with_headings("# 규칙\n\n## 제1조\n\n시행한다.\n\n## 제2조\n\n폐지한다.")
+    page = make_page("# 규칙\n\n## 제1조\n\n시행한다.\n\n## 제2조\n\n폐지한다.")
 
     chunks = split_pages([page], size=1000, overlap=200).chunks
 
@@ -203,7 +205,7 @@ def test_tiny_sections_share_a_chunk_named_by_what_they_have_in_common() -> None
 
 
 def test_a_tiny_section_does_not_swallow_the_next_chapter() -> None:
-    page = with_headings("# 가\n\n## 나\n\n짧다.\n\n# 다\n\n다른 장이다.")
+    page = make_page("# 가\n\n## 나\n\n짧다.\n\n# 다\n\n다른 장이다.")
 
     assert [chunk.section for chunk in split_pages([page], size=1000, overlap=0).chunks] == [
         "가 > 나",

@@ -9,11 +9,11 @@ HEADER = "| 부서 | 예산 | 집행액 |\n| --- | --- | --- |\n"
 PROSE = "사업은 계획에 따라 시행하고 그 결과를 보고한다. "
 
 
-def rows(count: int) -> str:
+def make_rows(count: int) -> str:
     return "".join(f"| 제{n}부서 | {n}00만 원 | {n}0만 원 |\n" for n in range(1, count + 1))
 
 
-def page(before: str, inside: str, after: str = "", *, kind: Kind, header: str = "") -> Page:
+def make_page(before: str, inside: str, after: str = "", *, kind: Kind, header: str = "") -> Page:
     """A page of one region between plain text."""
     start = len(before)
     header_end = start + len(header) if header else 0
@@ -26,15 +26,15 @@ def cut(made: Page, *, size: int = 300, overlap: int = 60) -> list[TextChunk]:
 
 
 def test_a_table_is_cut_between_rows_and_each_row_stands_in_one_chunk() -> None:
-    chunks = cut(page("", HEADER + rows(40), kind=Kind.TABLE, header=HEADER))
+    chunks = cut(make_page("", HEADER + make_rows(40), kind=Kind.TABLE, header=HEADER))
 
     lines = [line for chunk in chunks for line in chunk.text.splitlines()]
-    assert lines == (HEADER + rows(40)).splitlines()
+    assert lines == (HEADER + make_rows(40)).splitlines()
     assert len(chunks) > 3
 
 
 def test_later_parts_of_a_table_carry_its_header_within_the_size() -> None:
-    first, *later = cut(page("", HEADER + rows(40), kind=Kind.TABLE, header=HEADER))
+    first, *later = cut(make_page("", HEADER + make_rows(40), kind=Kind.TABLE, header=HEADER))
 
     assert first.header == ""
     assert first.text.startswith(HEADER)
@@ -43,17 +43,17 @@ def test_later_parts_of_a_table_carry_its_header_within_the_size() -> None:
 
 
 def test_a_table_without_a_header_is_cut_between_rows_all_the_same() -> None:
-    chunks = cut(page("", rows(40), kind=Kind.TABLE))
+    chunks = cut(make_page("", make_rows(40), kind=Kind.TABLE))
 
     assert all(chunk.text.startswith("| 제") and chunk.header == "" for chunk in chunks)
 
 
 def test_a_small_table_stays_whole_with_its_caption() -> None:
     caption = "<표 3> 부서별 집행 현황\n\n(단위: 만 원)\n"
-    table = HEADER + rows(5)
+    table = HEADER + make_rows(5)
     before = PROSE * 7 + "\n\n"
 
-    chunks = cut(page(before + caption, table, PROSE, kind=Kind.TABLE, header=HEADER))
+    chunks = cut(make_page(before + caption, table, PROSE, kind=Kind.TABLE, header=HEADER))
 
     assert any(caption + table.strip() in chunk.text for chunk in chunks)
     assert not any("<표 3>" in chunk.text and "제5부서" not in chunk.text for chunk in chunks)
@@ -62,7 +62,7 @@ def test_a_small_table_stays_whole_with_its_caption() -> None:
 def test_a_row_longer_than_a_chunk_is_cut_and_its_parts_carry_the_header() -> None:
     long = "| 제1부서 | " + PROSE * 30 + "|\n"
 
-    first, *later = cut(page("", HEADER + long + rows(2), kind=Kind.TABLE, header=HEADER))
+    first, *later = cut(make_page("", HEADER + long + make_rows(2), kind=Kind.TABLE, header=HEADER))
 
     assert first.text.startswith(HEADER)
     assert all(chunk.header == HEADER.strip() for chunk in later)
@@ -71,13 +71,13 @@ def test_a_row_longer_than_a_chunk_is_cut_and_its_parts_carry_the_header() -> No
 def test_a_header_that_would_leave_its_rows_no_room_is_not_repeated() -> None:
     header = "| " + "아주 긴 열의 이름 " * 20 + "|\n| --- |\n"
 
-    chunks = cut(page("", header + rows(20), kind=Kind.TABLE, header=header))
+    chunks = cut(make_page("", header + make_rows(20), kind=Kind.TABLE, header=header))
 
     assert all(chunk.header == "" for chunk in chunks)
 
 
 def test_text_behind_a_table_shares_nothing_with_its_rows() -> None:
-    made = page("", HEADER + rows(9), "\n" + PROSE * 10, kind=Kind.TABLE, header=HEADER)
+    made = make_page("", HEADER + make_rows(9), "\n" + PROSE * 10, kind=Kind.TABLE, header=HEADER)
 
     behind = [chunk for chunk in cut(made, size=330) if chunk.start >= made.regions[0].end]
 
@@ -88,7 +88,7 @@ def test_text_behind_a_table_shares_nothing_with_its_rows() -> None:
 def test_a_list_is_cut_between_its_items() -> None:
     items = "".join(f"{n}. {PROSE * 2}\n   가. {PROSE}\n" for n in range(1, 12))
 
-    chunks = cut(page("", items, kind=Kind.LIST), overlap=0)
+    chunks = cut(make_page("", items, kind=Kind.LIST), overlap=0)
 
     assert len(chunks) > 3
     assert all(chunk.text[0].isdigit() and chunk.text[1] in ".0123" for chunk in chunks)
@@ -99,7 +99,7 @@ def test_what_announces_a_list_stays_with_its_first_item(intro: str) -> None:
     items = "".join(f"- {PROSE}\n" for _ in range(20))
 
     for filling in range(1, 12):
-        chunks = cut(page(PROSE * filling + "\n\n" + intro, items, kind=Kind.LIST))
+        chunks = cut(make_page(PROSE * filling + "\n\n" + intro, items, kind=Kind.LIST))
         assert any(f"{intro}- 사업은" in chunk.text for chunk in chunks)
 
 
@@ -108,14 +108,14 @@ def test_code_is_left_whole_up_to_one_and_a_half_times_the_size() -> None:
     assert 300 < len(code) <= 450
 
     for filling in range(12):
-        chunks = cut(page(PROSE * filling + "\n\n", code, "\n\n" + PROSE * 5, kind=Kind.CODE))
+        chunks = cut(make_page(PROSE * filling + "\n\n", code, "\n\n" + PROSE * 5, kind=Kind.CODE))
         assert any(code in chunk.text for chunk in chunks)
 
 
 def test_longer_code_is_cut_at_its_blank_lines() -> None:
     parts = [f"def step{n}():\n    first({n})\n    second({n})" for n in range(30)]
 
-    chunks = cut(page("", "\n\n".join(parts), kind=Kind.CODE), overlap=0)
+    chunks = cut(make_page("", "\n\n".join(parts), kind=Kind.CODE), overlap=0)
 
     assert all(chunk.text.startswith("def") and len(chunk.text) <= 300 for chunk in chunks)
 
@@ -138,21 +138,23 @@ def test_what_was_recognised_is_cut_as_text_and_says_so() -> None:
     text = PROSE * 30
     plain = [chunk.text for chunk in cut(Page(1, text))]
 
-    chunks = cut(page("", text, kind=Kind.RECOGNISED))
+    chunks = cut(make_page("", text, kind=Kind.RECOGNISED))
 
     assert [chunk.text for chunk in chunks] == plain
     assert {chunk.kind for chunk in chunks} == {Kind.RECOGNISED}
 
 
 def test_a_chunk_is_of_the_kind_that_most_of_it_is() -> None:
-    table = HEADER + rows(2)
+    table = HEADER + make_rows(2)
 
-    assert [c.kind for c in cut(page("짧은 말.\n\n", table, kind=Kind.TABLE))] == [Kind.TABLE]
-    assert [c.kind for c in cut(page(PROSE * 4 + "\n\n", table, kind=Kind.TABLE))] == [Kind.TEXT]
+    assert [c.kind for c in cut(make_page("짧은 말.\n\n", table, kind=Kind.TABLE))] == [Kind.TABLE]
+    assert [c.kind for c in cut(make_page(PROSE * 4 + "\n\n", table, kind=Kind.TABLE))] == [
+        Kind.TEXT
+    ]
 
 
 def test_a_table_that_nobody_marked_is_still_cut_between_rows() -> None:
-    chunks = split_pages([Page(None, HEADER + rows(40))], size=300, overlap=0).chunks
+    chunks = split_pages([Page(None, HEADER + make_rows(40))], size=300, overlap=0).chunks
 
     assert all(chunk.text[0] == chunk.text[-1] == "|" for chunk in chunks)
 

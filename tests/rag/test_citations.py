@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 
 from rag.generate.citations import CitationFilter, to_numbered
 from rag.types import Citation
-from tests.rag.passages import evidence
+from tests.rag.passages import make_evidence
 
 
-def shown(*slots):
+def make_passages(*slots):
     """Passages numbered from 1, each of the document with its slot."""
-    return [evidence("", number=number, slot=slot) for number, slot in enumerate(slots, 1)]
+    return [make_evidence("", number=number, slot=slot) for number, slot in enumerate(slots, 1)]
 
 
-def passed(text, slots=(1, 2), step=0):
-    markers = CitationFilter(shown(*slots))
+def filter_text(text, slots=(1, 2), step=0):
+    markers = CitationFilter(make_passages(*slots))
     pieces = [text[i : i + step] for i in range(0, len(text), step)] if step else [text]
     out = "".join(markers.feed(piece) for piece in pieces) + markers.flush()
     return out, {citation.number for citation in markers.citations}
 
 
-def cited(text, *slots, step=0):
+def list_cited(text, *slots, step=0):
     """What comes out, and every citation as its number with what stands at its offset."""
-    markers = CitationFilter(shown(*slots))
+    markers = CitationFilter(make_passages(*slots))
     pieces = [text[i : i + step] for i in range(0, len(text), step)] if step else [text]
     out = "".join(markers.feed(piece) for piece in pieces) + markers.flush()
     return out, [(one.number, out[one.offset :][:3]) for one in markers.citations]
@@ -76,7 +76,7 @@ CASES = [
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 @pytest.mark.parametrize(("text", "expected", "numbers"), CASES)
 def test_markers_are_kept_or_dropped_however_the_text_is_cut(text, expected, numbers, step):
-    assert passed(text, step=step) == (expected, numbers)
+    assert filter_text(text, step=step) == (expected, numbers)
 
 
 @pytest.mark.parametrize("step", [0, 1, 3])
@@ -93,14 +93,14 @@ def test_markers_are_kept_or_dropped_however_the_text_is_cut(text, expected, num
     ],
 )
 def test_each_passage_is_cited_where_its_documents_marker_stands(text, expected, found, step):
-    assert cited(text, 1, 1, 2, step=step) == (expected, found)
+    assert list_cited(text, 1, 1, 2, step=step) == (expected, found)
 
 
 @pytest.mark.parametrize(
     "text", ["가 [3]. 나 [1][3].", "`a[1]` 가 [1][2], 끝", "아무것도", "[2] 처음과 끝 [3]"]
 )
 def test_a_shown_text_is_turned_back_into_what_the_model_wrote(text):
-    markers = CitationFilter(shown(1, 1, 2))
+    markers = CitationFilter(make_passages(1, 1, 2))
     out = markers.feed(text) + markers.flush()
     assert to_numbered(out, markers.citations) == text
 
@@ -110,11 +110,11 @@ def test_a_marker_that_the_end_of_a_text_cuts_has_its_number():
 
 
 def test_in_general_conversation_no_marker_passes():
-    assert passed("일반 답변 [1]입니다", slots=()) == ("일반 답변입니다", set())
+    assert filter_text("일반 답변 [1]입니다", slots=()) == ("일반 답변입니다", set())
 
 
 def test_text_is_not_held_back_longer_than_a_marker_may_be():
-    markers = CitationFilter(shown(1))
+    markers = CitationFilter(make_passages(1))
     assert markers.feed("안녕하세요") == "안녕하세요"
     assert markers.feed(" [1") == ""
     assert markers.feed("]") == " [1]"
@@ -122,7 +122,7 @@ def test_text_is_not_held_back_longer_than_a_marker_may_be():
 
 def test_an_opened_bracket_or_backtick_holds_back_only_so_much():
     for opened in ("[1 ", "`", "``` ", "[출처 ", "  "):
-        markers = CitationFilter(shown(1))
+        markers = CitationFilter(make_passages(1))
         out = markers.feed(opened) + "".join(markers.feed("가나다라 ") for _ in range(200))
         assert len(opened) + 1000 - len(out) < 500
 
@@ -151,16 +151,16 @@ READ_AS_MARKER = re.compile(r"\[\s*\^?(\d{1,4})\s*\]")
 @given(HOSTILE, st.data())
 def test_what_comes_out_does_not_depend_on_the_cuts(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    markers = CitationFilter(shown(1, 2))
+    markers = CitationFilter(make_passages(1, 2))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert "".join(map(markers.feed, pieces)) + markers.flush() == passed(text)[0]
+    assert "".join(map(markers.feed, pieces)) + markers.flush() == filter_text(text)[0]
 
 
 @given(HOSTILE, st.data())
 def test_every_citation_stands_at_a_marker_of_its_slot_however_the_text_is_cut(text, data):
     step = data.draw(st.integers(0, 4))
     slots = {1: 1, 7: 2}
-    passages = [evidence("", number=number, slot=slot) for number, slot in slots.items()]
+    passages = [make_evidence("", number=number, slot=slot) for number, slot in slots.items()]
     markers = CitationFilter(passages)
     pieces = [text[i : i + step] for i in range(0, len(text), step)] if step else [text]
     out = "".join(map(markers.feed, pieces)) + markers.flush()
@@ -170,16 +170,16 @@ def test_every_citation_stands_at_a_marker_of_its_slot_however_the_text_is_cut(t
 
 @given(HOSTILE.filter(lambda text: "`" not in text and "~" not in text))
 def test_no_marker_without_a_source_comes_out_outside_code(text):
-    out = unicodedata.normalize("NFKC", passed(text)[0].replace("\u200b", ""))
+    out = unicodedata.normalize("NFKC", filter_text(text)[0].replace("\u200b", ""))
     assert {int(number) for number in READ_AS_MARKER.findall(out)} <= {1, 2}
 
 
 @given(st.text(alphabet="가나 .,!\n()abc*_#|<>-`~\\", max_size=80))
 def test_text_without_numbers_in_brackets_comes_out_as_it_was(text):
-    assert passed(text)[0] == text
+    assert filter_text(text)[0] == text
 
 
 @given(st.text(max_size=60))
 def test_letters_outside_brackets_are_never_lost(text):
     plain = re.sub(r"[\[\]【】［］〔〕]", "", text)
-    assert passed(plain)[0] == plain
+    assert filter_text(plain)[0] == plain

@@ -17,15 +17,15 @@ from tests.servers.llm import Failure, Hang
 MODEL = "stand-in"
 
 
-def models(**fields):
+def list_models(**fields):
     return Failure(200, {"object": "list", "data": [{"id": "other"}, {"id": MODEL, **fields}]})
 
 
-async def resolved(server, name=MODEL, **config):
+async def resolve_tokens(server, name=MODEL, **config):
     return await resolve_context_tokens(RagConfig(llm=Endpoint(server.url, name), **config))
 
 
-def asked(server):
+def list_asked_paths(server):
     return [call.path for call in server.calls]
 
 
@@ -33,23 +33,26 @@ def asked(server):
     "field", ["max_model_len", "context_length", "max_context_length", "context_window"]
 )
 async def test_what_the_server_says_holds_prompt_and_answer(llm_server, field):
-    llm_server.replies_by_path["/v1/models"] = models(**{field: 8192})
-    tokens = await resolved(llm_server, max_tokens=1000)
+    llm_server.replies_by_path["/v1/models"] = list_models(**{field: 8192})
+    tokens = await resolve_tokens(llm_server, max_tokens=1000)
     assert 6000 < tokens < 8192 - 1000
 
 
 async def test_long_models_are_not_filled(llm_server):
-    llm_server.replies_by_path["/v1/models"] = models(max_model_len=131_072)
-    assert await resolved(llm_server) == MAX_ROOM_TOKENS
+    llm_server.replies_by_path["/v1/models"] = list_models(max_model_len=131_072)
+    assert await resolve_tokens(llm_server) == MAX_ROOM_TOKENS
 
 
 async def test_thoughts_need_room_as_well(llm_server):
-    llm_server.replies_by_path["/v1/models"] = models(max_model_len=12_000)
-    assert await resolved(llm_server) - await resolved(llm_server, thinking=True) == THINKING_TOKENS
+    llm_server.replies_by_path["/v1/models"] = list_models(max_model_len=12_000)
+    assert (
+        await resolve_tokens(llm_server) - await resolve_tokens(llm_server, thinking=True)
+        == THINKING_TOKENS
+    )
 
 
 async def test_a_number_in_the_settings_is_asked_of_nobody(llm_server):
-    assert await resolved(llm_server, context=ContextRules(tokens=2500)) == 2500
+    assert await resolve_tokens(llm_server, context=ContextRules(tokens=2500)) == 2500
     assert not llm_server.calls
 
 
@@ -58,12 +61,12 @@ async def test_without_a_model_the_plan_is_the_usual_one():
 
 
 async def test_a_server_that_says_nothing_of_an_unknown_model(llm_server):
-    assert await resolved(llm_server) == USUAL_TOKENS
+    assert await resolve_tokens(llm_server) == USUAL_TOKENS
 
 
 async def test_a_model_that_is_known_by_its_name(llm_server):
-    assert await resolved(llm_server, "openai/gpt-4o-mini") == MAX_ROOM_TOKENS
-    assert 6000 < await resolved(llm_server, "gpt-4") < 8192
+    assert await resolve_tokens(llm_server, "openai/gpt-4o-mini") == MAX_ROOM_TOKENS
+    assert 6000 < await resolve_tokens(llm_server, "gpt-4") < 8192
 
 
 @pytest.mark.parametrize("name", ["qwen3:8b", "Qwen/Qwen3-8B", "deepseek-r1:8b", "my-gpt-4o", ""])
@@ -87,40 +90,40 @@ def test_models_that_people_serve_themselves_are_not_known_by_name(name):
 async def test_servers_on_the_own_machine_say_elsewhere_what_they_were_started_with(
     llm_server, owner, path, body
 ):
-    llm_server.replies_by_path["/v1/models"] = models(owned_by=owner)
+    llm_server.replies_by_path["/v1/models"] = list_models(owned_by=owner)
     llm_server.replies_by_path[path] = Failure(200, body)
-    assert 6000 < await resolved(llm_server) < 8192 - 1000
+    assert 6000 < await resolve_tokens(llm_server) < 8192 - 1000
 
 
 async def test_a_model_that_is_not_loaded_yet_is_asked_for_again(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_AGAIN_SECONDS", 0.0)
-    llm_server.replies_by_path["/v1/models"] = models(owned_by="library")
+    llm_server.replies_by_path["/v1/models"] = list_models(owned_by="library")
     llm_server.replies_by_path["/api/ps"] = Failure(200, {"models": []})
-    before = await resolved(llm_server)
+    before = await resolve_tokens(llm_server)
     llm_server.replies_by_path["/api/ps"] = Failure(
         200, {"models": [{"name": MODEL, "context_length": 8192}]}
     )
-    assert before == USUAL_TOKENS < await resolved(llm_server)
+    assert before == USUAL_TOKENS < await resolve_tokens(llm_server)
 
 
 async def test_a_server_is_asked_once(llm_server):
-    llm_server.replies_by_path["/v1/models"] = models(max_model_len=8192)
-    assert len({await resolved(llm_server) for _ in range(3)}) == 1
-    assert asked(llm_server) == ["/v1/models"]
+    llm_server.replies_by_path["/v1/models"] = list_models(max_model_len=8192)
+    assert len({await resolve_tokens(llm_server) for _ in range(3)}) == 1
+    assert list_asked_paths(llm_server) == ["/v1/models"]
 
 
 async def test_a_server_that_refuses_to_say_is_not_asked_again(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_AGAIN_SECONDS", 0.0)
     llm_server.replies_by_path["/v1/models"] = Failure(404, {"error": "no"})
-    assert [await resolved(llm_server) for _ in range(2)] == [USUAL_TOKENS] * 2
-    assert asked(llm_server) == ["/v1/models"]
+    assert [await resolve_tokens(llm_server) for _ in range(2)] == [USUAL_TOKENS] * 2
+    assert list_asked_paths(llm_server) == ["/v1/models"]
 
 
 async def test_a_server_that_hangs_holds_up_one_question_for_a_moment(llm_server, monkeypatch):
     monkeypatch.setattr(budget, "ASK_SECONDS", 0.3)
     llm_server.replies_by_path["/v1/models"] = Hang()
     begun = time.monotonic()
-    found = await asyncio.gather(*(resolved(llm_server) for _ in range(3)))
+    found = await asyncio.gather(*(resolve_tokens(llm_server) for _ in range(3)))
     assert found == [USUAL_TOKENS] * 3
     assert time.monotonic() - begun < 2
     assert len(llm_server.calls) == 1
@@ -143,11 +146,11 @@ async def test_nobody_there_is_the_usual_room():
 )
 async def test_a_body_of_any_other_shape_says_nothing(llm_server, body):
     llm_server.replies_by_path["/v1/models"] = Failure(200, body)
-    assert await resolved(llm_server) == USUAL_TOKENS
+    assert await resolve_tokens(llm_server) == USUAL_TOKENS
 
 
 @pytest.fixture
-def built(monkeypatch):
+def build_rules(monkeypatch):
     """The rules that these variables and no others make."""
     for name in list(os.environ):
         if name.startswith("NURA_CONTEXT"):
@@ -161,17 +164,17 @@ def built(monkeypatch):
     return build
 
 
-def test_the_settings_leave_it_to_the_model(built):
-    assert built().tokens is None
-    assert built(TOKENS="auto").tokens is None
-    assert built(TOKENS="8000").tokens == 8000
+def test_the_settings_leave_it_to_the_model(build_rules):
+    assert build_rules().tokens is None
+    assert build_rules(TOKENS="auto").tokens is None
+    assert build_rules(TOKENS="8000").tokens == 8000
 
 
-def test_the_shares_of_the_plan_are_settings(built):
-    rules = built(SYSTEM_SHARE="0.05", DOCUMENTS_SHARE="0.6", RECENT_SHARE="0.5")
+def test_the_shares_of_the_plan_are_settings(build_rules):
+    rules = build_rules(SYSTEM_SHARE="0.05", DOCUMENTS_SHARE="0.6", RECENT_SHARE="0.5")
     assert (rules.system_share, rules.documents_share, rules.recent_share) == (0.05, 0.6, 0.5)
 
 
-def test_shares_that_are_more_than_all_are_refused(built):
+def test_shares_that_are_more_than_all_are_refused(build_rules):
     with pytest.raises(ImproperlyConfigured, match="NURA_CONTEXT_DOCUMENTS_SHARE"):
-        built(SYSTEM_SHARE="0.5", DOCUMENTS_SHARE="0.6")
+        build_rules(SYSTEM_SHARE="0.5", DOCUMENTS_SHARE="0.6")

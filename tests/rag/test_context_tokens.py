@@ -82,27 +82,27 @@ def test_markers_of_chat_templates_count_as_the_plain_text_they_are():
     assert VocabularyCounter("o200k_base").count("<|endoftext|>") > 1
 
 
-def stretches(text):
+def cut_stretches(text):
     return [text[start : start + 500] for start in range(0, min(len(text), 20_000), 500)]
 
 
-def korean_texts(data):
+def read_korean_texts(data):
     korquad = json.loads((data / "korquad1_dev" / "KorQuAD_v1.0_dev.part.json").read_text())
     for article in korquad["data"][40:60]:
         for paragraph in article["paragraphs"][:4]:
-            yield from stretches(paragraph["context"])
+            yield from cut_stretches(paragraph["context"])
     for path in sorted((data / "kr_law").rglob("*.md"))[-40:]:
-        yield from stretches(path.read_text())
+        yield from cut_stretches(path.read_text())
 
 
-def english_texts(data):
+def read_english_texts(data):
     xquad = json.loads((data / "xquad_en" / "xquad.en.part.json").read_text())
     for article in xquad["data"][-8:]:
         for paragraph in article["paragraphs"]:
-            yield from stretches(paragraph["context"])
+            yield from cut_stretches(paragraph["context"])
 
 
-@pytest.mark.parametrize("texts", [korean_texts, english_texts])
+@pytest.mark.parametrize("texts", [read_korean_texts, read_english_texts])
 @pytest.mark.parametrize("vocabulary", ["o200k_base", "qwen3", "llama3", "gemma3", "deepseek_v3"])
 def test_the_estimate_is_near_every_vocabulary_in_both_languages(shared_data, vocabulary, texts):
     exact, estimate = VocabularyCounter(vocabulary), EstimatingCounter()

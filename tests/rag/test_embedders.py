@@ -15,7 +15,7 @@ from rag.errors import EmbedderFailed
 from tests.servers.llm import Failure, Hang
 
 
-def local(config, model=EMBEDDED_NAME, languages=frozenset()):
+def make_local_embedder(config, model=EMBEDDED_NAME, languages=frozenset()):
     """A model of the models process."""
     return EndpointEmbedder(config.local_model(model), languages)
 
@@ -23,18 +23,18 @@ def local(config, model=EMBEDDED_NAME, languages=frozenset()):
 @pytest.fixture
 def embedded(local_models):
     """The model that comes with the product."""
-    return local(local_models)
+    return make_local_embedder(local_models)
 
 
-def cosine(one, other):
+def compute_cosine(one, other):
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def test_the_embedded_model_places_like_near_like(embedded):
     port, other = embedded.embed_passages(["The server uses port 8080.", "Bears eat honey."])
     query = embedded.embed_query("Which port does the server use?")
-    assert cosine(query, port) > 0.5 > cosine(query, other)
-    assert cosine(query, query) == pytest.approx(1)
+    assert compute_cosine(query, port) > 0.5 > compute_cosine(query, other)
+    assert compute_cosine(query, query) == pytest.approx(1)
 
 
 def test_no_texts_give_no_vectors(embedded):
@@ -56,21 +56,21 @@ def test_no_texts_give_no_vectors(embedded):
     ],
 )
 def test_known_models_declare_their_width_and_languages(model, dimensions, languages):
-    embedder = local(RagConfig(), model)
+    embedder = make_local_embedder(RagConfig(), model)
     assert (embedder.dimensions, embedder.languages) == (dimensions, languages)
 
 
 def test_an_unknown_model_counts_as_english_unless_told_otherwise():
-    assert local(RagConfig(), "my/model").languages == {"en"}
-    told = local(RagConfig(), "my/model", frozenset({"ko"}))
+    assert make_local_embedder(RagConfig(), "my/model").languages == {"en"}
+    told = make_local_embedder(RagConfig(), "my/model", frozenset({"ko"}))
     assert told.languages == {"ko"}
 
 
 def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, caplog):
     with caplog.at_level(logging.WARNING):
-        remote(llm_server, "korean-model")
-        remote(llm_server, "korean-model")
-        remote(llm_server, "bge-m3:latest")
+        make_remote_embedder(llm_server, "korean-model")
+        make_remote_embedder(llm_server, "korean-model")
+        make_remote_embedder(llm_server, "bge-m3:latest")
         EndpointEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
     (line,) = (one.msg for one in caplog.records if isinstance(one.msg, dict))
     assert (line["event"], line["model"]) == ("embedder_counts_as_english", "korean-model")
@@ -78,11 +78,11 @@ def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, capl
 
 def test_a_model_that_is_not_there_fails_as_an_embedder(local_models, tmp_path):
     with pytest.raises(EmbedderFailed):
-        local(local_models, str(tmp_path / "none")).embed_query("x")
+        make_local_embedder(local_models, str(tmp_path / "none")).embed_query("x")
 
 
 def test_where_no_models_process_runs_it_fails_at_once_as_an_embedder(tmp_path):
-    nobody = local(RagConfig(models_socket=str(tmp_path / "models.sock")))
+    nobody = make_local_embedder(RagConfig(models_socket=str(tmp_path / "models.sock")))
     started = time.monotonic()
     with pytest.raises(EmbedderFailed):
         nobody.embed_query("x")
@@ -98,15 +98,15 @@ def test_the_vectors_are_those_of_the_model_itself_to_the_last_bit(embedded):
     )
     together = embedded.embed_passages(texts)  # in half precision a batch rounds as it is cut
     for found, one in zip(together, alone, strict=True):
-        assert cosine(found, to_unit_vectors([one], count=1, dimensions=384)[0]) > 0.9999
+        assert compute_cosine(found, to_unit_vectors([one], count=1, dimensions=384)[0]) > 0.9999
 
 
-def remote(server, model="unknown-model"):
+def make_remote_embedder(server, model="unknown-model"):
     return EndpointEmbedder(Endpoint(server.url, model, api_key="k"))
 
 
 def test_an_endpoint_embeds_in_batches_and_its_width_is_probed(llm_server):
-    embedder = remote(llm_server)
+    embedder = make_remote_embedder(llm_server)
     assert embedder.dimensions == 8
     vectors = embedder.embed_passages([f"text {n}" for n in range(150)])
     assert len(vectors) == 150
@@ -117,12 +117,12 @@ def test_an_endpoint_embeds_in_batches_and_its_width_is_probed(llm_server):
 @pytest.mark.parametrize("model", ["multilingual-e5-small", "yxchia/multilingual-e5-small:latest"])
 def test_prefixes_of_the_e5_family_are_added(llm_server, model):
     llm_server.dimensions = 384
-    remote(llm_server, model).embed_query("질문")
+    make_remote_embedder(llm_server, model).embed_query("질문")
     assert llm_server.embeddings[0].json["input"] == ["query: 질문"]
 
 
 def test_a_question_to_qwen_comes_with_its_task(llm_server):
-    remote(llm_server, "qwen3-embedding:0.6b").embed_query("질문")
+    make_remote_embedder(llm_server, "qwen3-embedding:0.6b").embed_query("질문")
     [asked] = llm_server.embeddings[0].json["input"]
     assert asked.startswith("Instruct: ")
     assert asked.endswith("\nQuery:질문")
@@ -132,7 +132,7 @@ def test_another_width_than_declared_fails(llm_server, shared_data):
     wrong = json.loads((shared_data / "bad-inputs/llm/embeddings-wrong-dimension.json").read_text())
     llm_server.script_embeddings(Failure(wrong["status"], wrong["body"]))
     with pytest.raises(EmbedderFailed):
-        remote(llm_server, "text-embedding-3-small").embed_query("x")
+        make_remote_embedder(llm_server, "text-embedding-3-small").embed_query("x")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_another_width_than_declared_fails(llm_server, shared_data):
 def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
     llm_server.script_embeddings(Failure(200, body))
     with pytest.raises(EmbedderFailed):
-        remote(llm_server).embed_query("x")
+        make_remote_embedder(llm_server).embed_query("x")
 
 
 def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monkeypatch):
@@ -173,7 +173,7 @@ def test_d59_an_embedder_does_not_follow_a_redirect(llm_server):
         address = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/embeddings"
         llm_server.script_embeddings(*[Failure(307, headers={"Location": address})] * 3)
         with pytest.raises(EmbedderFailed):
-            remote(llm_server).embed_query("x")
+            make_remote_embedder(llm_server).embed_query("x")
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
 
@@ -181,7 +181,7 @@ def test_d59_an_embedder_does_not_follow_a_redirect(llm_server):
 def test_a_server_that_is_down_fails_as_an_embedder(llm_server):
     llm_server.script_embeddings(*[Failure(500, {"error": {"message": "boom"}})] * 3)
     with pytest.raises(EmbedderFailed):
-        remote(llm_server).embed_query("x")
+        make_remote_embedder(llm_server).embed_query("x")
 
 
 @pytest.mark.parametrize(

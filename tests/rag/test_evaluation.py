@@ -37,7 +37,7 @@ from rag.types import (
     Speaker,
     Verdict,
 )
-from tests.rag.passages import evidence
+from tests.rag.passages import make_evidence
 from tests.rag.worlds import ScriptedLLM
 
 
@@ -99,16 +99,16 @@ def test_many_equal_cells_do_not_take_long():
     assert not has(f"{row}|2 달러", "1 원 " * 3000)
 
 
-def line(**fields):
+def write_line(**fields):
     turn = {"user": "상한은?", "gold": [["90,000원"]], "answerable": True}
     return json.dumps({"id": "a", "turns": [turn]} | fields, ensure_ascii=False)
 
 
 def test_a_set_is_read():
     one, two = parse_set(
-        line(documents=["여비.md"])
+        write_line(documents=["여비.md"])
         + "\n\n"
-        + line(
+        + write_line(
             id="b",
             kind="talk",
             documents=["여비.md"],
@@ -128,22 +128,25 @@ def test_a_set_is_read():
 
 def test_each_turn_says_whether_the_documents_are_ticked_for_it():
     given = [{"user": "a"}, {"user": "b", "choose": False}, {"user": "c", "choose": None}]
-    (one,) = parse_set(line(documents=["여비.md"], turns=given))
+    (one,) = parse_set(write_line(documents=["여비.md"], turns=given))
     assert [turn.is_ticked for turn in one.turns] == [True, False, True]
-    (everything,) = parse_set(line(turns=given))
+    (everything,) = parse_set(write_line(turns=given))
     assert not any(turn.is_ticked for turn in everything.turns)
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85"])
 def test_only_a_line_feed_ends_a_line(sign):
-    (one,) = parse_set(line(turns=[{"user": f"상한은{sign}얼마?"}]) + "\r\n")
+    (one,) = parse_set(write_line(turns=[{"user": f"상한은{sign}얼마?"}]) + "\r\n")
     assert one.turns[0].user == f"상한은{sign}얼마?"
 
 
 def test_a_kind_that_is_null_is_none():
     given = [{"user": "a", "kind": None}, {"user": "b", "kind": "fact"}]
-    assert [one.kind for one in parse_set(line(kind=None, turns=given))[0].turns] == ["", "fact"]
-    assert parse_set(line(kind="list", turns=given))[0].turns[0].kind == "list"
+    assert [one.kind for one in parse_set(write_line(kind=None, turns=given))[0].turns] == [
+        "",
+        "fact",
+    ]
+    assert parse_set(write_line(kind="list", turns=given))[0].turns[0].kind == "list"
 
 
 @pytest.mark.parametrize(
@@ -152,18 +155,18 @@ def test_a_kind_that_is_null_is_none():
         ("", "no questions"),
         ("{", "line 1 is not JSON"),
         ("[]", "expected an object"),
-        (line() + "\n" + line(), "line 2: the id 'a' is there twice"),
-        (line(id=""), "`id`"),
-        (line(turns=[]), "`turns`"),
-        (line(turns=["x"]), "a turn must be an object"),
-        (line(turns=[{"user": " "}]), "`user`"),
-        (line(turns=[{"user": "q", "gold": "90"}]), "`gold`"),
-        (line(turns=[{"user": "q", "gold": [["-"]]}]), "empty"),
-        (line(turns=[{"user": "q", "answerable": "yes"}]), "`answerable`"),
-        (line(turns=[{"user": "q", "label": "sure"}]), "`label` knows no sure"),
-        (line(turns=[{"user": "q", "choose": "no"}]), "`choose`"),
-        (line(documents="여비.md"), "`documents`"),
-        (line(documents=[]), "`documents` is empty"),
+        (write_line() + "\n" + write_line(), "line 2: the id 'a' is there twice"),
+        (write_line(id=""), "`id`"),
+        (write_line(turns=[]), "`turns`"),
+        (write_line(turns=["x"]), "a turn must be an object"),
+        (write_line(turns=[{"user": " "}]), "`user`"),
+        (write_line(turns=[{"user": "q", "gold": "90"}]), "`gold`"),
+        (write_line(turns=[{"user": "q", "gold": [["-"]]}]), "empty"),
+        (write_line(turns=[{"user": "q", "answerable": "yes"}]), "`answerable`"),
+        (write_line(turns=[{"user": "q", "label": "sure"}]), "`label` knows no sure"),
+        (write_line(turns=[{"user": "q", "choose": "no"}]), "`choose`"),
+        (write_line(documents="여비.md"), "`documents`"),
+        (write_line(documents=[]), "`documents` is empty"),
         ("[" * 100_000, "line 1 is not JSON"),
     ],
 )
@@ -172,12 +175,12 @@ def test_a_set_that_cannot_be_read_says_where_and_why(text, why):
         parse_set(text)
 
 
-TRAVEL = evidence("숙박비 상한은 1박에 90,000원이다.", name="여비.md")
-OTHER = evidence("연차 휴가는 15일이다.", slot=2, name="휴가.md")
+TRAVEL = make_evidence("숙박비 상한은 1박에 90,000원이다.", name="여비.md")
+OTHER = make_evidence("연차 휴가는 15일이다.", slot=2, name="휴가.md")
 EXPECTED = ExpectedTurn("숙박비 상한은?", (("90,000원이다", "90,000원"),), answerable=True)
 
 
-def source(item, *, cited=True):
+def make_source(item, *, cited=True):
     passage = item.passage
     return AnswerSource(
         slot=item.slot,
@@ -198,21 +201,21 @@ def call(prompt, name="m"):
     return Call(name, (HistoryMessage(Speaker.USER, prompt),), "", Usage(100, 5), 1.0)
 
 
-def answered(*items, prompt="", **fields):
+def make_answered_turn(*items, prompt="", **fields):
     known = {
         "model": "m",
         "content": "90,000원입니다 [1].",
         "mode": AnswerMode.DOCUMENTS,
         "label": AnswerLabel.DOCUMENTS,
-        "sources": tuple(map(source, items)),
-        "evidence": tuple(map(source, items)),
+        "sources": tuple(map(make_source, items)),
+        "evidence": tuple(map(make_source, items)),
         "calls": (call(prompt),),
         "calls_before_first_word": 1,
     }
     return AnsweredTurn(**known | fields)
 
 
-def written_for(question, *passages, standalone=""):
+def write_answer(question, *passages, standalone=""):
     """An answer that a model wrote to the product's own prompt."""
     context = AnswerContext(
         question=question,
@@ -220,40 +223,42 @@ def written_for(question, *passages, standalone=""):
         today=date(2026, 9, 1),
         fence="marks",
         standalone=standalone,
-        evidence=tuple(map(evidence, passages)),
+        evidence=tuple(map(make_evidence, passages)),
         was_searched=True,
     )
     made = Call("m", build_messages(context), "", Usage(100, 5), 1.0)
-    return answered(calls=(made,))
+    return make_answered_turn(calls=(made,))
 
 
 @pytest.mark.parametrize("question", ["90,000원이 맞나요?", "Is it 90,000원이?"])
 def test_a_fact_of_the_question_is_no_evidence(question):
     expected = ExpectedTurn(question, (("90,000원이",),))
-    found = measure_turn(expected, written_for(question, standalone="여비 90,000원이 맞나요?"), ())
+    found = measure_turn(expected, write_answer(question, standalone="여비 90,000원이 맞나요?"), ())
     assert (found["evidence"], found["evidence_all"], found["facts"]) == (0, 0, 0)
 
 
 def test_a_passage_that_says_the_words_of_the_question_is_evidence():
     passage = "국내 출장 숙박비: 1박 90,000원"
     expected = ExpectedTurn("국내 출장 숙박비", ((passage,),))
-    assert measure_turn(expected, written_for(expected.user, passage), ())["evidence_all"] == 1
+    assert measure_turn(expected, write_answer(expected.user, passage), ())["evidence_all"] == 1
 
 
 def test_what_another_model_was_asked_before_is_not_what_the_answer_was_written_from():
     light = call("질문을 이해하세요: 90,000원", name="light")
-    shown = answered(model=None, label=AnswerLabel.PASSAGES, calls=(light,))
+    shown = make_answered_turn(model=None, label=AnswerLabel.PASSAGES, calls=(light,))
     assert not {"evidence", "evidence_all"} & set(measure_turn(EXPECTED, shown, ()))
 
 
 def test_evidence_and_facts_are_shares_of_the_facts():
     expected = ExpectedTurn("?", (("90,000원",), ("110,000원",)), answerable=True)
-    found = measure_turn(expected, answered(prompt="상한 90,000원, 서울 110,000원"), ())
+    found = measure_turn(expected, make_answered_turn(prompt="상한 90,000원, 서울 110,000원"), ())
     assert (found["evidence"], found["evidence_all"], found["facts"]) == (1, 1, 0.5)
 
 
 def test_an_answer_that_no_model_wrote_has_no_evidence_in_a_prompt():
-    found = measure_turn(EXPECTED, answered(model=None, calls=(), calls_before_first_word=0), ())
+    found = measure_turn(
+        EXPECTED, make_answered_turn(model=None, calls=(), calls_before_first_word=0), ()
+    )
     assert "evidence" not in found
     assert found["calls"] == 0
 
@@ -269,22 +274,24 @@ def test_an_answer_that_no_model_wrote_has_no_evidence_in_a_prompt():
 )
 def test_declining_is_right_where_the_documents_do_not_say(answerable, mode, name, value):
     expected = ExpectedTurn("?", answerable=answerable)
-    found = measure_turn(expected, answered(TRAVEL, mode=mode), ())
+    found = measure_turn(expected, make_answered_turn(TRAVEL, mode=mode), ())
     assert found[name] == value
 
 
 def test_documents_without_a_source_are_declining():
-    assert measure_turn(EXPECTED, answered(), ())["false_abstention"] == 1
+    assert measure_turn(EXPECTED, make_answered_turn(), ())["false_abstention"] == 1
 
 
 def test_the_label_is_held_against_what_the_question_allows():
     allowed = ExpectedTurn("?", labels=frozenset({AnswerLabel.INSUFFICIENT}))
-    assert measure_turn(allowed, answered(), ())["label"] == 0
-    assert measure_turn(allowed, answered(label=AnswerLabel.INSUFFICIENT), ())["label"] == 1
-    assert "label" not in measure_turn(ExpectedTurn("?"), answered(), ())
+    assert measure_turn(allowed, make_answered_turn(), ())["label"] == 0
+    assert (
+        measure_turn(allowed, make_answered_turn(label=AnswerLabel.INSUFFICIENT), ())["label"] == 1
+    )
+    assert "label" not in measure_turn(ExpectedTurn("?"), make_answered_turn(), ())
 
 
-def checked(slot, verdict):
+def make_checked_sentence(slot, verdict):
     return CheckedSentence(0, 5, verdict, (slot,))
 
 
@@ -292,27 +299,33 @@ def checked(slot, verdict):
     ("checks", "share"),
     [
         ((), 0.5),
-        ((checked(2, Verdict.SUPPORTED),), 1.0),
-        ((checked(2, Verdict.SUPPORTED), checked(2, Verdict.UNSUPPORTED)), 0.5),
+        ((make_checked_sentence(2, Verdict.SUPPORTED),), 1.0),
+        (
+            (
+                make_checked_sentence(2, Verdict.SUPPORTED),
+                make_checked_sentence(2, Verdict.UNSUPPORTED),
+            ),
+            0.5,
+        ),
     ],
 )
 def test_a_citation_is_right_with_a_fact_in_it_or_a_sentence_that_holds(checks, share):
-    found = measure_turn(EXPECTED, answered(TRAVEL, OTHER, checks=checks), ())
+    found = measure_turn(EXPECTED, make_answered_turn(TRAVEL, OTHER, checks=checks), ())
     assert found["citations"] == share
 
 
 def test_strangers_are_counted_in_characters_of_the_evidence():
     own = {TRAVEL.document_id}
-    found = measure_turn(EXPECTED, answered(TRAVEL, OTHER), own)
+    found = measure_turn(EXPECTED, make_answered_turn(TRAVEL, OTHER), own)
     sizes = [len(item.content) for item in (TRAVEL, OTHER)]
     assert found["strangers"] == pytest.approx(sizes[1] / sum(sizes))
-    assert "strangers" not in measure_turn(EXPECTED, answered(TRAVEL), ())
+    assert "strangers" not in measure_turn(EXPECTED, make_answered_turn(TRAVEL), ())
 
 
 def test_an_answer_that_failed_counts_as_that_alone():
-    cut = answered(error="llm_failed", content="", calls=(), total_ms=3.0)
+    cut = make_answered_turn(error="llm_failed", content="", calls=(), total_ms=3.0)
     assert measure_turn(EXPECTED, cut, ()) == {"failed": 1}
-    assert measure_turn(EXPECTED, answered(TRAVEL), ())["failed"] == 0
+    assert measure_turn(EXPECTED, make_answered_turn(TRAVEL), ())["failed"] == 0
 
 
 def test_shares_are_told_by_their_mean_and_amounts_by_their_median():
@@ -350,7 +363,7 @@ def test_only_what_both_measured_is_compared():
 
 
 def test_every_measure_of_a_turn_is_told_of():
-    found = measure_turn(EXPECTED, answered(TRAVEL, prompt="90,000원이다"), {uuid4()})
+    found = measure_turn(EXPECTED, make_answered_turn(TRAVEL, prompt="90,000원이다"), {uuid4()})
     assert set(found) <= {measure.name for measure in measures.MEASURES}
 
 
@@ -396,7 +409,9 @@ GRADES = {"relevance": 1, "faithfulness": 0.5, "support": 0, "coherence": 0.25}
 
 async def test_a_judge_reads_the_answer_and_its_passages_between_marks():
     model = ScriptedLLM(Piece(json.dumps(GRADES)))
-    verdict = await judge_turn(Light(model), "숙박비는?", answered(TRAVEL), [("전에는?", "그랬다")])
+    verdict = await judge_turn(
+        Light(model), "숙박비는?", make_answered_turn(TRAVEL), [("전에는?", "그랬다")]
+    )
     assert verdict == {name: float(value) for name, value in GRADES.items()}
     fence = model.last.splitlines()[0]
     assert fence in model.system
@@ -405,15 +420,19 @@ async def test_a_judge_reads_the_answer_and_its_passages_between_marks():
 
 async def test_a_judge_reads_what_is_cited_first_under_the_numbers_of_the_answer():
     model = ScriptedLLM(Piece(json.dumps(GRADES)))
-    long = evidence("이것은 다른 이야기다. " * 2000, name="긴 글.md")
-    given = answered(sources=(source(OTHER),), evidence=(source(long), source(OTHER)))
+    long = make_evidence("이것은 다른 이야기다. " * 2000, name="긴 글.md")
+    given = make_answered_turn(
+        sources=(make_source(OTHER),), evidence=(make_source(long), make_source(OTHER))
+    )
     await judge_turn(Light(model), "연차는?", given, ())
     assert f"[2] {OTHER.text}" in model.last
     assert model.last.index(f"[2] {OTHER.text}") < model.last.index("[1] 이것은")
 
 
 async def test_coherence_is_not_graded_without_a_conversation():
-    verdict = await judge_turn(Light(ScriptedLLM(Piece(json.dumps(GRADES)))), "?", answered(), ())
+    verdict = await judge_turn(
+        Light(ScriptedLLM(Piece(json.dumps(GRADES)))), "?", make_answered_turn(), ()
+    )
     assert "coherence" not in verdict
 
 
@@ -421,9 +440,9 @@ async def test_coherence_is_not_graded_without_a_conversation():
 async def test_a_verdict_that_is_none_is_refused(grade):
     model = ScriptedLLM(Piece(json.dumps(GRADES | {"support": grade})))
     with pytest.raises(BadReply):
-        await judge_turn(Light(model), "?", answered(), ())
+        await judge_turn(Light(model), "?", make_answered_turn(), ())
 
 
 async def test_a_verdict_that_is_no_object_is_refused():
     with pytest.raises(BadReply):
-        await judge_turn(Light(ScriptedLLM(Piece("[1]"))), "?", answered(), ())
+        await judge_turn(Light(ScriptedLLM(Piece("[1]"))), "?", make_answered_turn(), ())

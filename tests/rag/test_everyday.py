@@ -3,7 +3,7 @@
 import pytest
 
 from rag.understand.analysis import find_document_terms
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, make_engine
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_hostile_texts_bring_few_terms(text):
 
 
 def test_a_passage_in_the_words_of_documents_is_found_by_everyday_ones():
-    library = Library(engine())
+    library = Library(make_engine())
     library.add(
         "규정.md",
         "물품을 파손한 직원은 변상하여야 한다.",

@@ -9,7 +9,7 @@ from rag.understand import filters
 from rag.understand.filters import list_names, to_name_key
 from tests.quality import sets
 from tests.rag.memory_store import MemoryStore
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, make_engine
 
 
 def store_of(**documents):
@@ -35,7 +35,7 @@ def laws():
     )
 
 
-def named(question, laws):
+def find_named_laws(question, laws):
     store, ids = laws
     found = filters.find_filter(question, store)
     keys = {pk: key for key, pk in ids.items()}
@@ -61,7 +61,7 @@ def named(question, laws):
     ],
 )
 def test_a_question_that_names_documents_is_filtered_to_them(question, expected, laws):
-    assert named(question, laws) == expected
+    assert find_named_laws(question, laws) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_a_question_that_names_documents_is_filtered_to_them(question, expected,
     ],
 )
 def test_ordinary_words_persons_and_bare_titles_do_not_filter(question, laws):
-    assert named(question, laws) == set()
+    assert find_named_laws(question, laws) == set()
 
 
 def test_an_issuer_and_its_project_leave_what_is_both(laws):
     question = "한국생산기술연구원의 클라우드 전환 사업은 언제 끝나나?"
-    assert named(question, laws) == {"tender_two"}
+    assert find_named_laws(question, laws) == {"tender_two"}
 
 
 def test_an_issuer_and_another_ones_document_leave_both(laws):
-    assert named("법무부와 양곡관리법", laws) == {"deposit", "grain"}
+    assert find_named_laws("법무부와 양곡관리법", laws) == {"deposit", "grain"}
 
 
 def test_the_filter_tells_names_as_written_and_the_question_without_them(laws):
@@ -97,7 +97,7 @@ def test_the_filter_tells_names_as_written_and_the_question_without_them(laws):
 
 
 def test_the_longest_possible_question_is_read_within_bounds(laws):
-    assert named("말 " * 5_000 + "공탁법", laws) == set()
+    assert find_named_laws("말 " * 5_000 + "공탁법", laws) == set()
 
 
 def test_names_are_found_without_legal_form_and_country():
@@ -114,26 +114,28 @@ def test_names_are_found_without_legal_form_and_country():
 
 @pytest.fixture
 def library():
-    books = Library(engine())
+    books = Library(make_engine())
     books.add(
-        "one.md", "휴가는 열다섯 날이다.", "출장비는 하루 오만 원이다.", metadata=law("공탁법")
+        "one.md", "휴가는 열다섯 날이다.", "출장비는 하루 오만 원이다.", metadata=make_law("공탁법")
     )
-    books.add("two.md", "휴가는 스무 날이다.", "수당은 매월 지급한다.", metadata=law("변호사법"))
-    books.add("three.md", "휴가와 수당과 휴가 일수와 벌칙을 적는다.", metadata=law("상고심법"))
+    books.add(
+        "two.md", "휴가는 스무 날이다.", "수당은 매월 지급한다.", metadata=make_law("변호사법")
+    )
+    books.add("three.md", "휴가와 수당과 휴가 일수와 벌칙을 적는다.", metadata=make_law("상고심법"))
     return books
 
 
-def law(title):
+def make_law(title):
     return {"title": title, "project_name": title, "issuer": "법무부"}
 
 
-def documents(found):
+def list_found_documents(found):
     return {hit.passage.document_name for hit in found.hits}
 
 
 def test_hits_come_from_the_document_named_alone(library):
     found = library.search("변호사법의 휴가는 며칠인가?")
-    assert documents(found) == {"two.md"}
+    assert list_found_documents(found) == {"two.md"}
     assert found.plan.filters == {"project_name": "변호사법"}
     assert not found.dropped_filters
 
@@ -146,20 +148,20 @@ def test_the_plan_keeps_the_whole_scope_and_question(library):
 
 def test_the_filter_is_dropped_and_told_where_it_leaves_nothing(library):
     found = library.search("공탁법에서 수당은 언제 지급하나?")
-    assert "two.md" in documents(found)
+    assert "two.md" in list_found_documents(found)
     assert found.plan.filters == {}
     assert found.dropped_filters == {"project_name": "공탁법"}
 
 
 def test_no_filter_where_the_caller_wants_none(library):
     found = library.search("변호사법의 휴가는 며칠인가?", filters={})
-    assert len(documents(found)) == 3
+    assert len(list_found_documents(found)) == 3
     assert found.plan.filters == {}
 
 
 def test_a_comparison_hears_both_documents_named(library):
     found = library.search("공탁법과 변호사법의 휴가 차이를 비교해줘", top_k=2)
-    assert documents(found) == {"one.md", "two.md"}
+    assert list_found_documents(found) == {"one.md", "two.md"}
     assert found.plan.question_type is QuestionType.COMPARE
     assert found.plan.needs_multi_doc
     assert found.plan.filters == {"project_name": "공탁법 | 변호사법"}
@@ -176,7 +178,7 @@ def test_a_document_named_as_a_whole_opens_with_its_first_passages(library):
 @pytest.mark.parametrize("strategy", list(StrategyName))
 def test_every_strategy_is_filtered(library, strategy):
     found = library.search("변호사법의 휴가는 며칠인가?", strategy=strategy)
-    assert documents(found) == {"two.md"}
+    assert list_found_documents(found) == {"two.md"}
 
 
 async def test_the_trace_tells_the_filters(library):

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from rag.config import RagConfig
 from rag.retrieve import search as gate
 from rag.types import Hit, Passage, Scope, ScopeReason
-from tests.rag.worlds import TRAVEL_RULES, Library, engine
+from tests.rag.worlds import TRAVEL_RULES, Library, make_engine
 
 SHARE = st.floats(0, 1)
 
 
-def asked(
+def make_prior(
     text="숙박비 상한은 얼마인가요?", *, terms=4, documents=100, reason=ScopeReason.ALL, dense=0.0
 ):
     scope = Scope(tuple(uuid4() for _ in range(documents)), reason)
     return gate.Prior.from_text(text, terms=terms, dense_weight=dense, scope=scope)
 
 
-def hit(**scores):
+def make_hit(**scores):
     return Hit(Passage(1, uuid4(), "d", 0, "x", None, None, ""), 1.0, scores)
 
 
@@ -52,14 +52,14 @@ def test_the_gate_tells_the_documents_questions_from_others(library, query, rele
 
 
 def test_the_gate_threshold_is_a_setting():
-    made = Library(engine(config=RagConfig(gate_threshold=0.999)))
+    made = Library(make_engine(config=RagConfig(gate_threshold=0.999)))
     made.add("여비 규정.md", TRAVEL_RULES)
     assert not made.search("정산 기한은?").gate.relevant
 
 
 @given(SHARE, SHARE, SHARE, SHARE, st.sampled_from([0.0, 0.5, 1.0]), st.integers(1, 300))
 def test_more_evidence_never_lowers_the_score(share, coverage, closeness, more, dense, documents):
-    question = asked(dense=dense, documents=documents)
+    question = make_prior(dense=dense, documents=documents)
     less = gate.Signals(share, coverage, closeness)
     score = gate.estimate_probability(question, less)
     for name in ("share", "coverage", "closeness"):
@@ -68,43 +68,45 @@ def test_more_evidence_never_lowers_the_score(share, coverage, closeness, more, 
 
 
 def test_no_evidence_is_no_relevance():
-    assert gate.score_gate(asked(), []) == 0.0
-    assert gate.score_relevance(asked(), hit(share=0.0, coverage=0.0)) == 0.0
+    assert gate.score_gate(make_prior(), []) == 0.0
+    assert gate.score_relevance(make_prior(), make_hit(share=0.0, coverage=0.0)) == 0.0
 
 
 def test_a_statement_needs_more_evidence_than_a_question():
-    found = [hit(share=0.45, coverage=0.7)]
-    question, statement = asked("휴가는 며칠인가요?"), asked("휴가를 갔다 왔어")
+    found = [make_hit(share=0.45, coverage=0.7)]
+    question, statement = make_prior("휴가는 며칠인가요?"), make_prior("휴가를 갔다 왔어")
     assert gate.score_gate(question, found) > 0.5 > gate.score_gate(statement, found)
 
 
 def test_the_documents_that_a_user_chose_need_less_evidence():
-    found = [hit(share=0.3, coverage=0.6)]
-    chosen = asked(reason=ScopeReason.EXPLICIT)
-    assert gate.score_gate(chosen, found) > gate.score_gate(asked(), found)
+    found = [make_hit(share=0.3, coverage=0.6)]
+    chosen = make_prior(reason=ScopeReason.EXPLICIT)
+    assert gate.score_gate(chosen, found) > gate.score_gate(make_prior(), found)
 
 
 def test_closeness_speaks_for_the_documents_only_where_the_embedder_knows_the_language():
-    found = [hit(share=0.05, coverage=0.1, closeness=0.8)]
-    assert gate.score_gate(asked(dense=1.0), found) > 0.5
-    assert gate.score_gate(asked(dense=0.0), found) < 0.1
+    found = [make_hit(share=0.05, coverage=0.1, closeness=0.8)]
+    assert gate.score_gate(make_prior(dense=1.0), found) > 0.5
+    assert gate.score_gate(make_prior(dense=0.0), found) < 0.1
 
 
 def test_words_speak_for_the_documents_where_nothing_is_close():
-    found = [hit(share=0.7, coverage=0.9, closeness=0.0)]
+    found = [make_hit(share=0.7, coverage=0.9, closeness=0.0)]
     assert (
-        gate.score_gate(asked(dense=1.0), found) == gate.score_gate(asked(dense=0.0), found) > 0.9
+        gate.score_gate(make_prior(dense=1.0), found)
+        == gate.score_gate(make_prior(dense=0.0), found)
+        > 0.9
     )
 
 
 def test_cosines_of_a_narrow_band_are_read_by_their_closeness():
-    narrow = hit(share=0.05, coverage=0.1, similarity=0.78, closeness=0.1)
-    assert gate.score_gate(asked(dense=1.0), [narrow]) < 0.1
+    narrow = make_hit(share=0.05, coverage=0.1, similarity=0.78, closeness=0.1)
+    assert gate.score_gate(make_prior(dense=1.0), [narrow]) < 0.1
 
 
 def test_the_gate_reads_the_best_passages_and_relevance_each_one():
-    question = asked()
-    best, other = hit(share=0.6, coverage=0.9), hit(share=0.1, coverage=0.2)
+    question = make_prior()
+    best, other = make_hit(share=0.6, coverage=0.9), make_hit(share=0.1, coverage=0.2)
     assert gate.score_gate(question, [other, best]) == gate.score_relevance(question, best)
     assert gate.score_relevance(question, other) < 0.2 * gate.score_relevance(question, best)
 

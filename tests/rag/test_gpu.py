@@ -57,7 +57,7 @@ def compute(reranker):
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def computed(tmp_path_factory):
     """What a GPU and what the processor computes."""
     reranker = make_cross_encoder(tmp_path_factory.mktemp("reranker"))
     on_gpu = compute(reranker)
@@ -66,20 +66,20 @@ def both(tmp_path_factory):
         return on_gpu, compute(reranker)
 
 
-def test_models_compute_on_the_gpu_where_there_is_one(both):
-    (gpu, *_), (cpu, *_) = both
+def test_models_compute_on_the_gpu_where_there_is_one(computed):
+    (gpu, *_), (cpu, *_) = computed
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
     name = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert (gpu, cpu) == (name, "cpu")
 
 
-def test_vectors_of_a_gpu_are_those_of_a_processor(both):
-    (_, of_gpu, _), (_, of_cpu, _) = both
+def test_vectors_of_a_gpu_are_those_of_a_processor(computed):
+    (_, of_gpu, _), (_, of_cpu, _) = computed
     assert len(of_gpu) == len(TEXTS) + 1
     assert (np.sum(np.array(of_gpu) * np.array(of_cpu), axis=1) > 0.999).all()
 
 
-def test_scores_of_a_gpu_are_those_of_a_processor(both):
-    (_, _, of_gpu), (_, _, of_cpu) = both
+def test_scores_of_a_gpu_are_those_of_a_processor(computed):
+    (_, _, of_gpu), (_, _, of_cpu) = computed
     assert of_gpu == pytest.approx(of_cpu, abs=0.05)
     assert len(set(of_gpu)) > 10

@@ -22,12 +22,12 @@ def test_every_pattern_finds_its_examples_and_no_more(name):
     assert not any(known[name].search(text) for text in known.refuses[name])
 
 
-def tells(summary, item):
+def is_kept(summary, item):
     """Whether nothing has to be put back."""
     return restore_protected(summary, [item], "ko") == summary
 
 
-def keys(text):
+def find_keys(text):
     return [item.key for item in find_protected([text], DEFAULT)]
 
 
@@ -46,14 +46,14 @@ def keys(text):
     ],
 )
 def test_amounts_dates_and_codes_are_found_as_written(text, key):
-    assert key in keys(text)
+    assert key in find_keys(text)
 
 
 @pytest.mark.parametrize(
     "text", ["그는 계약을 예약했다.", "약관에 따른다.", "A plain sentence.", "3층 2호"]
 )
 def test_ordinary_sentences_hold_nothing_protected(text):
-    assert keys(text) == []
+    assert find_keys(text) == []
 
 
 def test_medical_words_come_before_amounts_and_earlier_texts_before_later_ones():
@@ -68,8 +68,8 @@ def test_medical_words_come_before_amounts_and_earlier_texts_before_later_ones()
 
 def test_an_amount_inside_of_another_does_not_count():
     five, _ = find_protected(["값은 5%이다.", "값은 15%이다."], DEFAULT)
-    assert not tells("값은 15%이다.", five)
-    assert tells("값은 5 %이다.", five)
+    assert not is_kept("값은 15%이다.", five)
+    assert is_kept("값은 5 %이다.", five)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_an_amount_inside_of_another_does_not_count():
 )
 def test_a_figure_is_told_within_its_own_borders(text, summary, told):
     item = next(one for one in find_protected([text], DEFAULT) if not one.grave)
-    assert tells(summary, item) is told
+    assert is_kept(summary, item) is told
 
 
 def test_a_sentence_is_not_told_by_its_protected_word_alone():
     (item,) = find_protected(["환자는 페니실린 알레르기가 있다."], DEFAULT)
-    assert not tells("땅콩 알레르기를 물었다.", item)
-    assert tells("환자는 페니실린 알레르기가 있음.", item)
+    assert not is_kept("땅콩 알레르기를 물었다.", item)
+    assert is_kept("환자는 페니실린 알레르기가 있음.", item)
 
 
 def test_what_is_put_back_can_be_taken_out_again():

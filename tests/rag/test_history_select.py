@@ -29,11 +29,11 @@ def turn(number, asked="", told=""):
     )
 
 
-def talk(count, said_at=None):
+def make_turns(count, said_at=None):
     return [turn(n, (said_at or {}).get(n, "")) for n in range(1, count + 1)]
 
 
-def line(one, embedder=None):
+def make_line(one, embedder=None):
     text = f"{one.user_text}\n{one.assistant_text}"
     return TurnLine(
         one.number,
@@ -44,29 +44,29 @@ def line(one, embedder=None):
     )
 
 
-LONG = talk(199, {FACT: "우리 프로젝트 담당자는 김민수야"})
+LONG = make_turns(199, {FACT: "우리 프로젝트 담당자는 김민수야"})
 ASKED = "담당자가 누구라고 했지?"
 
 
 @functools.cache
-def noted():
+def make_lines():
     """The lines of the long conversation."""
-    return [line(one) for one in LONG]
+    return [make_line(one) for one in LONG]
 
 
-def chosen(question, turns, *, embedder=None, lines=None, **wishes):
+def choose_numbers(question, turns, *, embedder=None, lines=None, **wishes):
     """The numbers of the chosen turns."""
-    told = lines or [line(one, embedder) for one in turns]
+    told = lines or [make_line(one, embedder) for one in turns]
     return choose_turns(question, told, embedder, **wishes)[1]
 
 
 def test_a_fact_of_turn_3_is_found_at_turn_200():
-    found = chosen(ASKED, LONG, lines=noted())
+    found = choose_numbers(ASKED, LONG, lines=make_lines())
     assert found[0] == FACT
 
 
 def test_two_hundred_turns_with_stored_terms_are_ranked_in_time():
-    lines = noted()
+    lines = make_lines()
     choose_turns(ASKED, lines, None)  # the analyser is loaded by now
     begun = time.perf_counter()
     choose_turns(ASKED, lines, None)
@@ -75,24 +75,24 @@ def test_two_hundred_turns_with_stored_terms_are_ranked_in_time():
 
 @pytest.mark.parametrize("count", [20, 60, 199])
 def test_no_more_than_three_turns_are_chosen_however_long_the_conversation(count):
-    found = chosen("입찰 보증금은 어떻게 내나요?", LONG[:count], lines=noted()[:count])
+    found = choose_numbers("입찰 보증금은 어떻게 내나요?", LONG[:count], lines=make_lines()[:count])
     assert 1 <= len(found) <= 3
 
 
 def test_turns_without_a_note_are_found_by_their_lines():
     bare = [TurnLine(one.number, one.user_text, "") for one in LONG]
-    found = chosen(ASKED, LONG, lines=bare)
+    found = choose_numbers(ASKED, LONG, lines=bare)
     assert found[0] == FACT
 
 
 def test_a_question_on_something_else_chooses_nothing():
-    found = chosen("후쿠오카 벚꽃 여행 일정을 짜 주세요", LONG, lines=noted())
+    found = choose_numbers("후쿠오카 벚꽃 여행 일정을 짜 주세요", LONG, lines=make_lines())
     assert found == ()
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!"])
 def test_an_empty_question_chooses_nothing(question):
-    found = chosen(question, LONG, lines=noted())
+    found = choose_numbers(question, LONG, lines=make_lines())
     assert found == ()
 
 
@@ -105,7 +105,7 @@ def test_turns_of_a_thread_are_found_by_their_likeness_to_one_another():
         PastTurn(3, "Are there hotels in Arizona?", "The canyon park in Arizona has hotels."),
         PastTurn(4, "How do I file income tax?", "File the income tax form online."),
     ]
-    found = chosen("canyon", turns, embedder=LetterEmbedder())
+    found = choose_numbers("canyon", turns, embedder=LetterEmbedder())
     assert set(found) == {1, 3}
 
 
@@ -115,9 +115,9 @@ def test_documents_that_the_search_found_speak_for_their_turns():
         PastTurn(2, "보증금은 얼마야?", "5%입니다."),
     ]
     shown = uuid4()
-    lines = [replace(line(one)) for one in turns]
+    lines = [replace(make_line(one)) for one in turns]
     lines[0] = replace(lines[0], document_ids=(shown,))
-    found = chosen("보증금", turns, lines=lines, documents=[shown], limit=1)
+    found = choose_numbers("보증금", turns, lines=lines, documents=[shown], limit=1)
     assert found == (1,)
 
 
@@ -127,9 +127,9 @@ def test_a_failing_embedder_leaves_the_terms_to_choose():
         PastTurn(1, "The budget is 3 million.", "TurnNote."),
         PastTurn(2, "Hello there", "Hi."),
     ]
-    lines = [line(one, embedder) for one in turns]
+    lines = [make_line(one, embedder) for one in turns]
     embedder.failing = True
-    found = chosen("What is the budget?", turns, lines=lines, embedder=embedder)
+    found = choose_numbers("What is the budget?", turns, lines=lines, embedder=embedder)
     assert found == (1,)
 
 
@@ -138,11 +138,11 @@ def test_vectors_of_another_width_are_passed_over():
     asked = "What is the budget?"
     lines = [TurnLine(1, "hello", "", vector=tuple(embedder.embed_query(asked)))]
     lines.append(TurnLine(2, "hello", "", vector=(1.0, 0.0, 0.0)))
-    assert chosen(asked, [], lines=lines, embedder=embedder) == (1,)
+    assert choose_numbers(asked, [], lines=lines, embedder=embedder) == (1,)
 
 
 def test_search_gives_the_best_first_and_nothing_that_shares_nothing():
-    found = search_turns("담당자 김민수", noted())
+    found = search_turns("담당자 김민수", make_lines())
     assert found[0].line.number == FACT
-    assert search_turns("zzz", noted()) == []
+    assert search_turns("zzz", make_lines()) == []
     assert search_turns("담당자", []) == []

@@ -32,20 +32,22 @@ def llm(served):
     return OpenAILLM(Endpoint(url, model))
 
 
-def asked(question):
+def make_messages(question):
     return (HistoryMessage(Speaker.SYSTEM, "짧게 답한다."), HistoryMessage(Speaker.USER, question))
 
 
 async def reply_to(llm, question, **options):
-    return [piece async for piece in llm.stream(asked(question), GenerationOptions(**options))]
+    return [
+        piece async for piece in llm.stream(make_messages(question), GenerationOptions(**options))
+    ]
 
 
-def text_of(pieces):
+def join_text(pieces):
     return "".join(piece.text for piece in pieces).strip()
 
 
 async def test_the_answer_comes_whole(llm):
-    assert text_of(await reply_to(llm, "휴가는 며칠?")) == server.ANSWER
+    assert join_text(await reply_to(llm, "휴가는 며칠?")) == server.ANSWER
 
 
 async def test_the_last_piece_has_the_reason_and_the_servers_own_count(llm):
@@ -57,7 +59,7 @@ async def test_the_last_piece_has_the_reason_and_the_servers_own_count(llm):
 
 async def test_the_limit_of_tokens_is_kept_and_told(llm):
     pieces = await reply_to(llm, "휴가는 며칠?", max_tokens=3)
-    assert text_of(pieces) == " ".join(server.ANSWER.split()[:3])
+    assert join_text(pieces) == " ".join(server.ANSWER.split()[:3])
     assert pieces[-1].finish_reason == "length"
 
 
@@ -65,34 +67,38 @@ async def test_a_stop_word_ends_the_answer(llm, served):
     pieces = await reply_to(llm, "휴가는 며칠?", stop=("15일",))
     until, stop, _rest = server.ANSWER.partition("15일")
     is_left_out = served[1] == server.NAME  # by vLLM
-    assert text_of(pieces) == (until.strip() if is_left_out else until + stop)
+    assert join_text(pieces) == (until.strip() if is_left_out else until + stop)
     assert pieces[-1].finish_reason == "stop"
 
 
 async def test_what_the_model_thinks_aloud_is_no_part_of_the_answer(llm):
     pieces = await reply_to(llm, "반차는? 생각해")
-    assert text_of(pieces) == server.THOUGHT_OVER
+    assert join_text(pieces) == server.THOUGHT_OVER
     assert "".join(piece.reasoning for piece in pieces).strip() == server.THOUGHT
 
 
 async def test_a_tool_is_called_with_its_arguments(llm):
-    choice = await llm.choose(asked("출장비를 찾아줘"), [Tool("search", "Looks for passages.")])
+    choice = await llm.choose(
+        make_messages("출장비를 찾아줘"), [Tool("search", "Looks for passages.")]
+    )
     (call,) = choice.calls
     assert (call.name, dict(call.arguments), call.error) == ("search", {"query": "출장비"}, "")
 
 
 async def test_a_reader_who_goes_away_frees_the_server(served, llm):
-    async with aclosing(llm.stream(asked("계속"), GenerationOptions(max_tokens=A_LOT))) as pieces:
+    async with aclosing(
+        llm.stream(make_messages("계속"), GenerationOptions(max_tokens=A_LOT))
+    ) as pieces:
         assert (await anext(pieces)).text.strip().startswith("하나")
     another = OpenAILLM(Endpoint(*served, first_token_timeout=30.0))
-    assert text_of(await reply_to(another, "휴가는 며칠?")) == server.ANSWER
+    assert join_text(await reply_to(another, "휴가는 며칠?")) == server.ANSWER
 
 
 async def test_a_prompt_beyond_the_model_is_an_error_of_ours(llm, monkeypatch):
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     with pytest.raises(errors.LLMError):
         await reply_to(llm, "가 " * server.CONTEXT + "며칠?")
-    assert text_of(await reply_to(llm, "휴가는 며칠?")) == server.ANSWER
+    assert join_text(await reply_to(llm, "휴가는 며칠?")) == server.ANSWER
 
 
 async def test_a_model_that_is_not_served_is_a_rejection(served):

@@ -9,12 +9,19 @@ from rag import indexing, tokenize
 from rag.chunking import split_pages
 from rag.events import SourcesFound
 from rag.types import Kind, Line, Page, Region, TextChunk
-from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, finished, text_of
+from tests.rag.worlds import (
+    LetterEmbedder,
+    Library,
+    find_finished,
+    join_text,
+    make_chunk,
+    make_engine,
+)
 
 HEADER = "| 사업 번호 | 담당 부서 | 승인 한도 | 정산 기한 |\n| --- | --- | --- | --- |\n"
 
 
-def table_page(count: int = 60) -> Page:
+def make_table_page(count: int = 60) -> Page:
     """A table of `count` rows between two paragraphs; each line has its place on the page."""
     before = "시설 개선 사업의 내역은 다음과 같다.\n\n<표 2> 사업별 현황\n"
     rows = "".join(
@@ -36,8 +43,8 @@ def table_page(count: int = 60) -> Page:
     )
 
 
-def library_of(page: Page, name: str = "사업 현황.pdf") -> Library:
-    made = Library(engine())
+def make_library(page: Page, name: str = "사업 현황.pdf") -> Library:
+    made = Library(make_engine())
     chunks = split_pages([page], size=1000, overlap=200).chunks
     made.ids[name] = uuid4()
     indexed = made.engine.index_chunks(chunks, name, lambda *_: None, len(chunks))
@@ -46,19 +53,19 @@ def library_of(page: Page, name: str = "사업 현황.pdf") -> Library:
 
 
 async def test_a_late_row_of_a_table_is_answered_with_its_column() -> None:
-    made = library_of(table_page())
+    made = make_library(make_table_page())
 
     events = await made.ask("A-055 사업의 승인 한도는 얼마인가?")
 
-    said = text_of(events)
+    said = join_text(events)
     assert "| 승인 한도 |" in said
     assert "**2035만 원**" in said
-    assert finished(events).sources
+    assert find_finished(events).sources
 
 
 async def test_the_source_of_a_late_row_shows_where_it_stands_and_no_header() -> None:
-    page = table_page()
-    made = library_of(page)
+    page = make_table_page()
+    made = make_library(page)
 
     events = await made.ask("A-055 사업의 승인 한도는 얼마인가?")
 
@@ -75,7 +82,7 @@ async def test_the_source_of_a_late_row_shows_where_it_stands_and_no_header() ->
 
 
 def test_a_row_is_found_by_the_name_of_its_column() -> None:
-    made = Library(engine())
+    made = Library(make_engine())
     row = "| A-055 | 시설55과 | 2035만 원 |"
     made.add("가.md", row, header="| 번호 | 부서 | 승인 한도 |\n| --- | --- | --- |")
     made.add("나.md", row, header="| 번호 | 부서 | 반환 금액 |\n| --- | --- | --- |")
@@ -85,7 +92,7 @@ def test_a_row_is_found_by_the_name_of_its_column() -> None:
 
 
 def test_the_header_is_embedded_with_its_row_below_the_title() -> None:
-    one = chunk(0, "| A-055 | 20 |", header="| Number | Limit |")
+    one = make_chunk(0, "| A-055 | 20 |", header="| Number | Limit |")
 
     assert indexing.to_embedded_text("Projects\n2026", one) == (
         "Projects\n| Number | Limit |\n| A-055 | 20 |"
@@ -96,7 +103,7 @@ def test_the_header_is_embedded_with_its_row_below_the_title() -> None:
 def test_chunks_come_in_order_whatever_their_length(count: int) -> None:
     texts = ["word " * (1 + n * 7 % 11) + str(n) for n in range(count)]
     embedder = LetterEmbedder()
-    chunks = [chunk(n, text) for n, text in enumerate(texts)]
+    chunks = [make_chunk(n, text) for n, text in enumerate(texts)]
 
     found = list(indexing.index_chunks(iter(chunks), "t", embedder, lambda *_: None, count))
 
@@ -108,7 +115,7 @@ def test_chunks_come_in_order_whatever_their_length(count: int) -> None:
 
 def test_texts_of_a_batch_are_of_like_length() -> None:
     embedder = Watching()
-    chunks = [chunk(n, "word " * (1 + n * 7 % 50)) for n in range(200)]
+    chunks = [make_chunk(n, "word " * (1 + n * 7 % 50)) for n in range(200)]
 
     list(indexing.index_chunks(chunks, "t", embedder, lambda *_: None, 200))
 
@@ -122,7 +129,7 @@ def test_no_more_chunks_are_taken_than_a_window_before_the_first_is_given() -> N
     def coming() -> Iterator[TextChunk]:
         for n in range(3 * indexing.WINDOW_CHUNKS):
             taken.append(n)
-            yield chunk(n, "word")
+            yield make_chunk(n, "word")
 
     next(
         indexing.index_chunks(

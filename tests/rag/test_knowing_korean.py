@@ -10,7 +10,7 @@ import pytest
 from rag import tokenize
 from rag.types import StrategyName
 from tests.quality import measures
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, make_engine
 
 TOPICS = {
     "연차 휴가": "쉬는 날",
@@ -62,15 +62,15 @@ class Synonyms:
         ).tolist()
 
 
-def library_with(embedder):
-    made = Library(engine(embedder=embedder))
+def make_library(embedder):
+    made = Library(make_engine(embedder=embedder))
     for at, formal in enumerate(TOPICS):
         texts = [f"{formal} 세칙이다. 관리 번호 {100 + at * 10 + n}." for n in range(PASSAGES)]
         made.add(f"{at:04d}.md", *texts)
     return made
 
 
-def questions():
+def list_questions():
     """Question -> texts that answer it: half in other words, half by a number alone."""
     for at, (formal, plain) in enumerate(TOPICS.items()):
         texts = {f"{formal} 세칙이다. 관리 번호 {100 + at * 10 + n}." for n in range(PASSAGES)}
@@ -79,10 +79,10 @@ def questions():
         yield f"{number} 내용", {text for text in texts if str(number) in text}
 
 
-def found_by(library, strategy):
+def measure_ndcg(library, strategy):
     """The mean nDCG@5."""
     gains = []
-    for question, right in questions():
+    for question, right in list_questions():
         hits = library.search(question, strategy=strategy, top_k=5).hits
         gains.append(measures.ndcg([hit.passage.text for hit in hits], right))
     return sum(gains) / len(gains)
@@ -90,17 +90,17 @@ def found_by(library, strategy):
 
 @pytest.mark.parametrize("strategy", [StrategyName.AUTO, StrategyName.RRF])
 def test_both_legs_together_find_more_than_each_alone(strategy):
-    library = library_with(Synonyms())
-    lexical = found_by(library, StrategyName.BM25)
-    dense = found_by(library, StrategyName.SIMILARITY)
-    both = found_by(library, strategy)
+    library = make_library(Synonyms())
+    lexical = measure_ndcg(library, StrategyName.BM25)
+    dense = measure_ndcg(library, StrategyName.SIMILARITY)
+    both = measure_ndcg(library, strategy)
     assert 0.4 < lexical < 0.9
     assert 0.4 < dense < 0.9
     assert both > max(lexical, dense) + 0.05
 
 
 def test_a_question_in_other_words_finds_its_passage_by_closeness_alone():
-    library = library_with(Synonyms())
+    library = make_library(Synonyms())
     (best, *_) = library.search("쉬는 날 알려줘").hits
     assert "연차 휴가" in best.passage.text
     assert "similarity" in best.scores
@@ -108,7 +108,7 @@ def test_a_question_in_other_words_finds_its_passage_by_closeness_alone():
 
 def test_the_same_embedder_declared_english_takes_no_part():
     embedder = Synonyms(frozenset({"en"}))
-    library = library_with(embedder)
+    library = make_library(embedder)
     embedder.embedded = 0
-    assert found_by(library, StrategyName.AUTO) == found_by(library, StrategyName.BM25)
+    assert measure_ndcg(library, StrategyName.AUTO) == measure_ndcg(library, StrategyName.BM25)
     assert embedder.embedded == 0

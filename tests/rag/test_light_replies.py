@@ -19,7 +19,7 @@ SCHEMA = {
 JSON = Stream(['{"follows": true}'])
 
 
-def light(server) -> Light:
+def make_light(server) -> Light:
     return Light(OpenAILLM(Endpoint(server.url, "stand-in")))
 
 
@@ -27,13 +27,13 @@ async def read(model, schema=SCHEMA):
     return await model.ask_json("s", "u", max_tokens=10, schema=schema)
 
 
-def formats(server):
+def list_formats(server):
     return [call.json.get("response_format", {}).get("type") for call in server.chats]
 
 
 async def test_the_server_is_asked_to_hold_the_model_to_the_schema(llm_server):
     llm_server.script(JSON)
-    assert await read(light(llm_server)) == {"follows": True}
+    assert await read(make_light(llm_server)) == {"follows": True}
     wanted = llm_server.chats[0].json["response_format"]
     assert wanted == {
         "type": "json_schema",
@@ -43,8 +43,8 @@ async def test_the_server_is_asked_to_hold_the_model_to_the_schema(llm_server):
 
 async def test_a_call_without_a_schema_asks_for_no_format(llm_server):
     llm_server.script(JSON)
-    await read(light(llm_server), schema=None)
-    assert formats(llm_server) == [None]
+    await read(make_light(llm_server), schema=None)
+    assert list_formats(llm_server) == [None]
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ async def test_a_call_without_a_schema_asks_for_no_format(llm_server):
 )
 async def test_a_server_that_refuses_schemas_is_asked_for_json_from_then_on(llm_server, said):
     llm_server.script(Failure(400, {"error": {"message": said}}), JSON, JSON)
-    model = light(llm_server)
+    model = make_light(llm_server)
     assert await read(model) == await read(model) == {"follows": True}
-    assert formats(llm_server) == ["json_schema", "json_object", "json_object"]
+    assert list_formats(llm_server) == ["json_schema", "json_object", "json_object"]
 
 
 async def test_a_server_that_refuses_every_format_is_asked_in_words_alone(llm_server):
     refusal = Failure(422, {"detail": [{"loc": ["body", "response_format"], "msg": "extra"}]})
     llm_server.script(refusal, refusal, JSON)
-    assert await read(light(llm_server)) == {"follows": True}
-    assert formats(llm_server) == ["json_schema", "json_object", None]
+    assert await read(make_light(llm_server)) == {"follows": True}
+    assert list_formats(llm_server) == ["json_schema", "json_object", None]
 
 
 @pytest.mark.parametrize(

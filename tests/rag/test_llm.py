@@ -28,7 +28,7 @@ def _short_pauses(monkeypatch):
     monkeypatch.setattr(stream, "GRACE_SECONDS", 0.2)
 
 
-def llm(server, **limits):
+def make_llm(server, **limits):
     return OpenAILLM(Endpoint(server.url, "stand-in", api_key="sk-secret-123", **limits))
 
 
@@ -39,20 +39,20 @@ async def collect(model, *, into=None, options=None):
     return pieces
 
 
-def text_of(pieces):
+def join_text(pieces):
     return "".join(piece.text for piece in pieces)
 
 
 async def test_a_reply_streams_with_usage_and_finish_reason(llm_server):
     llm_server.script(Stream(["안녕", "하세요"]))
-    pieces = await collect(llm(llm_server))
-    assert text_of(pieces) == "안녕하세요"
+    pieces = await collect(make_llm(llm_server))
+    assert join_text(pieces) == "안녕하세요"
     assert pieces[-1].finish_reason == "stop"
     assert pieces[-1].usage.prompt_tokens == 11
 
 
 async def test_the_request_carries_roles_and_settings(llm_server):
-    await collect(llm(llm_server), options=GenerationOptions(temperature=0.0, max_tokens=77))
+    await collect(make_llm(llm_server), options=GenerationOptions(temperature=0.0, max_tokens=77))
     sent = llm_server.chats[0].json
     assert [message["role"] for message in sent["messages"]] == ["system", "user"]
     assert (sent["temperature"], sent["max_tokens"], sent["stream"]) == (0.0, 77, True)
@@ -94,7 +94,7 @@ async def test_each_status_becomes_its_error_after_its_tries(
 ):
     llm_server.default = Failure(status, body)
     with pytest.raises(error) as caught:
-        await collect(llm(llm_server))
+        await collect(make_llm(llm_server))
     assert type(caught.value) is error
     assert len(llm_server.chats) == tries
     assert "sk-secret" not in str(caught.value)
@@ -108,14 +108,14 @@ async def test_d59_a_redirect_is_not_followed(llm_server, status):
         address = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/chat/completions"
         llm_server.script(Failure(status, headers={"Location": address}))
         with pytest.raises(errors.LLMRejected):
-            await collect(llm(llm_server))
+            await collect(make_llm(llm_server))
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
 
 
 async def test_a_busy_server_is_asked_again_after_the_pause_it_wants(llm_server):
     llm_server.script(Failure(429, headers={"Retry-After": "1"}), Stream(["다시"]))
-    assert text_of(await collect(llm(llm_server))) == "다시"
+    assert join_text(await collect(make_llm(llm_server))) == "다시"
     first, second = llm_server.chats
     assert second.at - first.at >= 1
 
@@ -123,7 +123,7 @@ async def test_a_busy_server_is_asked_again_after_the_pause_it_wants(llm_server)
 async def test_a_pause_of_an_hour_is_not_waited_for(llm_server):
     llm_server.script(Failure(429, headers={"Retry-After": "3600"}))
     with pytest.raises(errors.LLMRateLimited) as caught:
-        await collect(llm(llm_server))
+        await collect(make_llm(llm_server))
     assert caught.value.params["retry_after"] == 3600
 
 
@@ -149,7 +149,7 @@ def test_retry_after_reads_seconds_and_dates(header, seconds):
 async def test_a_busy_server_may_name_the_time_at_which_to_ask_again(llm_server):
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=2.5), usegmt=True)
     llm_server.script(Failure(429, headers={"Retry-After": soon}), Stream(["다시"]))
-    assert text_of(await collect(llm(llm_server))) == "다시"
+    assert join_text(await collect(make_llm(llm_server))) == "다시"
     first, second = llm_server.chats
     assert second.at - first.at >= 0.5
 
@@ -157,13 +157,13 @@ async def test_a_busy_server_may_name_the_time_at_which_to_ask_again(llm_server)
 async def test_a_busy_server_may_name_a_time_that_is_past(llm_server):
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
     llm_server.script(Failure(429, headers={"Retry-After": past}), Stream(["다시"]))
-    assert text_of(await collect(llm(llm_server))) == "다시"
+    assert join_text(await collect(make_llm(llm_server))) == "다시"
 
 
 async def test_no_try_begins_that_could_not_end_in_time(llm_server):
     llm_server.script(Failure(429, headers={"Retry-After": "8"}))
     with pytest.raises(errors.LLMRateLimited):
-        await collect(llm(llm_server, total_timeout=5.0))
+        await collect(make_llm(llm_server, total_timeout=5.0))
     assert len(llm_server.chats) == 1
 
 
@@ -176,7 +176,7 @@ async def test_a_refused_connection_is_unreachable():
 async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
     llm_server.script(Stream(["late"], first_delay=60))
     with pytest.raises(errors.LLMTimeout) as caught:
-        await collect(llm(llm_server, first_token_timeout=1.0))
+        await collect(make_llm(llm_server, first_token_timeout=1.0))
     assert caught.value.params["phase"] == "first_token"
     assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
     assert len(llm_server.chats) == 1
@@ -185,7 +185,7 @@ async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
 async def test_silence_before_any_header_times_out(llm_server):
     llm_server.script(Hang())
     with pytest.raises(errors.LLMTimeout):
-        await collect(llm(llm_server, first_token_timeout=1.0))
+        await collect(make_llm(llm_server, first_token_timeout=1.0))
 
 
 async def test_silence_in_the_middle_keeps_what_came(llm_server):
@@ -193,42 +193,42 @@ async def test_silence_in_the_middle_keeps_what_came(llm_server):
     pieces = []
     with pytest.raises(errors.LLMTimeout) as caught:
         async with asyncio.timeout(10):  # far less than the first word may take
-            await collect(llm(llm_server, idle_timeout=0.2), into=pieces)
-    assert text_of(pieces) == "안녕"
+            await collect(make_llm(llm_server, idle_timeout=0.2), into=pieces)
+    assert join_text(pieces) == "안녕"
     assert caught.value.params["phase"] == "idle"
 
 
 async def test_the_total_limit_ends_an_endless_reply(llm_server):
     llm_server.script(Stream(["x"] * 1000, delay=0.05))
     with pytest.raises(errors.LLMTimeout) as caught:
-        await collect(llm(llm_server, total_timeout=0.3))
+        await collect(make_llm(llm_server, total_timeout=0.3))
     assert caught.value.params["phase"] == "total"
 
 
 async def test_a_reply_far_beyond_the_token_limit_is_cut(llm_server):
     llm_server.script(Stream(["가나다라마바사아자차"] * 50))
-    pieces = await collect(llm(llm_server), options=GenerationOptions(max_tokens=5))
+    pieces = await collect(make_llm(llm_server), options=GenerationOptions(max_tokens=5))
     assert pieces[-1].finish_reason == "length"
-    assert len(text_of(pieces)) <= 60
+    assert len(join_text(pieces)) <= 60
 
 
 async def test_a_broken_connection_after_the_first_token_is_an_interruption(llm_server):
     llm_server.script(BreakOff(["안녕", "하세"]))
     pieces = []
     with pytest.raises(errors.LLMInterrupted):
-        await collect(llm(llm_server), into=pieces)
-    assert text_of(pieces) == "안녕하세"
+        await collect(make_llm(llm_server), into=pieces)
+    assert join_text(pieces) == "안녕하세"
     assert len(llm_server.chats) == 1
 
 
 async def test_a_connection_broken_before_any_reply_is_tried_again(llm_server):
     llm_server.script(BreakOff([]), Stream(["둘째"]))
-    assert text_of(await collect(llm(llm_server))) == "둘째"
+    assert join_text(await collect(make_llm(llm_server))) == "둘째"
 
 
 async def test_closing_the_iterator_closes_the_connection(llm_server):
     llm_server.script(Stream(["x"] * 500, delay=0.05))
-    stream = llm(llm_server).stream(TURNS, GenerationOptions())
+    stream = make_llm(llm_server).stream(TURNS, GenerationOptions())
     await anext(stream)
     started = time.monotonic()
     await stream.aclose()
@@ -237,13 +237,13 @@ async def test_closing_the_iterator_closes_the_connection(llm_server):
 
 
 async def test_wishes_are_sent(llm_server):
-    await collect(llm(llm_server), options=GenerationOptions(stop=("끝",), seed=7))
+    await collect(make_llm(llm_server), options=GenerationOptions(stop=("끝",), seed=7))
     sent = llm_server.chats[0].json
     assert (sent["stop"], sent["seed"]) == (["끝"], 7)
 
 
 async def test_what_nobody_wishes_is_not_sent(llm_server):
-    await collect(llm(llm_server))
+    await collect(make_llm(llm_server))
     assert not {"stop", "seed"} & set(llm_server.chats[0].json)
 
 
@@ -258,9 +258,9 @@ async def test_what_nobody_wishes_is_not_sent(llm_server):
     ],
 )
 async def test_each_parameter_that_is_refused_by_name_is_left_out(llm_server, name, refusal):
-    model, options = llm(llm_server), GenerationOptions(stop=("끝",), seed=7)
+    model, options = make_llm(llm_server), GenerationOptions(stop=("끝",), seed=7)
     llm_server.script(Failure(400, {"error": {"message": refusal}}))
-    assert text_of(await collect(model, options=options)) == "안녕하세요."
+    assert join_text(await collect(model, options=options)) == "안녕하세요."
     await collect(model, options=options)
     first, second, later = (set(call.json) for call in llm_server.chats)
     assert first - second == first - later == {name}
@@ -272,13 +272,13 @@ async def test_parameters_that_are_refused_one_after_the_other_are_left_out(llm_
         *(Failure(400, {"error": {"message": f"unsupported: '{name}'"}}) for name in refused)
     )
     options = GenerationOptions(stop=("끝",), seed=7)
-    assert text_of(await collect(llm(llm_server), options=options)) == "안녕하세요."
+    assert join_text(await collect(make_llm(llm_server), options=options)) == "안녕하세요."
 
 
 async def test_a_refusal_that_names_nothing_is_not_repeated(llm_server):
     llm_server.default = Failure(400, {"error": {"message": "unsupported"}})
     with pytest.raises(errors.LLMRejected):
-        await collect(llm(llm_server))
+        await collect(make_llm(llm_server))
     assert len(llm_server.chats) == 1
 
 
@@ -294,7 +294,7 @@ async def test_the_key_is_in_no_error(llm_server, status, key):
 
 
 async def test_a_connection_is_used_again(llm_server):
-    model = llm(llm_server)
+    model = make_llm(llm_server)
     for _ in range(3):
         await collect(model)
     assert len({call.peer for call in llm_server.chats}) == 1
@@ -303,11 +303,11 @@ async def test_a_connection_is_used_again(llm_server):
 async def test_a_refused_parameter_is_left_out(llm_server):
     refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     llm_server.script(Failure(400, {"error": {"message": refusal}}), Stream(["됨"]))
-    assert text_of(await collect(llm(llm_server))) == "됨"
+    assert join_text(await collect(make_llm(llm_server))) == "됨"
     assert "max_completion_tokens" in llm_server.chats[1].json
 
 
 def test_one_adapter_serves_several_event_loops(llm_server):
-    model = llm(llm_server)
+    model = make_llm(llm_server)
     for _ in range(2):
-        assert text_of(asyncio.run(collect(model))) == "안녕하세요."
+        assert join_text(asyncio.run(collect(model))) == "안녕하세요."

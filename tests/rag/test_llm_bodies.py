@@ -55,7 +55,7 @@ def body(shared_data):
     return read
 
 
-def places(body, seed):
+def choose_cuts(body, seed):
     """Up to forty places in the body; seed 0: between all bytes."""
     chance = random.Random(seed)
     some = {chance.randrange(1, len(body)) for _ in range(40)}
@@ -64,7 +64,7 @@ def places(body, seed):
 
 def cut(body, seed):
     """The body in parts."""
-    ends = (0, *places(body, seed), len(body))
+    ends = (0, *choose_cuts(body, seed), len(body))
     return [body[start:end] for start, end in itertools.pairwise(ends)]
 
 
@@ -77,13 +77,13 @@ def reading(parts):
             shown.extend(read.parse_part(part))
         shown.extend(read.close())
     except errors.LLMError as error:
-        return text_of(shown), type(error)
+        return join_text(shown), type(error)
     except ValueError as error:
-        return text_of(shown), type(to_llm_error(error, started=True))
-    return text_of(shown), None
+        return join_text(shown), type(to_llm_error(error, started=True))
+    return join_text(shown), None
 
 
-def text_of(pieces):
+def join_text(pieces):
     return "".join(piece.text for piece in pieces)
 
 
@@ -119,14 +119,14 @@ async def test_each_body_ends_as_it_should_over_a_connection(
     given = body(f"{name}.txt")
     if seed == 0 and len(given) > LARGE:
         pytest.skip("half a million packets")
-    llm_server.script(Raw(given, cuts=() if seed is None else places(given, seed)))
+    llm_server.script(Raw(given, cuts=() if seed is None else choose_cuts(given, seed)))
     pieces = []
     if error is None:
         await collect(llm_server, into=pieces)
     else:
         with pytest.raises(error):
             await collect(llm_server, into=pieces)
-    assert text_of(pieces) == expected
+    assert join_text(pieces) == expected
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ async def test_each_failure_of_the_collection_is_its_error(llm_server, body, nam
     assert "sk-" not in str(caught.value)
 
 
-def chunk(value) -> bytes:
+def encode_value(value) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
-def choice(**fields) -> dict:
+def make_choice(**fields) -> dict:
     return {"choices": [{"index": 0, **fields}]}
 
 
@@ -165,21 +165,23 @@ def choice(**fields) -> dict:
         {"choices": {}},
         {"choices": [None]},
         {},
-        choice(),
-        choice(delta=None),
-        choice(delta=[]),
-        choice(delta={"content": None}),
-        choice(delta={"content": 7}),
-        choice(delta={"role": "assistant"}),
+        make_choice(),
+        make_choice(delta=None),
+        make_choice(delta=[]),
+        make_choice(delta={"content": None}),
+        make_choice(delta={"content": 7}),
+        make_choice(delta={"role": "assistant"}),
         {"choices": [], "usage": {"prompt_tokens": 1}},
-        {"error": None, **choice(delta={})},
+        {"error": None, **make_choice(delta={})},
         {"prompt_filter_results": [{"content_filter_results": {}}], "choices": []},
     ],
     ids=lambda odd: json.dumps(odd)[:40],
 )
 async def test_chunks_without_words_are_passed_over(llm_server, odd):
-    llm_server.script(Raw(chunk(odd) + encode_chunk("네") + chunk(odd) + encode_chunk("", "stop")))
-    assert text_of(await collect(llm_server)) == "네"
+    llm_server.script(
+        Raw(encode_value(odd) + encode_chunk("네") + encode_value(odd) + encode_chunk("", "stop"))
+    )
+    assert join_text(await collect(llm_server)) == "네"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,12 @@ async def test_chunks_without_words_are_passed_over(llm_server, odd):
 async def test_the_account_comes_in_a_chunk_without_choices(llm_server, usage, counted):
     account = {"choices": [], "usage": usage}
     llm_server.script(
-        Raw(encode_chunk("네") + encode_chunk("", "stop") + chunk(account) + b"data: [DONE]\n\n")
+        Raw(
+            encode_chunk("네")
+            + encode_chunk("", "stop")
+            + encode_value(account)
+            + b"data: [DONE]\n\n"
+        )
     )
     last = (await collect(llm_server))[-1].usage
     assert (last.prompt_tokens, last.completion_tokens) == counted
@@ -208,7 +215,7 @@ async def test_a_chunk_that_is_no_object_ends_the_reply(llm_server, value):
     pieces = []
     with pytest.raises(errors.LLMInterrupted):
         await collect(llm_server, into=pieces)
-    assert text_of(pieces) == "안녕"
+    assert join_text(pieces) == "안녕"
 
 
 async def test_a_pair_that_was_cut_in_half_is_joined(llm_server):
@@ -217,7 +224,7 @@ async def test_a_pair_that_was_cut_in_half_is_joined(llm_server):
         for half in ("가\\ud83d", "\\ude00나", "\\ud83d", "다\\u0000")
     )
     llm_server.script(Raw(body + encode_chunk("", "stop")))
-    assert text_of(await collect(llm_server)) == "가😀나\ufffd다"
+    assert join_text(await collect(llm_server)) == "가😀나\ufffd다"
 
 
 async def test_broken_letters_do_not_end_a_reply(llm_server):
@@ -227,13 +234,13 @@ async def test_broken_letters_do_not_end_a_reply(llm_server):
         + encode_chunk("", "stop")
     )
     llm_server.script(Raw(body))
-    assert text_of(await collect(llm_server)) == "a\ufffd네"
+    assert join_text(await collect(llm_server)) == "a\ufffd네"
 
 
 async def test_the_end_mark_is_an_end_without_a_reason(llm_server):
     llm_server.script(Raw(encode_chunk("네") + b"data: [DONE]\n\n" + encode_chunk("더")))
     pieces = await collect(llm_server)
-    assert (text_of(pieces), pieces[-1].finish_reason) == ("네", "stop")
+    assert (join_text(pieces), pieces[-1].finish_reason) == ("네", "stop")
 
 
 @pytest.mark.parametrize("part", [0, 1])
@@ -243,7 +250,7 @@ async def test_a_server_that_does_not_stream_is_understood(llm_server, part):
     ).encode()
     llm_server.script(Raw(body, part=part, headers=JSON))
     pieces = await collect(llm_server)
-    assert (text_of(pieces), pieces[0].reasoning) == ("네", "음")
+    assert (join_text(pieces), pieces[0].reasoning) == ("네", "음")
     assert pieces[-1].usage.prompt_tokens == 11
 
 
@@ -265,7 +272,7 @@ async def test_a_server_that_does_not_stream_is_understood(llm_server, part):
 )
 async def test_a_good_status_without_a_reply_is_a_server_error(llm_server, body):
     llm_server.script(Raw(body), Stream(["둘째"]))
-    assert text_of(await collect(llm_server)) == "둘째"
+    assert join_text(await collect(llm_server)) == "둘째"
     llm_server.default = Raw(body)
     with pytest.raises(errors.LLMServerError) as caught:
         await collect(llm_server)
@@ -277,7 +284,7 @@ async def test_a_good_status_without_a_reply_is_a_server_error(llm_server, body)
     [(401, errors.LLMUnauthorized), (404, errors.LLMRejected), (429, errors.LLMRateLimited)],
 )
 async def test_an_error_under_a_good_status_says_its_own(llm_server, code, error):
-    body = chunk({"error": {"message": f"no key {KEY}", "code": code}})
+    body = encode_value({"error": {"message": f"no key {KEY}", "code": code}})
     llm_server.default = Raw(body)
     with pytest.raises(error) as caught:
         await collect(llm_server)
@@ -313,7 +320,7 @@ async def test_a_prompt_that_is_too_long_is_told_by_a_status(llm_server, error):
 
 @by_overflow
 async def test_a_prompt_that_is_too_long_is_told_within_a_stream(llm_server, error):
-    llm_server.default = Raw(b": ok\n\n" + chunk({"error": error}))
+    llm_server.default = Raw(b": ok\n\n" + encode_value({"error": error}))
     with pytest.raises(errors.ContextOverflow):
         await collect(llm_server)
     assert len(llm_server.chats) == 1

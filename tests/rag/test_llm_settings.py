@@ -16,7 +16,7 @@ TIMES = ("CONNECT_TIMEOUT", "TIMEOUT", "IDLE_TIMEOUT", "TOTAL_TIMEOUT")
 
 
 @pytest.fixture
-def built(monkeypatch):
+def build_config(monkeypatch):
     """The configuration that these variables and no others make."""
     for name in list(os.environ):
         if name.startswith(("NURA_LLM", "NURA_LIGHT_LLM")):
@@ -30,7 +30,7 @@ def built(monkeypatch):
     return build
 
 
-def times(endpoint):
+def get_timeouts(endpoint):
     return (
         endpoint.connect_timeout,
         endpoint.first_token_timeout,
@@ -39,32 +39,32 @@ def times(endpoint):
     )
 
 
-def test_nothing_set_is_no_model(built):
-    config = built()
+def test_nothing_set_is_no_model(build_config):
+    config = build_config()
     assert (config.llm, config.light_llm) == (None, None)
 
 
-def test_a_main_model_alone_has_no_light_one(built):
-    config = built(LLM_MODEL="m", LLM_BASE_URL="http://a/v1")
+def test_a_main_model_alone_has_no_light_one(build_config):
+    config = build_config(LLM_MODEL="m", LLM_BASE_URL="http://a/v1")
     assert config.llm == Endpoint("http://a/v1", "m")
     assert config.light_llm is None
 
 
-def test_a_light_model_takes_address_and_key_of_the_main_one(built):
-    light = built(
+def test_a_light_model_takes_address_and_key_of_the_main_one(build_config):
+    light = build_config(
         LLM_BASE_URL="http://a/v1",
         LLM_API_KEY="k",
         LLM_TOTAL_TIMEOUT="500",
         LIGHT_LLM_MODEL="small",
     ).light_llm
     assert (light.base_url, light.model, light.api_key) == ("http://a/v1", "small", "k")
-    assert times(light) == (2, 8, 8, 8)
+    assert get_timeouts(light) == (2, 8, 8, 8)
 
 
-def test_each_model_has_its_own_address_key_and_limits(built):
+def test_each_model_has_its_own_address_key_and_limits(build_config):
     main = dict(zip((f"LLM_{name}" for name in TIMES), "1234", strict=True))
     small = dict(zip((f"LIGHT_LLM_{name}" for name in TIMES), "5678", strict=True))
-    config = built(
+    config = build_config(
         LLM_MODEL="m",
         LLM_BASE_URL="http://a/v1",
         LLM_API_KEY="k",
@@ -78,19 +78,21 @@ def test_each_model_has_its_own_address_key_and_limits(built):
     assert config.light_llm == Endpoint("http://b/v1", "s", "l", (), 5, 6, 7, 8)
 
 
-def test_the_limits_of_a_light_model_follow_its_whole_one(built):
-    assert times(built(LIGHT_LLM_MODEL="s", LIGHT_LLM_TOTAL_TIMEOUT="1").light_llm) == (1, 1, 1, 1)
+def test_the_limits_of_a_light_model_follow_its_whole_one(build_config):
+    assert get_timeouts(
+        build_config(LIGHT_LLM_MODEL="s", LIGHT_LLM_TOTAL_TIMEOUT="1").light_llm
+    ) == (1, 1, 1, 1)
 
 
-def test_models_do_not_think_unless_they_are_told_to(built):
-    assert built(LLM_MODEL="m").thinking is False
-    assert built(LLM_MODEL="m", LLM_THINKING="on").thinking is True
+def test_models_do_not_think_unless_they_are_told_to(build_config):
+    assert build_config(LLM_MODEL="m").thinking is False
+    assert build_config(LLM_MODEL="m", LLM_THINKING="on").thinking is True
 
 
 @pytest.mark.parametrize("name", [f"LLM_{name}" for name in TIMES])
-def test_a_limit_of_no_time_is_refused_by_its_name(built, name):
+def test_a_limit_of_no_time_is_refused_by_its_name(build_config, name):
     with pytest.raises(ImproperlyConfigured, match=f"NURA_{name}"):
-        built(LLM_MODEL="m", **{name: "0"})
+        build_config(LLM_MODEL="m", **{name: "0"})
 
 
 def test_the_light_model_of_an_engine_has_the_limit_of_the_settings():

@@ -6,24 +6,24 @@ from rag.conversation import Conversation, PastTurn, RunningSummary
 from rag.memory.summary import EXTRACTIVE, open_window
 
 
-def turns(count):
+def make_turns(count):
     return tuple(
         PastTurn(n, f"질문 {n}", f"답 {n}", summary=f"{n}번에 말한 것") for n in range(1, count + 1)
     )
 
 
 def opened(count, *, pairs=10, summary=None, forgets=False, **known):
-    conversation = Conversation(turns(count), count, summary=summary, **known)
+    conversation = Conversation(make_turns(count), count, summary=summary, **known)
     return open_window(conversation, pairs=pairs, forgets=forgets)
 
 
-def contents(window):
+def list_contents(window):
     return [message.content for message in window.messages]
 
 
 def test_the_window_holds_the_last_turns_oldest_first():
     window = opened(12)
-    assert (contents(window)[0], contents(window)[-1]) == ("질문 6", "답 12")
+    assert (list_contents(window)[0], list_contents(window)[-1]) == ("질문 6", "답 12")
     assert window.first == 6
 
 
@@ -33,14 +33,14 @@ def test_the_window_stays_where_it_begins_and_moves_on_by_several_turns():
 
 
 def test_a_question_without_an_answer_counts_as_a_pair():
-    said = (*turns(2), PastTurn(3, "답이 없는 질문", ""))
+    said = (*make_turns(2), PastTurn(3, "답이 없는 질문", ""))
     window = open_window(Conversation(said, 3), pairs=2)
-    assert contents(window) == ["답이 없는 질문"]
+    assert list_contents(window) == ["답이 없는 질문"]
 
 
 def test_long_messages_are_cut():
     window = open_window(Conversation((PastTurn(1, "가" * 900, ""),), 1), pairs=3)
-    assert [len(text) for text in contents(window)] == [500]
+    assert [len(text) for text in list_contents(window)] == [500]
 
 
 def test_no_pairs_means_no_window():
@@ -64,12 +64,16 @@ def test_the_summary_goes_to_where_the_window_begins(count):
     told = window.render_summary()
     between = range(6, window.first)
     assert told == "\n".join(["접은 것", *(f"{n}. {n}번에 말한 것" for n in between)])
-    assert contents(window)[0] == f"질문 {window.first}"
+    assert list_contents(window)[0] == f"질문 {window.first}"
 
 
 def test_the_window_never_holds_what_is_folded():
     window = opened(12, summary=RunningSummary("접은 것", 7))
-    assert (window.first, contents(window)[0], window.render_summary()) == (8, "질문 8", "접은 것")
+    assert (window.first, list_contents(window)[0], window.render_summary()) == (
+        8,
+        "질문 8",
+        "접은 것",
+    )
 
 
 def test_a_turn_that_the_prompt_holds_whole_is_not_told_once_more():
@@ -86,7 +90,7 @@ def test_a_list_that_a_model_numbered_itself_is_told_whole():
 
 def test_nothing_from_before_a_new_start_is_in_it():
     window = opened(12, begins_at=9, summary=RunningSummary("옛 주제", 5))
-    assert (window.first, contents(window)[0], window.render_summary()) == (9, "질문 9", "")
+    assert (window.first, list_contents(window)[0], window.render_summary()) == (9, "질문 9", "")
 
 
 def test_a_question_that_begins_anew_sees_nothing():

@@ -57,7 +57,7 @@ FINALS = 28
 RIEUL = 8
 
 
-def forms(noun: str) -> list[str]:
+def list_forms(noun: str) -> list[str]:
     """The noun with each particle that fits it."""
     final = (ord(noun[-1]) - ord("가")) % FINALS if "가" <= noun[-1] <= "힣" else 0
     special = AFTER_CONSONANT if final else AFTER_VOWEL
@@ -66,13 +66,13 @@ def forms(noun: str) -> list[str]:
     return [noun + particle for particle in (*EITHER.split(), *special.split())]
 
 
-def every(step: int) -> Iterator[tuple[str, str]]:
+def list_nouns_with_forms(step: int) -> Iterator[tuple[str, str]]:
     """A noun and a form of it: each noun with every so many-th particle, starting at its own."""
     for at, noun in enumerate(NOUNS):
-        yield from ((noun, form) for form in forms(noun)[at % step :: step])
+        yield from ((noun, form) for form in list_forms(noun)[at % step :: step])
 
 
-def missed(asked: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+def find_missed(asked: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
     """The question and text of the pairs (noun, question, text) that share no term of the noun.
 
     A single syllable counts only where the noun is no longer.
@@ -92,29 +92,32 @@ def missed(asked: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 def test_there_are_hundreds_of_nouns_and_thousands_of_pairs():
     assert len(set(NOUNS)) == len(NOUNS) > 200
-    assert len(list(every(1))) > 10_000
+    assert len(list(list_nouns_with_forms(1))) > 10_000
 
 
 @pytest.mark.usefixtures("analyser")
 def test_a_bare_noun_finds_every_form_of_it(whole):
-    assert missed([(noun, noun, form) for noun, form in every(1 if whole else 3)]) == []
+    assert (
+        find_missed([(noun, noun, form) for noun, form in list_nouns_with_forms(1 if whole else 3)])
+        == []
+    )
 
 
 @pytest.mark.usefixtures("analyser")
 def test_a_noun_with_a_particle_finds_the_bare_noun():
-    assert missed([(noun, form, noun) for noun, form in every(4)]) == []
+    assert find_missed([(noun, form, noun) for noun, form in list_nouns_with_forms(4)]) == []
 
 
 @pytest.mark.usefixtures("analyser")
 @pytest.mark.parametrize("place", PLACES)
 def test_within_a_sentence_nouns_are_found_too(place):
-    pairs = list(every(8))
-    assert missed([(noun, noun, place.format(form)) for noun, form in pairs]) == []
-    assert missed([(noun, place.format(form), noun) for noun, form in pairs]) == []
+    pairs = list(list_nouns_with_forms(8))
+    assert find_missed([(noun, noun, place.format(form)) for noun, form in pairs]) == []
+    assert find_missed([(noun, place.format(form), noun) for noun, form in pairs]) == []
 
 
 def test_what_was_indexed_with_the_analyser_is_found_without_it_and_the_other_way_round():
-    pairs = list(every(8))
+    pairs = list(list_nouns_with_forms(8))
     forms_of = [form for _, form in pairs]
     analysed = list(tokenize.count_terms_of_all(forms_of))
     asked = [set(tokenize.weigh_query_terms(form)) for form in forms_of]

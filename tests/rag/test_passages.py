@@ -12,7 +12,7 @@ import pytest
 
 from rag.generate.passages import VALUES, compose_passages, read_passage_query
 from rag.types import QuestionType
-from tests.rag.passages import evidence as made_evidence
+from tests.rag.passages import make_evidence as made_evidence
 
 LAW = """##### 제7조 (등록의 말소)
 
@@ -43,7 +43,7 @@ TERMS = """##### 제2조 (정의)
 """
 
 
-def evidence(text, *, slot=1, name="규정.md", index=0, page=None, relevance=1.0):
+def make_evidence_of_slot(text, *, slot=1, name="규정.md", index=0, page=None, relevance=1.0):
     return made_evidence(
         text,
         slot=slot,
@@ -56,13 +56,13 @@ def evidence(text, *, slot=1, name="규정.md", index=0, page=None, relevance=1.
     )
 
 
-def titled(title, text, *, slot):
-    found = evidence(text, slot=slot, name=f"{title}.md")
+def make_titled_evidence(title, text, *, slot):
+    found = make_evidence_of_slot(text, slot=slot, name=f"{title}.md")
     return replace(found, passage=replace(found.passage, title=title))
 
 
 def compose(question, *shown, **fields):
-    found = [evidence(one) if isinstance(one, str) else one for one in shown]
+    found = [make_evidence_of_slot(one) if isinstance(one, str) else one for one in shown]
     values = {
         "question_type": QuestionType.SINGLE,
         "is_whole_document": False,
@@ -103,15 +103,15 @@ NOTICE_LIST = """## 입찰에 부치는 사항
     ],
 )
 def test_the_line_with_the_name_of_a_project_is_no_date_of_it(title, text, question, label, value):
-    bold = ask(question, titled(title, text, slot=1)).split("**")[1::2]
+    bold = ask(question, make_titled_evidence(title, text, slot=1)).split("**")[1::2]
     assert any(label in one for one in bold)
     assert "사업명" not in "".join(bold)
-    assert value in ask(question, titled(title, text, slot=1))
+    assert value in ask(question, make_titled_evidence(title, text, slot=1))
 
 
 @pytest.mark.parametrize("text", [NOTICE_TABLE, NOTICE_LIST], ids=["table", "list"])
 def test_the_name_of_a_project_is_told_where_it_is_asked_for(text):
-    answer = ask("사업명이 뭐야?", titled("공고문", text, slot=1))
+    answer = ask("사업명이 뭐야?", make_titled_evidence("공고문", text, slot=1))
     assert "2027년 디지털 창구 구축 사업" in answer
     assert "사업명" in "".join(answer.split("**")[1::2])
 
@@ -128,7 +128,7 @@ LINES = """- 사업명: 2027년 창구 구축, 추진 예산: 3억원
 
 @pytest.mark.parametrize("text", [FORM, LINES], ids=["table", "list"])
 def test_a_field_beside_the_name_of_a_project_is_told(text):
-    answer = ask("추진 예산이 얼마야?", titled("공고문", text, slot=1))
+    answer = ask("추진 예산이 얼마야?", make_titled_evidence("공고문", text, slot=1))
     assert "사업명" in "".join(answer.split("**")[1::2])
     assert "3억원" in answer
 
@@ -193,11 +193,13 @@ def test_the_decisive_sentence_is_bold_below_its_place():
 
 def test_an_empty_cell_is_not_written_in_bold():
     table = "| 구분 | 2023년 |\n| --- | --- |\n|  | 2분기 매출 |\n| 합계 | 50억 원 |"
-    assert "****" not in ask("2분기 매출은?", evidence(table))
+    assert "****" not in ask("2분기 매출은?", make_evidence_of_slot(table))
 
 
 def test_the_page_of_a_passage_is_told():
-    assert "「규정」 · 3쪽\n" in ask("수수료는 얼마야?", evidence("수수료는 5천원이다.", page=3))
+    assert "「규정」 · 3쪽\n" in ask(
+        "수수료는 얼마야?", make_evidence_of_slot("수수료는 5천원이다.", page=3)
+    )
 
 
 def test_a_lead_that_announces_a_list_comes_with_the_list():
@@ -251,17 +253,19 @@ CODES = """## 오류 코드
 
 
 def test_of_a_table_of_codes_the_rows_of_those_asked_for_are_shown():
-    told = compose("E-1234 오류는 어떻게 해결해?", evidence(CODES))
+    told = compose("E-1234 오류는 어떻게 해결해?", make_evidence_of_slot(CODES))
     assert "**E-1234** | 필터의 사용 시간이 다 됨 | 필터를 바꿉니다." in told.text
     assert "E-1101" not in told.text
-    both = compose("E-1102, E-1310 오류는 각각 무슨 뜻이야?", evidence(CODES)).text
+    both = compose("E-1102, E-1310 오류는 각각 무슨 뜻이야?", make_evidence_of_slot(CODES)).text
     assert "배기 팬이" in both
     assert "센서 이상" in both
 
 
 def test_a_table_is_shown_once():
     rows = "".join(f"| 오류 {n}번 | 오류의 뜻 {n} |\n" for n in range(9))
-    told = compose("오류 뜻이 뭐야?", evidence(f"| 코드 | 뜻 |\n| --- | --- |\n{rows}")).text
+    told = compose(
+        "오류 뜻이 뭐야?", make_evidence_of_slot(f"| 코드 | 뜻 |\n| --- | --- |\n{rows}")
+    ).text
     assert told.count("| 코드 | 뜻 |") == 1
 
 
@@ -275,7 +279,7 @@ def test_a_year_and_a_quarter_are_found_as_tables_write_them():
 def test_passages_that_overlap_are_read_as_one():
     items = "- 우편으로 보낸 신청서\n- 창구에 낸 신청서\n- 전자문서로 낸 신청서"
     text = f"접수는 다음과 같이 한다.\n\n{items}"
-    left = evidence(text[:40])
+    left = make_evidence_of_slot(text[:40])
     right = made_evidence(text[20:], slot=1, number=2, document_id=UUID(int=1), index=1, start=20)
     told = ask("접수하는 방법의 종류는?", right, left)
     assert told.count("창구에 낸 신청서") == 1
@@ -306,7 +310,7 @@ def test_in_english_too():
 def test_the_name_of_the_document_is_no_answer():
     told = compose(
         "환자안전법에서 드래곤을 길들이는 방법은?",
-        evidence("환자안전법의 목적을 정한다.", name="환자안전법.md"),
+        make_evidence_of_slot("환자안전법의 목적을 정한다.", name="환자안전법.md"),
     )
     assert not told.has_answer
 
@@ -362,8 +366,12 @@ def test_what_holds_for_the_year_asked_about_answers(text):
 
 def test_a_document_of_the_year_asked_about_answers_though_it_compares():
     text = "활동비는 2025년보다 3만원 오른 15만원이다."
-    assert "15만원" in ask("2026년 활동비는?", evidence(text, name="2026년 사업계획.pdf"))
-    assert "15만원" not in ask("2026년 활동비는?", evidence(text, name="2025년 사업계획.pdf"))
+    assert "15만원" in ask(
+        "2026년 활동비는?", make_evidence_of_slot(text, name="2026년 사업계획.pdf")
+    )
+    assert "15만원" not in ask(
+        "2026년 활동비는?", make_evidence_of_slot(text, name="2025년 사업계획.pdf")
+    )
 
 
 def test_a_name_that_no_passage_holds_has_no_value():
@@ -382,24 +390,24 @@ def test_without_evidence_nothing_was_searched():
 
 
 def test_a_comparison_has_a_block_for_each_document():
-    travel = evidence("숙박비 한도는 하루 9만원이다.", name="출장.pdf")
-    leave = evidence("교육비 한도는 한 해 50만원이다.", slot=2, name="교육.pdf")
+    travel = make_evidence_of_slot("숙박비 한도는 하루 9만원이다.", name="출장.pdf")
+    leave = make_evidence_of_slot("교육비 한도는 한 해 50만원이다.", slot=2, name="교육.pdf")
     told = ask("출장과 교육의 한도를 비교해줘", travel, leave, question_type=QuestionType.COMPARE)
     assert told.index("「출장」") < told.index("9만원이다.** [1]") < told.index("「교육」")
     assert "50만원이다.** [2]" in told
 
 
 def test_documents_compared_by_name_alone_tell_what_each_is_for():
-    left = evidence("이 법은 공탁의 절차를 정한다.", name="공탁법.md")
-    right = evidence("이 법은 선박의 감항성을 지킨다.", slot=2, name="선박안전법.md")
+    left = make_evidence_of_slot("이 법은 공탁의 절차를 정한다.", name="공탁법.md")
+    right = make_evidence_of_slot("이 법은 선박의 감항성을 지킨다.", slot=2, name="선박안전법.md")
     told = ask("공탁법과 선박안전법을 비교해줘", left, right, question_type=QuestionType.COMPARE)
     assert told.index("공탁의 절차를 정한다. [1]") < told.index("선박의 감항성을 지킨다. [2]")
 
 
 def test_titles_leave_a_comparison_with_the_particles_behind_them():
     shown = [
-        titled("출장 규정", "예외는 부서장이 정한다. 숙박비는 9만원이다.", slot=1),
-        titled("휴가 규정", "예외는 없다. 휴가는 15일이다.", slot=2),
+        make_titled_evidence("출장 규정", "예외는 부서장이 정한다. 숙박비는 9만원이다.", slot=1),
+        make_titled_evidence("휴가 규정", "예외는 없다. 휴가는 15일이다.", slot=2),
     ]
     asked = "출장 규정과 휴가 규정의 예외를 비교해줘"
     told = ask(
@@ -429,8 +437,8 @@ def test_the_longest_title_goes_first():
 
 def test_documents_with_titles_compared_by_name_alone_tell_what_each_is_for():
     shown = [
-        titled("공탁법", "이 법은 공탁의 절차를 정한다.", slot=1),
-        titled("선박안전법", "이 법은 선박의 감항성을 지킨다.", slot=2),
+        make_titled_evidence("공탁법", "이 법은 공탁의 절차를 정한다.", slot=1),
+        make_titled_evidence("선박안전법", "이 법은 선박의 감항성을 지킨다.", slot=2),
     ]
     told = ask("공탁법과 선박안전법을 비교해줘", *shown, question_type=QuestionType.COMPARE)
     assert "공탁의 절차를 정한다. [1]" in told
@@ -438,16 +446,16 @@ def test_documents_with_titles_compared_by_name_alone_tell_what_each_is_for():
 
 
 def test_a_comparison_says_which_document_does_not_tell():
-    holds = evidence("과태료는 100만원이다.", name="갑.md")
-    lacks = evidence("위원은 장이 뽑는다.", slot=2, name="을.md")
+    holds = make_evidence_of_slot("과태료는 100만원이다.", name="갑.md")
+    lacks = make_evidence_of_slot("위원은 장이 뽑는다.", slot=2, name="을.md")
     told = compose("갑과 을의 과태료 비교", holds, lacks, question_type=QuestionType.COMPARE)
     assert told.has_answer
     assert "「을」에서 ‘과태료’에 관한 내용을 찾지 못했습니다." in told.text
 
 
 def test_a_document_that_was_named_is_read_alone():
-    mine = evidence("환불은 7일 안에 한다.", name="가.md", relevance=0.1)
-    other = evidence("환불은 30일 안에 한다.", slot=2, name="나.md")
+    mine = make_evidence_of_slot("환불은 7일 안에 한다.", name="가.md", relevance=0.1)
+    other = make_evidence_of_slot("환불은 30일 안에 한다.", slot=2, name="나.md")
     told = ask("환불은 며칠 안에 해?", other, mine, named_titles=["가"])
     assert "7일" in told
     assert "30일" not in told
@@ -485,8 +493,10 @@ def test_an_outline_says_which_document_has_no_sentence():
         f"열쇠{number}: https://example.com/{number}\n" for number in range(9)
     )
     files = [
-        evidence(matter, slot=1, name="가.md"),
-        evidence("# 규정\n\n숙박비는 하루 8만 원까지 지급한다.\n", slot=2, name="나.md"),
+        make_evidence_of_slot(matter, slot=1, name="가.md"),
+        make_evidence_of_slot(
+            "# 규정\n\n숙박비는 하루 8만 원까지 지급한다.\n", slot=2, name="나.md"
+        ),
     ]
     told = compose("가와 나를 비교해줘", *files, question_type=QuestionType.COMPARE).text
     assert told.startswith("「가」\n\n이 문서에는 보여 드릴 만한 문장이 없습니다.\n\n「나」")
@@ -536,7 +546,9 @@ def test_a_sentence_that_talks_to_the_machine_is_not_quoted():
 
 def test_the_order_of_equal_evidence_changes_nothing():
     shown = [
-        evidence(f"{name}의 숙박비는 하루 {cost}만원이다.", slot=slot, name=f"{name}.md")
+        make_evidence_of_slot(
+            f"{name}의 숙박비는 하루 {cost}만원이다.", slot=slot, name=f"{name}.md"
+        )
         for slot, (name, cost) in enumerate([("서울", 11), ("부산", 9), ("제주", 10)], 1)
     ]
     told = {ask("숙박비는 하루 얼마야?", *order) for order in itertools.permutations(shown)}
@@ -712,8 +724,12 @@ def test_a_label_that_shares_only_the_kind_of_an_answer_is_none(question):
 def test_a_comparison_shows_no_lines_that_are_only_a_date():
     dates = "2027. 2. 20.(금)\n\n2027년 2월 20일 (금)\n\nFebruary 20, 2027\n\n"
     shown = [
-        titled("창업 공고", f"# 지원 공고\n\n{dates}창업자에게 5,000만원을 지원한다.", slot=1),
-        titled("상인 공고", f"# 지원 공고\n\n{dates}상인에게 3,000만원을 지원한다.", slot=2),
+        make_titled_evidence(
+            "창업 공고", f"# 지원 공고\n\n{dates}창업자에게 5,000만원을 지원한다.", slot=1
+        ),
+        make_titled_evidence(
+            "상인 공고", f"# 지원 공고\n\n{dates}상인에게 3,000만원을 지원한다.", slot=2
+        ),
     ]
     for question in ("두 공고를 비교해줘", "두 공고의 지원 금액 비교"):
         told = ask(question, *shown, question_type=QuestionType.COMPARE)

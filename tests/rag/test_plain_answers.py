@@ -11,8 +11,15 @@ from rag.ports import Piece
 from rag.types import AnswerLabel, Box, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
 from tests.quality import sets
-from tests.rag.passages import evidence
-from tests.rag.worlds import LetterEmbedder, Library, ScriptedLLM, engine, finished, text_of
+from tests.rag.passages import make_evidence
+from tests.rag.worlds import (
+    LetterEmbedder,
+    Library,
+    ScriptedLLM,
+    find_finished,
+    join_text,
+    make_engine,
+)
 
 ASKED = {
     "files": (
@@ -42,8 +49,8 @@ OTHER = (
 )
 
 
-async def said(text):
-    return text_of(await Library(engine()).ask(text))
+async def ask(text):
+    return join_text(await Library(make_engine()).ask(text))
 
 
 @pytest.mark.parametrize("asked", [(name, one) for name, many in ASKED.items() for one in many])
@@ -64,32 +71,32 @@ def test_no_utterance_and_no_question_of_the_sets_is_taken_for_help():
 
 
 async def test_who_asks_for_a_model_is_sent_to_the_administrator_in_both_languages():
-    assert "관리자" in await said("언어 모델은 어디서 설정해?")
-    assert "administrator" in await said("How do I configure the language model?")
+    assert "관리자" in await ask("언어 모델은 어디서 설정해?")
+    assert "administrator" in await ask("How do I configure the language model?")
 
 
 @pytest.mark.parametrize("question", ["어떤 파일을 올릴 수 있어?", "뭘 할 수 있어?"])
 async def test_help_names_every_format_that_is_read(question):
-    told = await said(question)
+    told = await ask(question)
     formats = ("PDF", "DOCX", "HWP", "HWPX", "HTML", "마크다운", "텍스트")
     assert all(name in told for name in formats)
 
 
 async def test_help_on_files_says_that_scans_need_text_recognition():
-    assert "문자 인식(OCR)이 설치되어 있을 때만" in await said("어떤 파일을 올릴 수 있어?")
-    assert "if text recognition (OCR) is installed" in await said(
+    assert "문자 인식(OCR)이 설치되어 있을 때만" in await ask("어떤 파일을 올릴 수 있어?")
+    assert "if text recognition (OCR) is installed" in await ask(
         "which file formats are supported?"
     )
 
 
 async def test_who_leaves_is_not_greeted():
-    assert "안녕히 가세요" in await said("안녕히 계세요")
-    assert (await said("bye")).startswith("Goodbye")
+    assert "안녕히 가세요" in await ask("안녕히 계세요")
+    assert (await ask("bye")).startswith("Goodbye")
 
 
 @pytest.mark.parametrize("text", ["심심한데 노래 불러줘", "What is the tallest mountain on Mars?"])
 async def test_everything_else_hears_that_no_model_is_configured_and_whom_to_ask(text):
-    told = await said(text)
+    told = await ask(text)
     assert "설정되어 있지 않습니다" in told or "none is configured" in told
     assert "관리자" in told or "administrator" in told
 
@@ -104,7 +111,7 @@ def test_without_documents_nothing_is_said_to_be_general_knowledge():
 
 
 def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
-    passage = evidence("보증 기간은 산 날부터 2년입니다.")
+    passage = make_evidence("보증 기간은 산 날부터 2년입니다.")
     asked = QuestionAnalysis(
         QuestionType.FOLLOWUP,
         "점심 메뉴는?",
@@ -123,7 +130,7 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
 def test_only_the_lines_of_what_is_shown_are_marked_on_the_page():
     text = "총칙이다.\n숙박비 상한은 1박 9만원이다.\n식비는 하루 2만원이다.\n정산은 5일 안에 한다."
     boxes = tuple(Box(3, 0.1, top / 10, 0.9, top / 10 + 0.02) for top in range(1, 5))
-    item = evidence(text, page=3)
+    item = make_evidence(text, page=3)
     item = replace(item, passage=replace(item.passage, boxes=boxes))
     scope = Scope((item.document_id,), ScopeReason.ALL)
     asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비 상한은 얼마야?", scope)
@@ -138,8 +145,8 @@ def test_a_span_of_a_sentence_over_two_passages_is_what_stands_in_its_own():
     document_id = uuid4()
     before, after = "숙박비는 1박에 ", "9만원을 상한으로 하여 실비로 지급한다. 식비는 따로 정한다."
     pieces = (
-        evidence(before, number=1, document_id=document_id),
-        evidence(after, number=2, document_id=document_id, start=len(before)),
+        make_evidence(before, number=1, document_id=document_id),
+        make_evidence(after, number=2, document_id=document_id, start=len(before)),
     )
     scope = Scope((document_id,), ScopeReason.ALL)
     asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비는 얼마야?", scope)
@@ -174,18 +181,18 @@ ENGLISH = "Section 3. The limit for accommodation is 100 dollars a night."
 async def test_who_asks_in_another_language_than_the_documents_is_told(
     question, texts, languages, expected
 ):
-    library = Library(engine(embedder=LetterEmbedder(frozenset(languages))))
+    library = Library(make_engine(embedder=LetterEmbedder(frozenset(languages))))
     for number, text in enumerate(texts):
         library.add(f"{number}.md", text)
-    notices = finished(await library.ask(question)).notices
+    notices = find_finished(await library.ask(question)).notices
     assert (OTHER_LANGUAGE in notices) == expected
 
 
 async def test_a_model_that_finds_nothing_is_told_apart_from_one_that_just_talks():
     async def tell(reply):
-        library = Library(engine(llm=ScriptedLLM(Piece(reply))))
+        library = Library(make_engine(llm=ScriptedLLM(Piece(reply))))
         library.add("규정.md", KOREAN)
-        return finished(await library.ask("What is the limit for hotels?")).notices
+        return find_finished(await library.ask("What is the limit for hotels?")).notices
 
     assert OTHER_LANGUAGE in await tell("The documents do not mention hotels.")
     assert OTHER_LANGUAGE not in await tell("Hotels cost about as much as they look.")

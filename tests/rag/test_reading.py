@@ -7,7 +7,7 @@ import pytest
 from rag.generate import reading
 from rag.generate.reading import UnitKind
 from rag.tokenize.text import to_letters
-from tests.rag.passages import evidence
+from tests.rag.passages import make_evidence
 
 LAW = """##### 제7조 (등록의 말소)
 
@@ -21,27 +21,27 @@ LAW = """##### 제7조 (등록의 말소)
 """
 
 
-def quotable(text):
+def list_quotable_units(text):
     return [unit for unit in reading.read_units(text) if unit.kind is not UnitKind.HEADING]
 
 
-def texts(text):
-    return [unit.text for unit in quotable(text)]
+def list_texts(text):
+    return [unit.text for unit in list_quotable_units(text)]
 
 
 def test_a_row_of_a_table_is_told_with_its_columns():
     table = "| 부품 | 청소 | 교체 |\n|---|---|---|\n| 헤파 필터 | 씻지 않음 | 6개월 |"
-    assert texts(table) == ["헤파 필터 — 청소: 씻지 않음 · 교체: 6개월"]
+    assert list_texts(table) == ["헤파 필터 — 청소: 씻지 않음 · 교체: 6개월"]
 
 
 def test_a_row_without_a_name_carries_that_of_the_row_above():
     table = "| 구분 | 값 |\n|---|---|\n| 수입 | 10 |\n|  | (1.5) |"
-    assert [unit.cells[0] for unit in quotable(table)] == ["수입", "수입"]
+    assert [unit.cells[0] for unit in list_quotable_units(table)] == ["수입", "수입"]
 
 
 def test_an_empty_row_makes_no_names_of_columns_of_the_row_above():
     table = "| 식비 | 1만원 |\n|  |  |\n| 숙박비 | 7만원 |"
-    assert texts(table) == ["식비 — 1만원", "숙박비 — 7만원"]
+    assert list_texts(table) == ["식비 — 1만원", "숙박비 — 7만원"]
 
 
 def test_a_verb_that_the_margin_cut_is_quoted_whole():
@@ -49,7 +49,7 @@ def test_a_verb_that_the_margin_cut_is_quoted_whole():
         "가동률은 99.5% 이상이며, 점검은 매월 둘째 주 일요일 02시부터 06시 사이에만 할 수 있\n"
         "다. 신청 2,000건을 처리할 수 있어야 한다."
     )
-    first, second = quotable(text)
+    first, second = list_quotable_units(text)
     assert first.text.endswith("사이에만 할 수 있다.")
     assert text[first.start : first.end].endswith("있\n다.")
     assert second.text == "신청 2,000건을 처리할 수 있어야 한다."
@@ -61,7 +61,7 @@ def test_an_item_with_the_letter_that_also_ends_verbs_stays_an_item():
         "나. 신청을 받은 날부터 처리하기까지 걸리는 기간과 그 연장에 관한 사항\n"
         "다. 수수료"
     )
-    assert [unit.mark for unit in quotable(text)] == ["가.", "나.", "다."]
+    assert [unit.mark for unit in list_quotable_units(text)] == ["가.", "나.", "다."]
 
 
 def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
@@ -88,10 +88,10 @@ def test_a_unit_stands_under_the_headings_that_its_own_is_a_part_of():
         "1. 사업 개요\n1.1 추진 배경\n신청 창구가 흩어져 있어 같은 정보를 여러 번 입력한다.\n"
         "1.2 추진 일정\n마감은 2월 26일이다."
     )
-    (stretch,) = reading.read_stretches([evidence(text, section="제안요청서 > 1. 사업 개요")])
+    (stretch,) = reading.read_stretches([make_evidence(text, section="제안요청서 > 1. 사업 개요")])
     assert list(stretch.list_headings(stretch.units[-1])) == ["1.2 추진 일정", "1. 사업 개요"]
     (later,) = reading.read_stretches(
-        [evidence("1.3 예산\n예산은 3억 원이다.", section="제안요청서 > 1. 사업 개요")]
+        [make_evidence("1.3 예산\n예산은 3억 원이다.", section="제안요청서 > 1. 사업 개요")]
     )
     assert list(later.list_headings(later.units[-1])) == ["1.3 예산", "1. 사업 개요"]
 
@@ -130,11 +130,11 @@ def test_items_stand_under_what_announces_them():
 
 
 def test_what_a_law_says_of_its_changes_is_left_out():
-    assert "개정" not in " ".join(texts(LAW))
+    assert "개정" not in " ".join(list_texts(LAW))
 
 
 def test_every_unit_stands_where_it_says():
-    for unit in quotable(LAW):
+    for unit in list_quotable_units(LAW):
         assert to_letters(unit.text) in to_letters(LAW[unit.start : unit.end])
 
 
@@ -143,22 +143,25 @@ def test_a_line_that_the_margin_broke_is_joined_with_the_next():
         "돌봄 신청을 부서마다 다른 시스템으로 받고 있어 같은 가구의 정보를\n"
         "평균 3.4회 다시 입력하는 것으로 나타났다."
     )
-    assert len(texts(passage)) == 1
+    assert len(list_texts(passage)) == 1
 
 
 def test_short_lines_stand_for_themselves():
     passage = (
         "발주기관 해솔시 스마트도시과\n사업 예산 1,240,000,000원(부가가치세 포함)\n사업 기간 9개월"
     )
-    assert len(texts(passage)) == 3
+    assert len(list_texts(passage)) == 3
 
 
 def test_items_of_a_list_stand_for_themselves():
-    assert texts("- 첫째 항목입니다\n- 둘째 항목입니다") == ["첫째 항목입니다", "둘째 항목입니다"]
+    assert list_texts("- 첫째 항목입니다\n- 둘째 항목입니다") == [
+        "첫째 항목입니다",
+        "둘째 항목입니다",
+    ]
 
 
 def test_a_date_with_points_ends_no_sentence():
-    assert len(texts("이 규정은 2020.1.1. 시행한다. 접수는 2020. 3. 5. 마감한다.")) == 2
+    assert len(list_texts("이 규정은 2020.1.1. 시행한다. 접수는 2020. 3. 5. 마감한다.")) == 2
 
 
 @pytest.mark.parametrize(
@@ -173,19 +176,19 @@ def test_what_never_ends_is_read_in_linear_time(text):
 
 def test_no_sentence_ends_within_brackets():
     text = "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다. 수수료는 없다."
-    assert texts(text)[0] == "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다."
+    assert list_texts(text)[0] == "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다."
 
 
 @pytest.mark.parametrize(
     "code", ["```` ```a``` ````", "~~~\n```\n~~~", "````\n```\ncode\n````", "```a``` b"]
 )
 def test_what_stands_below_code_is_read(code):
-    assert texts(f"{code}\n\n수수료는 없다.")[-1] == "수수료는 없다."
+    assert list_texts(f"{code}\n\n수수료는 없다.")[-1] == "수수료는 없다."
 
 
 def test_code_is_not_quoted():
-    assert texts("```\ncode one\n~~~\n  ```\n수수료는 없다.") == ["수수료는 없다."]
+    assert list_texts("```\ncode one\n~~~\n  ```\n수수료는 없다.") == ["수수료는 없다."]
 
 
 def test_an_empty_passage_has_nothing_to_quote():
-    assert texts(" \n\n ") == []
+    assert list_texts(" \n\n ") == []

@@ -12,42 +12,42 @@ from tests.quality import slots
 TITLES = ("공탁법", "공탁금관리위원회규칙", "상표법")
 
 
-def refs(*titles) -> tuple[DocRef, ...]:
+def make_refs(*titles) -> tuple[DocRef, ...]:
     return tuple(
         DocRef(slot, uuid5(NAMESPACE_OID, title), title, f"{title}.md")
         for slot, title in enumerate(titles, 1)
     )
 
 
-SHOWN = refs(*TITLES)
+SHOWN = make_refs(*TITLES)
 
 
-def answered(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **fields) -> PastTurn:
+def make_turn(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **fields) -> PastTurn:
     values = {"mode": "documents", "question_type": "single", **fields}
-    return PastTurn(number, "공탁금 회수 절차는?", text, doc_refs=refs(*titles), **values)
+    return PastTurn(number, "공탁금 회수 절차는?", text, doc_refs=make_refs(*titles), **values)
 
 
-def chat(*turns, shown=None) -> Conversation:
+def make_conversation(*turns, shown=None) -> Conversation:
     return Conversation(turns, len(turns), shown_turn=shown)
 
 
-FIRST = answered()
-ASKED = chat(FIRST, shown=FIRST)
+FIRST = make_turn()
+ASKED = make_conversation(FIRST, shown=FIRST)
 
 
 def nothing() -> tuple[DocRef, ...]:
     return ()
 
 
-def titles(found) -> list[str]:
+def list_titles(found) -> list[str]:
     return [ref.title for ref in found.documents]
 
 
-def offered(asked="아까 그 문서 전체 보여줘", number=2) -> PastTurn:
+def make_clarifying_turn(asked="아까 그 문서 전체 보여줘", number=2) -> PastTurn:
     return PastTurn(number, asked, "어느 문서를 말씀하시나요?", mode="clarify", candidates=SHOWN)
 
 
-def reading(part=2, parts=5, asked="1번 문서 전체 보여줘", number=2) -> PastTurn:
+def make_reading_turn(part=2, parts=5, asked="1번 문서 전체 보여줘", number=2) -> PastTurn:
     view = View(SHOWN[0].document_id, part, parts)
     return PastTurn(number, asked, "『공탁법』", mode="document", view=view)
 
@@ -110,7 +110,7 @@ def test_what_is_not_clear_is_always_asked_back(cases):
 def test_a_place_is_that_of_the_last_answer_with_documents(text, meant):
     found = resolve_reference(text, ASKED, nothing)
     assert found.unclear is None
-    assert titles(found) == [TITLES[at] for at in meant]
+    assert list_titles(found) == [TITLES[at] for at in meant]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_place_is_that_of_the_last_answer_with_documents(text, meant):
     ],
 )
 def test_of_several_documents_named_none_is_left_out(text, meant):
-    assert titles(resolve_reference(text, ASKED, nothing)) == [TITLES[at] for at in meant]
+    assert list_titles(resolve_reference(text, ASKED, nothing)) == [TITLES[at] for at in meant]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_of_several_documents_named_none_is_left_out(text, meant):
     ],
 )
 def test_another_number_beside_a_place_names_no_document(text):
-    assert titles(resolve_reference(text, ASKED, nothing)) == [TITLES[1]]
+    assert list_titles(resolve_reference(text, ASKED, nothing)) == [TITLES[1]]
 
 
 def test_a_range_beyond_the_documents_shown_is_asked_back():
@@ -176,61 +176,68 @@ def test_what_counts_other_things_is_no_reference(text):
 def test_a_number_beyond_the_list_is_asked_back_with_the_list():
     found = resolve_reference("4번 문서에서 기한은?", ASKED, nothing)
     assert found.unclear is Unclear.OUT_OF_RANGE
-    assert titles(found) == list(TITLES)
+    assert list_titles(found) == list(TITLES)
 
 
 def test_a_number_that_the_answer_gave_to_its_own_lines_is_asked_back():
-    turn = answered(text="1. 법인일 것\n2. 신고할 것 [1]")
-    found = resolve_reference("2번은?", chat(turn, shown=turn), nothing)
+    turn = make_turn(text="1. 법인일 것\n2. 신고할 것 [1]")
+    found = resolve_reference("2번은?", make_conversation(turn, shown=turn), nothing)
     assert found.unclear is Unclear.AMBIGUOUS
-    assert titles(resolve_reference("2번 문서는?", chat(turn, shown=turn), nothing)) == [TITLES[1]]
+    assert list_titles(
+        resolve_reference("2번 문서는?", make_conversation(turn, shown=turn), nothing)
+    ) == [TITLES[1]]
 
 
 def test_a_number_after_a_list_without_documents_means_the_list():
     listed = PastTurn(2, "요리법?", "1. 볶는다\n2. 끓인다", mode="general", question_type="single")
-    assert resolve_reference("2번 더 자세히", chat(FIRST, listed, shown=FIRST), nothing) is None
+    assert (
+        resolve_reference("2번 더 자세히", make_conversation(FIRST, listed, shown=FIRST), nothing)
+        is None
+    )
 
 
 def test_thanks_in_between_do_not_hide_the_list():
     thanks = PastTurn(2, "고마워", "천만에요.", mode="general", question_type="smalltalk")
-    assert titles(resolve_reference("2번은?", chat(FIRST, thanks, shown=FIRST), nothing)) == [
-        TITLES[1]
-    ]
+    assert list_titles(
+        resolve_reference("2번은?", make_conversation(FIRST, thanks, shown=FIRST), nothing)
+    ) == [TITLES[1]]
 
 
 def test_the_whole_session_counts_only_when_it_is_said():
-    session = refs("민사소송법", *TITLES)
+    session = make_refs("민사소송법", *TITLES)
     asked = []
 
     def all_shown():
         asked.append(1)
         return session
 
-    assert titles(resolve_reference("1번 문서는?", ASKED, all_shown)) == ["공탁법"]
+    assert list_titles(resolve_reference("1번 문서는?", ASKED, all_shown)) == ["공탁법"]
     assert not asked
     found = resolve_reference("세션 전체 기준 1번 문서는?", ASKED, all_shown)
-    assert titles(found) == ["민사소송법"]
+    assert list_titles(found) == ["민사소송법"]
     assert found.whole_session
-    assert titles(resolve_reference("document 4 of the whole conversation", ASKED, all_shown)) == [
-        "상표법"
-    ]
+    assert list_titles(
+        resolve_reference("document 4 of the whole conversation", ASKED, all_shown)
+    ) == ["상표법"]
 
 
 def test_an_earlier_answer_can_be_named():
-    second = answered(2, ("저작권법",))
-    conversation = chat(FIRST, second, shown=second)
-    assert titles(resolve_reference("첫 번째 답변의 2번 문서 요약해줘", conversation, nothing)) == [
-        TITLES[1]
-    ]
+    second = make_turn(2, ("저작권법",))
+    conversation = make_conversation(FIRST, second, shown=second)
+    assert list_titles(
+        resolve_reference("첫 번째 답변의 2번 문서 요약해줘", conversation, nothing)
+    ) == [TITLES[1]]
 
 
 def test_a_kind_of_document_counts_where_both_ways_of_counting_agree():
-    turn = answered(1, ("공탁법", "상표법", "채용 공고문"))
-    assert titles(resolve_reference("두 번째 법에서 벌칙은?", chat(turn, shown=turn), nothing)) == [
-        "상표법"
-    ]
-    mixed = answered(1, ("채용 공고문", "공탁법", "상표법"))
-    found = resolve_reference("두 번째 법에서 벌칙은?", chat(mixed, shown=mixed), nothing)
+    turn = make_turn(1, ("공탁법", "상표법", "채용 공고문"))
+    assert list_titles(
+        resolve_reference("두 번째 법에서 벌칙은?", make_conversation(turn, shown=turn), nothing)
+    ) == ["상표법"]
+    mixed = make_turn(1, ("채용 공고문", "공탁법", "상표법"))
+    found = resolve_reference(
+        "두 번째 법에서 벌칙은?", make_conversation(mixed, shown=mixed), nothing
+    )
     assert found.unclear is Unclear.AMBIGUOUS
 
 
@@ -238,9 +245,11 @@ def test_a_kind_of_document_counts_where_both_ways_of_counting_agree():
 
 
 def test_that_document_is_the_only_one():
-    turn = answered(1, ("상표법",))
+    turn = make_turn(1, ("상표법",))
     for text in ("아까 그 문서에서 기한은?", "in that document, what is the fee?"):
-        assert titles(resolve_reference(text, chat(turn, shown=turn), nothing)) == ["상표법"]
+        assert list_titles(
+            resolve_reference(text, make_conversation(turn, shown=turn), nothing)
+        ) == ["상표법"]
 
 
 def test_that_document_of_several_is_asked_back():
@@ -250,10 +259,12 @@ def test_that_document_of_several_is_asked_back():
 
 
 def test_part_of_a_title_tells_which_document_is_meant():
-    assert titles(resolve_reference("아까 그 상표법 문서 보여줘", ASKED, nothing)) == ["상표법"]
+    assert list_titles(resolve_reference("아까 그 상표법 문서 보여줘", ASKED, nothing)) == [
+        "상표법"
+    ]
     found = resolve_reference("아까 그 공탁 문서 보여줘", ASKED, nothing)
     assert found.unclear is Unclear.AMBIGUOUS
-    assert titles(found) == ["공탁법", "공탁금관리위원회규칙"]
+    assert list_titles(found) == ["공탁법", "공탁금관리위원회규칙"]
 
 
 def test_that_document_of_the_same_sentence_is_no_reference():
@@ -281,9 +292,9 @@ def test_this_document_may_be_one_that_was_uploaded():
 
 
 def test_after_the_memory_was_cleared_the_documents_of_the_session_are_offered():
-    found = resolve_reference("이전 1번 문서 보여줘", chat(FIRST), lambda: SHOWN)
+    found = resolve_reference("이전 1번 문서 보여줘", make_conversation(FIRST), lambda: SHOWN)
     assert found.unclear is Unclear.NOTHING
-    assert titles(found) == list(TITLES)
+    assert list_titles(found) == list(TITLES)
 
 
 # What is wanted
@@ -303,7 +314,7 @@ def test_after_the_memory_was_cleared_the_documents_of_the_session_are_offered()
 )
 def test_the_document_itself_is_wanted(text):
     found = resolve_reference(text, ASKED, nothing)
-    assert (found.whole, found.part, titles(found)) == (True, 1, ["공탁법"])
+    assert (found.whole, found.part, list_titles(found)) == (True, 1, ["공탁법"])
 
 
 @pytest.mark.parametrize(
@@ -330,8 +341,8 @@ def test_an_answer_is_wanted_and_the_rest_can_be_searched(text, rest):
 def test_what_was_asked_before_is_asked_of_another_document(text):
     first = PastTurn(2, "1번 문서에서 이의신청 기한은?", "7일", mode="documents", doc_refs=SHOWN)
     again = PastTurn(3, "1번은?", "7일", mode="documents", doc_refs=SHOWN)
-    found = resolve_reference(text, chat(FIRST, first, again, shown=again), nothing)
-    assert (titles(found), found.rest) == ([TITLES[1]], "이의신청 기한은?")
+    found = resolve_reference(text, make_conversation(FIRST, first, again, shown=again), nothing)
+    assert (list_titles(found), found.rest) == ([TITLES[1]], "이의신청 기한은?")
 
 
 def test_a_part_of_a_document_is_wanted():
@@ -342,7 +353,7 @@ def test_a_part_of_a_document_is_wanted():
 
 def test_a_document_shown_can_be_opened_by_its_title():
     found = resolve_reference("상표법 전문 보여줘", ASKED, nothing)
-    assert (titles(found), found.whole) == (["상표법"], True)
+    assert (list_titles(found), found.whole) == (["상표법"], True)
     assert resolve_reference("상표법 제3조 전문 보여줘", ASKED, nothing) is None
 
 
@@ -357,30 +368,40 @@ def test_a_document_shown_can_be_opened_by_its_title():
     ],
 )
 def test_pages_turn_in_the_document_shown(text, part):
-    found = resolve_reference(text, chat(FIRST, reading(), shown=FIRST), nothing)
-    assert (titles(found), found.whole, found.part) == (["공탁법"], True, part)
+    found = resolve_reference(
+        text, make_conversation(FIRST, make_reading_turn(), shown=FIRST), nothing
+    )
+    assert (list_titles(found), found.whole, found.part) == (["공탁법"], True, part)
 
 
 def test_pages_turn_only_where_a_document_is_shown():
     assert resolve_reference("다음", ASKED, nothing) is None
-    conversation = chat(FIRST, reading(), shown=FIRST)
+    conversation = make_conversation(FIRST, make_reading_turn(), shown=FIRST)
     assert resolve_reference("다음 회의는 언제야?", conversation, nothing) is None
 
 
 def test_the_present_version_stays_present_while_it_is_read():
-    first = reading(1, asked="1번 문서 최신 버전 보여줘")
-    conversation = chat(FIRST, first, reading(2, asked="다음", number=3), shown=FIRST)
+    first = make_reading_turn(1, asked="1번 문서 최신 버전 보여줘")
+    conversation = make_conversation(
+        FIRST, first, make_reading_turn(2, asked="다음", number=3), shown=FIRST
+    )
     assert resolve_reference("다음", conversation, nothing).present
-    assert not resolve_reference("다음", chat(FIRST, reading(), shown=FIRST), nothing).present
+    assert not resolve_reference(
+        "다음", make_conversation(FIRST, make_reading_turn(), shown=FIRST), nothing
+    ).present
 
 
 def test_while_a_document_is_read_places_are_still_those_of_the_list():
     view = View(SHOWN[0].document_id, 1, 5)
-    turn = answered(2, ("공탁법",), mode="document", view=view)
-    conversation = chat(FIRST, turn, shown=turn)
-    assert titles(resolve_reference("3번 문서에서 기한은?", conversation, nothing)) == ["상표법"]
-    assert titles(resolve_reference("그 문서에서 기한은?", conversation, nothing)) == ["공탁법"]
-    assert titles(resolve_reference("상표법 전문 보여줘", conversation, nothing)) == ["상표법"]
+    turn = make_turn(2, ("공탁법",), mode="document", view=view)
+    conversation = make_conversation(FIRST, turn, shown=turn)
+    assert list_titles(resolve_reference("3번 문서에서 기한은?", conversation, nothing)) == [
+        "상표법"
+    ]
+    assert list_titles(resolve_reference("그 문서에서 기한은?", conversation, nothing)) == [
+        "공탁법"
+    ]
+    assert list_titles(resolve_reference("상표법 전문 보여줘", conversation, nothing)) == ["상표법"]
 
 
 # Answers to a question back
@@ -394,38 +415,42 @@ def test_while_a_document_is_read_places_are_still_those_of_the_list():
     ],
 )
 def test_a_choice_answers_what_was_asked_first(text, meant):
-    found = resolve_reference(text, chat(FIRST, offered(), shown=FIRST), nothing)
-    assert titles(found) == [TITLES[at] for at in meant]
+    found = resolve_reference(
+        text, make_conversation(FIRST, make_clarifying_turn(), shown=FIRST), nothing
+    )
+    assert list_titles(found) == [TITLES[at] for at in meant]
     assert (found.unclear, found.whole, found.rest) == (None, True, "전체 보여줘")
 
 
 def test_a_choice_that_is_none_is_asked_back_again():
-    again = offered("9번", number=3)
-    conversation = chat(FIRST, offered("그 문서에서 기한은?"), again, shown=FIRST)
+    again = make_clarifying_turn("9번", number=3)
+    conversation = make_conversation(
+        FIRST, make_clarifying_turn("그 문서에서 기한은?"), again, shown=FIRST
+    )
     assert resolve_reference("7번", conversation, nothing).unclear is Unclear.OUT_OF_RANGE
     assert resolve_reference("2번", conversation, nothing).rest == "기한은?"
 
 
 def test_a_choice_after_a_number_alone_asks_what_was_asked_before():
-    conversation = chat(FIRST, offered("9번은?"), shown=FIRST)
+    conversation = make_conversation(FIRST, make_clarifying_turn("9번은?"), shown=FIRST)
     assert resolve_reference("2번이요", conversation, nothing).rest == FIRST.user_text
 
 
 def test_a_new_question_after_a_question_back_is_a_question():
-    conversation = chat(FIRST, offered(), shown=FIRST)
+    conversation = make_conversation(FIRST, make_clarifying_turn(), shown=FIRST)
     assert resolve_reference("공탁법 제4조는 무슨 내용이야?", conversation, nothing) is None
 
 
 def test_a_document_picked_settles_the_question_asked_again():
-    conversation = chat(offered("이전 1번 문서 전체 보여줘", number=1))
+    conversation = make_conversation(make_clarifying_turn("이전 1번 문서 전체 보여줘", number=1))
     picked = SHOWN[2].document_id
     found = resolve_reference("이전 1번 문서 전체 보여줘", conversation, nothing, [picked])
-    assert (titles(found), found.unclear, found.whole) == (["상표법"], None, True)
+    assert (list_titles(found), found.unclear, found.whole) == (["상표법"], None, True)
 
 
 def test_documents_picked_for_a_question_settle_what_is_unclear():
     found = resolve_reference("그 문서에서 기한은?", ASKED, nothing, [SHOWN[1].document_id])
-    assert (titles(found), found.unclear) == ([TITLES[1]], None)
+    assert (list_titles(found), found.unclear) == ([TITLES[1]], None)
     other = uuid5(NAMESPACE_OID, "other")
     assert resolve_reference("그 문서에서 기한은?", ASKED, nothing, [other]) is None
 
@@ -463,7 +488,11 @@ def test_documents_picked_for_a_question_settle_what_is_unclear():
 )
 def test_hostile_messages_take_milliseconds(piece):
     text = (piece * 20_000)[:20_000]
-    for conversation in (ASKED, chat(FIRST, offered(), shown=FIRST), chat(reading(number=1))):
+    for conversation in (
+        ASKED,
+        make_conversation(FIRST, make_clarifying_turn(), shown=FIRST),
+        make_conversation(make_reading_turn(number=1)),
+    ):
         for message in (text, f"{text[:200]}!", f"{text} 1번 문서", f"2번은{text},"):
             started = time.process_time()
             resolve_reference(message, conversation, lambda: SHOWN)
@@ -472,18 +501,18 @@ def test_hostile_messages_take_milliseconds(piece):
 
 def test_a_reference_is_found_at_either_end_of_a_long_message():
     pasted = "조항을 옮겨 적습니다. " * 500
-    assert titles(resolve_reference(f"2번 문서와 비교해줘: {pasted}", ASKED, nothing)) == [
+    assert list_titles(resolve_reference(f"2번 문서와 비교해줘: {pasted}", ASKED, nothing)) == [
         TITLES[1]
     ]
     found = resolve_reference(f"{pasted}\n방금 2번 문서를 참고해서 검토해줘", ASKED, nothing)
-    assert titles(found) == [TITLES[1]]
+    assert list_titles(found) == [TITLES[1]]
     assert found.rest.endswith("검토해줘")
 
 
 # Numbers that no answer has
 
-ONLY = answered(titles=TITLES[:1])
-TWO = answered(titles=TITLES[:2])
+ONLY = make_turn(titles=TITLES[:1])
+TWO = make_turn(titles=TITLES[:2])
 
 
 @pytest.mark.parametrize(
@@ -504,7 +533,7 @@ TWO = answered(titles=TITLES[:2])
     ],
 )
 def test_a_number_that_no_answer_has_is_asked_back_also_where_documents_are_chosen(text, turn):
-    conversation = chat(turn, shown=turn)
+    conversation = make_conversation(turn, shown=turn)
     chosen = [turn.doc_refs[0].document_id]
     for named in ((), chosen):
         found = resolve_reference(text, conversation, lambda: turn.doc_refs, named)
@@ -528,9 +557,11 @@ def test_a_number_before_any_answer_does_not_mean_the_chosen_document():
     ],
 )
 def test_places_may_be_counted_from_the_end(text, title):
-    assert titles(resolve_reference(text, ASKED, nothing)) == [title]
+    assert list_titles(resolve_reference(text, ASKED, nothing)) == [title]
 
 
 def test_a_number_beyond_the_documents_means_the_line_of_a_list():
-    listed = answered(titles=TITLES[:1], text="요건은 셋입니다.\n1. 신청\n2. 접수\n3. 심사")
-    assert resolve_reference("2번 설명해줘", chat(listed, shown=listed), nothing) is None
+    listed = make_turn(titles=TITLES[:1], text="요건은 셋입니다.\n1. 신청\n2. 접수\n3. 심사")
+    assert (
+        resolve_reference("2번 설명해줘", make_conversation(listed, shown=listed), nothing) is None
+    )

@@ -7,7 +7,7 @@ import pytest
 from rag.adapters.encoders import EndpointReranker
 from rag.errors import EngineUnavailable
 from rag.types import Hit
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, make_engine
 
 RULES = "숙박비 상한은 1박 90,000원이다. 정산은 출장 뒤 5일 안에 한다."
 
@@ -31,7 +31,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def hits():
-    library = Library(engine())
+    library = Library(make_engine())
     library.add("여비 규정.md", RULES)
     library.add("다른 규정.md", "숙박비 a b c")
     found = library.search("숙박비 상한은?").hits
@@ -62,7 +62,7 @@ def test_a_model_that_is_not_there_is_said(local_models, hits, tmp_path):
 
 
 def test_a_configured_model_orders_the_search(local_models, model):
-    library = Library(engine(config=replace(local_models, reranker_model=model)))
+    library = Library(make_engine(config=replace(local_models, reranker_model=model)))
     library.add("여비 규정.md", RULES)
     found = library.search("숙박비 상한은?")
     assert all("rerank" in hit.scores for hit in found.hits)
@@ -72,7 +72,9 @@ def test_a_configured_model_orders_the_search(local_models, model):
 
 
 def test_without_its_model_the_search_goes_on(local_models, tmp_path):
-    library = Library(engine(config=replace(local_models, reranker_model=str(tmp_path / "none"))))
+    library = Library(
+        make_engine(config=replace(local_models, reranker_model=str(tmp_path / "none")))
+    )
     library.add("여비 규정.md", RULES)
     found = library.search("숙박비 상한은?")
     assert isinstance(found.hits[0], Hit)

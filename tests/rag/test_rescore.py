@@ -37,11 +37,11 @@ class NumberEmbedder:
         return [1.0, 0.0]
 
 
-def hit(text, name="d", section=""):
+def make_hit(text, name="d", section=""):
     return Hit(Passage(1, uuid4(), name, 0, text, None, None, section), 1.0)
 
 
-def library(*chunks):
+def make_library(*chunks):
     """A store of one document a chunk: (text, vector)."""
     store = MemoryStore()
     for text, vector in chunks:
@@ -51,7 +51,7 @@ def library(*chunks):
     return store
 
 
-def asked(query):
+def make_plan(query):
     scope = Scope((), ScopeReason.ALL)
     return Plan(
         QuestionType.SINGLE,
@@ -63,13 +63,13 @@ def asked(query):
     )
 
 
-def texts(hits):
+def list_texts(hits):
     return [found.passage.text for found in hits]
 
 
 def test_a_sentence_that_holds_all_words_counts_more_than_words_all_over():
-    together = hit("연차 휴가 일수는 정해져 있다. 다른 말.")
-    apart = hit("연차 이야기. 휴가 이야기. 일수 이야기.")
+    together = make_hit("연차 휴가 일수는 정해져 있다. 다른 말.")
+    apart = make_hit("연차 이야기. 휴가 이야기. 일수 이야기.")
     shares = score_sentences({"연차": 1, "휴가": 1, "일수": 1}, [together, apart], 5)
     assert shares[0] == pytest.approx(1.0)
     assert shares[1] < 0.5
@@ -77,27 +77,29 @@ def test_a_sentence_that_holds_all_words_counts_more_than_words_all_over():
 
 def test_words_of_the_headings_count_for_every_sentence():
     terms = {"여비": 1, "정산": 1}
-    (share,) = score_sentences(terms, [hit("정산은 5일 안에 한다.", "여비 규정", "제1장")], 5)
+    (share,) = score_sentences(terms, [make_hit("정산은 5일 안에 한다.", "여비 규정", "제1장")], 5)
     assert share == pytest.approx(1.0)
 
 
 def test_a_question_without_terms_has_no_sentence():
-    assert score_sentences({}, [hit("가"), hit("나")], 1) == [0.0]
+    assert score_sentences({}, [make_hit("가"), make_hit("나")], 1) == [0.0]
 
 
 def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
     same = ("holiday entitlement", (1.0, 0.0))
-    store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
-    candidates = Candidates(asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")))
+    store = make_library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
+    candidates = Candidates(
+        make_plan("vacation days"), store, QuestionEmbedder(NumberEmbedder("en"))
+    )
     found = rescore_candidates(candidates, bm25_weight=1.0)
-    assert texts(found)[0] == "holiday entitlement"
+    assert list_texts(found)[0] == "holiday entitlement"
     assert found[0].scores["closeness"] == pytest.approx(1.0)
 
 
 def test_closeness_of_lexical_hits_is_read_from_their_vectors():
-    store = library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
+    store = make_library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
     candidates = Candidates(
-        asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")), unrelated=0.2
+        make_plan("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")), unrelated=0.2
     )
     found = rescore_candidates(candidates, bm25_weight=1.0)
     assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
@@ -105,20 +107,20 @@ def test_closeness_of_lexical_hits_is_read_from_their_vectors():
 
 def test_where_the_embedder_does_not_know_the_language_sentences_decide():
     apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
-    store = library(("연차 휴가 이야기.", None), (apart, None))
-    candidates = Candidates(asked("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
+    store = make_library(("연차 휴가 이야기.", None), (apart, None))
+    candidates = Candidates(make_plan("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
     found = rescore_candidates(candidates, bm25_weight=1.0)
     assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
-    assert texts(found)[0] == "연차 휴가 이야기."
+    assert list_texts(found)[0] == "연차 휴가 이야기."
 
 
 def test_passages_behind_the_first_keep_their_order():
-    store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
-    candidates = Candidates(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
+    store = make_library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
+    candidates = Candidates(make_plan("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
     found = rescore_candidates(candidates, bm25_weight=1.0)
     assert (
-        texts(found)[MAX_SENTENCE_PASSAGES:]
-        == texts(candidates.lexical_hits)[MAX_SENTENCE_PASSAGES:]
+        list_texts(found)[MAX_SENTENCE_PASSAGES:]
+        == list_texts(candidates.lexical_hits)[MAX_SENTENCE_PASSAGES:]
     )
 
 
@@ -148,7 +150,7 @@ class Nearby(MeetingStore):
 def test_words_and_vectors_are_searched_at_once():
     with ThreadPoolExecutor(1) as threads:
         candidates = Candidates(
-            asked("vacation days"),
+            make_plan("vacation days"),
             Nearby(threading.Barrier(2), threads),
             QuestionEmbedder(NumberEmbedder("en")),
         )
@@ -160,7 +162,7 @@ def test_no_question_waits_for_the_search_of_another():
     with ThreadPoolExecutor(2) as threads:
         searches = [
             Candidates(
-                asked(text), MeetingStore(meeting, threads), QuestionEmbedder(NumberEmbedder())
+                make_plan(text), MeetingStore(meeting, threads), QuestionEmbedder(NumberEmbedder())
             )
             for text in ("연차 휴가", "출장 여비")
         ]

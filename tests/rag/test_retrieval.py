@@ -26,13 +26,13 @@ from tests.rag.worlds import (
     TRAVEL_RULES,
     LetterEmbedder,
     Library,
-    chunk,
-    engine,
-    no_progress,
+    ignore_progress,
+    make_chunk,
+    make_engine,
 )
 
 
-def hit(key, score=1.0, document=None, text="x", **scores):
+def make_hit(key, score=1.0, document=None, text="x", **scores):
     passage = Passage(key, document or uuid4(), f"d{key}", 0, text, None, None, "")
     return Hit(passage, score, scores)
 
@@ -56,7 +56,7 @@ def test_a_failing_embedder_leaves_what_the_words_find(library, name):
 
 def test_a_failing_embedder_is_asked_once_for_a_question():
     embedder = LetterEmbedder(frozenset({"*"}))
-    made = Library(engine(embedder=embedder))
+    made = Library(make_engine(embedder=embedder))
     for name in ("여비 규정.md", "보안 규정.md"):
         made.add(name, TRAVEL_RULES if "여비" in name else SECURITY_RULES)
     asked = []
@@ -72,9 +72,9 @@ def test_a_failing_embedder_is_asked_once_for_a_question():
 
 def test_korean_chunks_are_not_embedded_by_an_english_model():
     embedder = LetterEmbedder()
-    made = engine(embedder=embedder)
+    made = make_engine(embedder=embedder)
     korean, english = made.index_chunks(
-        [chunk(0, TRAVEL_RULES), chunk(1, DEPLOYMENT)], "문서", no_progress, 2
+        [make_chunk(0, TRAVEL_RULES), make_chunk(1, DEPLOYMENT)], "문서", ignore_progress, 2
     )
     assert korean.vector is None
     assert len(english.vector) == 64
@@ -83,7 +83,7 @@ def test_korean_chunks_are_not_embedded_by_an_english_model():
 
 def test_a_multilingual_embedder_takes_part_in_korean():
     embedder = LetterEmbedder(frozenset({"*"}))
-    made = Library(engine(embedder=embedder))
+    made = Library(make_engine(embedder=embedder))
     made.add("여비 규정.md", TRAVEL_RULES)
     found = made.search("숙박비 상한은?")
     assert {"closeness", "similarity", "share", "bm25", "coverage"} <= set(found.hits[0].scores)
@@ -103,7 +103,7 @@ def test_every_strategy_answers_in_both_languages(library, name):
 
 
 def test_the_title_helps_to_find_a_passage():
-    made = Library(engine())
+    made = Library(make_engine())
     made.add("휴가 규정.md", "신청은 사흘 전에 한다.")
     made.add("구매 규정.md", "신청은 이레 전에 한다.")
     assert made.search("휴가 신청").hits[0].passage.document_name == "휴가 규정.md"
@@ -111,8 +111,8 @@ def test_the_title_helps_to_find_a_passage():
 
 def test_indexing_tells_its_progress_and_lets_a_stop_through():
     steps = []
-    made = engine()
-    chunks = [chunk(i, DEPLOYMENT) for i in range(70)]
+    made = make_engine()
+    chunks = [make_chunk(i, DEPLOYMENT) for i in range(70)]
     list(made.index_chunks(iter(chunks), "t", lambda *step: steps.append(step), 70))
     assert steps == [(32, 70), (64, 70), (70, 70)]
 
@@ -120,7 +120,7 @@ def test_indexing_tells_its_progress_and_lets_a_stop_through():
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        list(made.index_chunks([chunk(0, DEPLOYMENT)], "t", stop, 1))
+        list(made.index_chunks([make_chunk(0, DEPLOYMENT)], "t", stop, 1))
 
 
 def test_an_empty_scope_finds_nothing(library):
@@ -149,7 +149,7 @@ def test_the_kind_of_a_question_decides_its_plan(library, query, kind):
 
 def test_a_comparison_shows_several_documents():
     one, other = uuid4(), uuid4()
-    hits = [hit(i, document=one) for i in range(6)] + [hit(9, document=other)]
+    hits = [make_hit(i, document=one) for i in range(6)] + [make_hit(9, document=other)]
     chosen = search.spread_documents(hits, 4)
     assert {h.passage.document_id for h in chosen} == {one, other}
     assert [h.passage.key for h in chosen] == [0, 1, 2, 9]
@@ -157,7 +157,9 @@ def test_a_comparison_shows_several_documents():
 
 def test_documents_compared_take_turns_for_half_of_the_places():
     one, other = uuid4(), uuid4()
-    hits = [hit(i, document=one) for i in range(9)] + [hit(i, document=other) for i in (10, 11, 12)]
+    hits = [make_hit(i, document=one) for i in range(9)] + [
+        make_hit(i, document=other) for i in (10, 11, 12)
+    ]
     chosen = search.spread_documents(hits, 8)
     assert [h.passage.key for h in chosen] == [0, 1, 2, 3, 4, 5, 10, 11]
 
@@ -179,7 +181,10 @@ def test_a_named_top_k_is_exact(library):
 
 def test_fusion_adds_weighted_ranks_and_keeps_the_scores_of_each_leg():
     fused = candidates.fuse_ranks(
-        {"a": ([hit(1, bm25=3.0), hit(2)], 1.0), "b": ([hit(2, similarity=0.9)], 1.0)}
+        {
+            "a": ([make_hit(1, bm25=3.0), make_hit(2)], 1.0),
+            "b": ([make_hit(2, similarity=0.9)], 1.0),
+        }
     )
     assert [h.passage.key for h in fused] == [2, 1]
     assert fused[0].scores["rank_b"] == 1
@@ -187,11 +192,11 @@ def test_fusion_adds_weighted_ranks_and_keeps_the_scores_of_each_leg():
 
 
 def test_a_leg_without_weight_changes_nothing():
-    fused = candidates.fuse_ranks({"a": ([hit(1)], 1.0), "b": ([hit(2)], 0.0)})
+    fused = candidates.fuse_ranks({"a": ([make_hit(1)], 1.0), "b": ([make_hit(2)], 0.0)})
     assert [h.passage.key for h in fused] == [1]
 
 
-def order_of(hits, balance=0.7, vectors=None):
+def diversify(hits, balance=0.7, vectors=None):
     ordered = candidates.diversify_hits(hits, balance=balance, vectors=vectors or {})
     return [h.passage.key for h in ordered]
 
@@ -200,18 +205,18 @@ REPEATED = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0]}
 
 
 def test_mmr_puts_a_repeated_passage_back():
-    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
-    assert order_of(hits, vectors=REPEATED) == [1, 3, 2]
+    hits = [make_hit(1, 1.0), make_hit(2, 0.99), make_hit(3, 0.9)]
+    assert diversify(hits, vectors=REPEATED) == [1, 3, 2]
 
 
 def test_mmr_leaves_the_order_where_a_passage_has_no_vector():
-    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
-    assert order_of(hits, vectors={1: [1.0, 0.0]}) == [1, 2, 3]
+    hits = [make_hit(1, 1.0), make_hit(2, 0.99), make_hit(3, 0.9)]
+    assert diversify(hits, vectors={1: [1.0, 0.0]}) == [1, 2, 3]
 
 
 def test_the_balance_of_mmr_is_a_setting():
-    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
-    assert order_of(hits, balance=1.0, vectors=REPEATED) == [1, 2, 3]
+    hits = [make_hit(1, 1.0), make_hit(2, 0.99), make_hit(3, 0.9)]
+    assert diversify(hits, balance=1.0, vectors=REPEATED) == [1, 2, 3]
 
 
 KEYS = st.lists(st.integers(0, 12), unique=True, max_size=12)
@@ -219,7 +224,7 @@ KEYS = st.lists(st.integers(0, 12), unique=True, max_size=12)
 
 @given(KEYS, KEYS, st.integers(1, 12))
 def test_of_passages_by_other_words_no_more_count_than_are_wanted(own, other, wanted):
-    hits, reworded = [hit(key) for key in own], [hit(key) for key in other]
+    hits, reworded = [make_hit(key) for key in own], [make_hit(key) for key in other]
     all_of_them = search._insert_reworded(hits, reworded)[:wanted]
     assert search._insert_reworded(hits, reworded[:wanted])[:wanted] == all_of_them
 
@@ -253,7 +258,7 @@ def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
     store = MemoryStore()
     for index, words in enumerate(documents):
         counts = {word: words.count(word) for word in words}
-        store.add(uuid4(), str(index), [IndexedChunk(chunk(0, " ".join(words)), counts, None)])
+        store.add(uuid4(), str(index), [IndexedChunk(make_chunk(0, " ".join(words)), counts, None)])
     oracle = BM25Okapi(documents, k1=indexing.K1, b=indexing.B)
     total = len(documents)
     oracle.idf = {
@@ -267,6 +272,6 @@ def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
 
 def test_coverage_in_a_tiny_scope_is_near_the_share_of_terms():
     store = MemoryStore()
-    store.add(uuid4(), "d", [IndexedChunk(chunk(0, "x"), {"a": 1, "b": 1}, None)])
+    store.add(uuid4(), "d", [IndexedChunk(make_chunk(0, "x"), {"a": 1, "b": 1}, None)])
     (found,) = store.find_by_terms({"a": 1, "b": 1, "c": 1}, 5)
     assert found.scores["coverage"] == pytest.approx(2 / 3, abs=0.05)

@@ -11,12 +11,12 @@ from rag.retrieve.search import SearchOptions, make_plan
 from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand import analysis
 from rag.understand.analysis import QuestionAnalysis, complete_question
-from tests.rag.worlds import Library, engine, text_of
+from tests.rag.worlds import Library, join_text, make_engine
 
 NOWHERE = Scope((), ScopeReason.ALL)
 
 
-def talk(*said, titles=(), kinds=()):
+def make_conversation(*said, titles=(), kinds=()):
     """A conversation of questions, or of (question, answer)."""
     pairs = [one if isinstance(one, tuple) else (one, "") for one in said]
     turns = tuple(
@@ -27,29 +27,29 @@ def talk(*said, titles=(), kinds=()):
     return Conversation(turns, len(turns), Memory(remembered))
 
 
-def standalone(text, conversation, *, scope=NOWHERE, follows=True):
+def complete(text, conversation, *, scope=NOWHERE, follows=True):
     """The question, completed as a follow-up."""
     kind = QuestionType.FOLLOWUP if follows else QuestionType.SINGLE
     asked = QuestionAnalysis(kind, text, scope, follows=follows, memory=conversation.memory)
     return complete_question(asked, conversation)
 
 
-def completed(text, *said, **more):
-    return standalone(text, talk(*said, **more))
+def complete_after(text, *said, **more):
+    return complete(text, make_conversation(*said, **more))
 
 
 def test_a_question_that_does_not_follow_stays_as_it_is():
-    found = standalone("그 기한은?", talk("공탁법의 이의신청은?"), follows=False)
+    found = complete("그 기한은?", make_conversation("공탁법의 이의신청은?"), follows=False)
     assert (found.standalone, found.completed_by, found.context) == ("그 기한은?", "", {})
 
 
 def test_a_first_question_stays_as_it_is_even_if_it_is_taken_for_a_follow_up():
-    found = standalone("그 기한은?", Conversation())
+    found = complete("그 기한은?", Conversation())
     assert (found.standalone, found.completed_by, found.context) == ("그 기한은?", "", {})
 
 
 def test_a_bare_side_gets_the_law_the_article_and_the_thing():
-    found = completed("그 기한은?", "공탁법 제4조에 따른 이의신청은 어떻게 하나요?")
+    found = complete_after("그 기한은?", "공탁법 제4조에 따른 이의신청은 어떻게 하나요?")
     assert found.standalone == "공탁법 제4조 이의신청 기한은?"
     assert found.completed_by == "terms"
 
@@ -69,11 +69,11 @@ def test_a_bare_side_gets_the_law_the_article_and_the_thing():
     ],
 )
 def test_what_is_missing_stands_before_the_question(text, said, expected):
-    assert completed(text, said).standalone == expected
+    assert complete_after(text, said).standalone == expected
 
 
 def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_asked():
-    found = completed("부동산등기법은?", "공탁법 제4조의 공탁금 회수 기한은?")
+    found = complete_after("부동산등기법은?", "공탁법 제4조의 공탁금 회수 기한은?")
     assert found.standalone == "공탁금 회수 기한 부동산등기법은?"
 
 
@@ -98,11 +98,11 @@ def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_aske
     ],
 )
 def test_a_word_takes_the_place_of_one_of_the_same_kind(text, said, expected):
-    assert completed(text, said).standalone == expected
+    assert complete_after(text, said).standalone == expected
 
 
 def test_what_was_exchanged_is_not_looked_for_any_more():
-    found = completed("그럼 2분기는?", "1분기 매출은?")
+    found = complete_after("그럼 2분기는?", "1분기 매출은?")
     assert not any("1분기" in term for term in found.context)
     assert "1분기" not in found.background
 
@@ -110,7 +110,7 @@ def test_what_was_exchanged_is_not_looked_for_any_more():
 def test_words_are_exchanged_in_a_chain_of_questions():
     chain = ["2024년 1분기 매출은?", "2분기는?", "2023년은?"]
     kinds = ["single", "followup", "followup"]
-    assert completed("그럼 3분기는?", *chain, kinds=kinds).standalone == "2023년 3분기 매출은?"
+    assert complete_after("그럼 3분기는?", *chain, kinds=kinds).standalone == "2023년 3분기 매출은?"
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_words_are_exchanged_in_a_chain_of_questions():
     ],
 )
 def test_a_question_that_says_more_keeps_its_words(text, said, expected):
-    assert completed(text, said).standalone == expected
+    assert complete_after(text, said).standalone == expected
 
 
 def test_a_name_of_several_words_is_carried_over_whole():
     law = "국가를 당사자로 하는 계약에 관한 법률"
-    found = completed("그 예외는?", f"{law}에서 입찰보증금은 꼭 내야 해?", titles=[law])
+    found = complete_after("그 예외는?", f"{law}에서 입찰보증금은 꼭 내야 해?", titles=[law])
     assert found.standalone.startswith(law)
 
 
 def test_a_chain_of_follow_ups_goes_back_to_the_question_that_stood_alone():
     chain = ["도커 이미지의 태그는?", "공탁법의 이의신청은?", "기한은?", "접수는 어디서?"]
     kinds = ["single", "single", "followup", "followup"]
-    found = completed("취소는?", *chain, kinds=kinds)
+    found = complete_after("취소는?", *chain, kinds=kinds)
     assert "공탁법 이의신청" in found.standalone
     assert "도커" not in found.standalone
     assert not {"도커", "이미지", "태그"} & set(found.context)
@@ -144,9 +144,10 @@ def test_a_chain_of_follow_ups_goes_back_to_the_question_that_stood_alone():
 def test_nothing_is_carried_over_a_reset_and_small_talk_is_passed_over():
     kinds = ["single", "reset"]
     assert (
-        completed("기한은?", "공탁법의 이의신청은?", "초기화", kinds=kinds).standalone == "기한은?"
+        complete_after("기한은?", "공탁법의 이의신청은?", "초기화", kinds=kinds).standalone
+        == "기한은?"
     )
-    assert "공탁법" in completed("기한은?", "공탁법의 이의신청은?", "고마워").standalone
+    assert "공탁법" in complete_after("기한은?", "공탁법의 이의신청은?", "고마워").standalone
 
 
 @pytest.mark.parametrize(
@@ -159,45 +160,47 @@ def test_nothing_is_carried_over_a_reset_and_small_talk_is_passed_over():
     ],
 )
 def test_what_people_merely_tell_is_no_topic(told):
-    found = completed("그 기한은?", "공탁법의 이의신청은?", told)
+    found = complete_after("그 기한은?", "공탁법의 이의신청은?", told)
     assert found.standalone == "공탁법 이의신청 기한은?"
-    assert completed("그 기한은?", told).standalone == "그 기한은?"
+    assert complete_after("그 기한은?", told).standalone == "그 기한은?"
 
 
 @pytest.mark.parametrize(
     "asked", ["항공보안법 벌칙", "선박안전법의 정기검사 수수료는 얼마야", "visa fee of the embassy"]
 )
 def test_a_question_without_a_question_mark_is_a_topic(asked):
-    assert completed("그 예외는?", asked).standalone != "그 예외는?"
+    assert complete_after("그 예외는?", asked).standalone != "그 예외는?"
 
 
 def test_a_question_that_says_enough_keeps_its_words_and_the_conversation_weighs_little():
-    full = completed("Who elects the members of the county board?", "What is the library budget?")
-    bare = completed("Who elects it?", "What is the library budget?")
+    full = complete_after(
+        "Who elects the members of the county board?", "What is the library budget?"
+    )
+    bare = complete_after("Who elects it?", "What is the library budget?")
     assert full.standalone == "Who elects the members of the county board?"
     assert full.background_weight < 0.2 < bare.background_weight
 
 
 def test_a_question_without_any_subject_takes_the_one_before_as_its_own():
-    found = completed("더 자세히 설명해줘", "컨테이너 네트워크 설정은?")
+    found = complete_after("더 자세히 설명해줘", "컨테이너 네트워크 설정은?")
     assert found.context["컨테이너"] == found.context["네트워크"] == 1
 
 
 def test_what_the_question_says_itself_is_no_context():
-    found = completed("그 이의신청의 기한은?", "공탁법의 이의신청은?")
+    found = complete_after("그 이의신청의 기한은?", "공탁법의 이의신청은?")
     assert found.standalone.count("이의신청") == 1
     assert "이의신청" not in found.context
 
 
 def test_the_last_answer_is_background_in_its_beginning_only():
-    found = completed("그 기한은?", ("공탁법의 이의신청은?", "가" * 5000))
+    found = complete_after("그 기한은?", ("공탁법의 이의신청은?", "가" * 5000))
     assert found.background.startswith("공탁법의 이의신청은?\n가")
     assert len(found.background) < 700
 
 
 def test_the_same_conversation_gives_the_same_question():
     said = ["공탁법의 이의신청은?", "기한은?"]
-    assert completed("예외는?", *said) == completed("예외는?", *said)
+    assert complete_after("예외는?", *said) == complete_after("예외는?", *said)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_the_same_conversation_gives_the_same_question():
 )
 def test_hostile_questions_and_conversations_are_bounded(text):
     for question, said in ((text, "공탁법의 이의신청은?"), ("그 기한은?", text)):
-        found = standalone(question, talk((said, ""), (said, text)))
+        found = complete(question, make_conversation((said, ""), (said, text)))
         assert found.standalone.endswith(question) or len(found.standalone) < 5000
         assert len(found.context) <= analysis.MAX_CARRIED_TERMS
         assert len(found.background) <= 2 * analysis.MAX_ANSWER_CHARACTERS + 1
@@ -213,17 +216,19 @@ def test_hostile_questions_and_conversations_are_bounded(text):
 
 def test_titles_are_no_patterns():
     hostile = ["((((a+)+)+)+ 보고서", "[법률", ".*{9} 규정"]
-    found = completed("그 기한은?", "[법률 의 신청은?", titles=hostile)
+    found = complete_after("그 기한은?", "[법률 의 신청은?", titles=hostile)
     assert "신청" in found.standalone
 
 
 def test_completing_a_question_takes_a_few_milliseconds():
-    chain = talk(*[("항공보안법의 보안검색 절차와 그 예외를 알려줘 " * 8, "답 " * 2000)] * 6)
-    standalone("그 기한은?", chain)
+    chain = make_conversation(
+        *[("항공보안법의 보안검색 절차와 그 예외를 알려줘 " * 8, "답 " * 2000)] * 6
+    )
+    complete("그 기한은?", chain)
     spent = []
     for number in range(20):
         begun = time.perf_counter()
-        standalone(f"그 {number}번째 기한은?", chain)
+        complete(f"그 {number}번째 기한은?", chain)
         spent.append(time.perf_counter() - begun)
     assert sorted(spent)[10] < 0.02
 
@@ -233,7 +238,7 @@ def test_completing_a_question_takes_a_few_milliseconds():
 
 @pytest.fixture
 def library():
-    made = Library(engine())
+    made = Library(make_engine())
     for name, thing in (("공탁법", "공탁물"), ("항공보안법", "보안검색")):
         made.add(
             name,
@@ -245,27 +250,31 @@ def library():
     return made
 
 
-def searched(library, text, conversation):
-    asked = standalone(text, conversation, scope=library.scope())
+def search(library, text, conversation):
+    asked = complete(text, conversation, scope=library.scope())
     return library.engine.searcher.search(asked, library.store, SearchOptions())
 
 
 def test_a_bare_follow_up_finds_its_passage_in_the_law_talked_about(library):
-    found = searched(library, "그 기한은?", talk("항공보안법의 보안검색 신청은 어떻게 해?"))
+    found = search(
+        library, "그 기한은?", make_conversation("항공보안법의 보안검색 신청은 어떻게 해?")
+    )
     assert found.hits[0].passage.text == "보안검색 신청의 기한은 열흘이다."
     assert found.gate.relevant
 
 
 def test_the_question_itself_outweighs_what_was_said_before(library):
-    conversation = talk(("공탁법의 공탁물 신청 기한은?", "공탁물 신청의 기한은 열흘이다."))
-    found = searched(library, "수수료는?", conversation)
+    conversation = make_conversation(
+        ("공탁법의 공탁물 신청 기한은?", "공탁물 신청의 기한은 열흘이다.")
+    )
+    found = search(library, "수수료는?", conversation)
     assert found.hits[0].passage.text == "공탁물 신청에는 수수료가 든다."
 
 
 def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(library):
     remembered = Memory((RememberedDocument(library.ids["공탁법"], "공탁법", 1.0),))
     turns = (PastTurn(1, "공탁법의 공탁물 신청은?", "열흘이다."),)
-    found = searched(library, "그 위원회는?", Conversation(turns, 1, remembered))
+    found = search(library, "그 위원회는?", Conversation(turns, 1, remembered))
     assert found.gate.relevant
     assert found.hits[0].passage.text == "위원회는 아홉 명으로 한다."
     assert {hit.passage.document_name for hit in found.hits} == {"공탁법"}
@@ -278,7 +287,7 @@ def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library)
     plans = {}
     for memory in (Memory(), remembered):
         conversation = Conversation(turns, 1, memory)
-        asked = standalone("수수료는?", conversation, scope=scope)
+        asked = complete("수수료는?", conversation, scope=scope)
         plans[memory] = make_plan(asked, SearchOptions(), usual_k=4)
     assert plans[Memory()].standalone_query == "공탁법 공탁물 신청 기한 수수료는?"
     assert plans[remembered].standalone_query == "수수료는?"
@@ -287,9 +296,9 @@ def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library)
 
 def test_what_was_said_before_draws_the_vector_only_in_a_language_the_embedder_knows(library):
     embedder = library.engine.embedder
-    searched(library, "What about the fee?", talk("What does the visa office ask for?"))
+    search(library, "What about the fee?", make_conversation("What does the visa office ask for?"))
     assert embedder.embedded[-2:] == ["What about the fee?", "What does the visa office ask for?"]
-    searched(library, "What about the fee?", talk("공탁법의 이의신청은?"))
+    search(library, "What about the fee?", make_conversation("공탁법의 이의신청은?"))
     assert embedder.embedded[-1] == "What about the fee?"
 
 
@@ -321,7 +330,7 @@ def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_
 
 
 async def test_another_quarter_is_answered_with_what_was_asked_of_the_first():
-    library = Library(engine())
+    library = Library(make_engine())
     library.add(
         "실적.md",
         "2분기 인력은 30명이다.\n\n2분기 행사는 3회였다.\n\n"
@@ -331,7 +340,7 @@ async def test_another_quarter_is_answered_with_what_was_asked_of_the_first():
         HistoryMessage(Speaker.USER, "1분기 매출은 얼마야?"),
         HistoryMessage(Speaker.ASSISTANT, "1분기 매출은 12억원이다. [1]"),
     ]
-    told = text_of(await library.ask("그럼 2분기는?", history=history))
+    told = join_text(await library.ask("그럼 2분기는?", history=history))
     assert told.startswith("**15억원** [1]")
     assert "**2분기 매출은 15억원이다.**" in told
     assert "1분기" not in told

@@ -10,7 +10,7 @@ from rag.events import Delta, StepBegan
 from rag.generate.offline import Emergency, find_emergency, write_emergency_note
 from rag.ports import Piece
 from rag.prompts import get_reply
-from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
+from tests.rag.worlds import Library, ScriptedLLM, find_finished, join_text, make_engine
 from tests.support import NO_DATA
 
 SAID = [
@@ -45,27 +45,27 @@ def test_the_wish_to_die_is_answered_with_a_crisis_line():
 
 @pytest.mark.parametrize("model", [None, ScriptedLLM(Piece("곧 도움이 올 것입니다."))])
 async def test_the_numbers_come_first_with_and_without_a_model(model):
-    made = Library(engine(llm=model))
+    made = Library(make_engine(llm=model))
     made.add("여비.md", "# 여비\n\n숙박비 상한은 1박 90,000원이다.")
     events = await made.ask("아버지가 갑자기 쓰러져서 의식이 없어요")
     assert events[0] == Delta(get_reply("emergency_body", "ko") + "\n\n")
     assert any(isinstance(event, StepBegan) for event in events[1:])
-    assert "119" in text_of(events)
-    assert len(text_of(events)) > len(events[0].text)
+    assert "119" in join_text(events)
+    assert len(join_text(events)) > len(events[0].text)
 
 
 async def test_checks_of_the_answer_stand_where_its_sentences_are():
-    made = Library(engine(llm=ScriptedLLM(Piece("숙박비 상한은 1박 90,000원입니다. [1]"))))
+    made = Library(make_engine(llm=ScriptedLLM(Piece("숙박비 상한은 1박 90,000원입니다. [1]"))))
     made.add("여비.md", "# 여비\n\n숙박비 상한은 1박 90,000원이다.")
     events = await made.ask("가슴이 너무 아파요. 그런데 숙박비 상한은 얼마죠?")
-    text, end = text_of(events), finished(events)
+    text, end = join_text(events), find_finished(events)
     (check,) = [one for one in end.checks if one.slots]
     assert text[check.start : check.end].startswith("숙박비 상한은")
 
 
 async def test_the_note_is_no_part_of_what_the_model_is_asked():
     llm = ScriptedLLM(Piece("네."))
-    await Library(engine(llm=llm)).ask("I can't breathe")
+    await Library(make_engine(llm=llm)).ask("I can't breathe")
     assert "911" not in llm.last
 
 

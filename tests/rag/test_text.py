@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rag import tokenize
 from rag.tokenize.text import normalise_text, to_prompt_text
 from rag.types import Kind
-from tests.rag.worlds import Library, engine
+from tests.rag.worlds import Library, make_engine
 
 ODD = (
     "aB1한글다를을에서는.,-–‐‑\u2212\u00ad \u00a0\u2009\u3000\u200b\u200d\n\r\t"
@@ -51,7 +51,7 @@ ALIKE = ("CJK UNIFIED IDEOGRAPH", "HANGUL SYLLABLE", "TANGUT", "EGYPTIAN HIEROGL
 """How the names of large groups begin whose members are treated alike."""
 
 
-def of_large_group(sign):
+def is_of_large_group(sign):
     return unicodedata.name(sign, "private").startswith(ALIKE)
 
 
@@ -64,7 +64,7 @@ def assert_normal_after_one_pass(sign):
 def test_every_sign_is_normal_after_one_pass_alone_and_behind_others():
     for code in range(sys.maxunicode + 1):
         sign = chr(code)
-        if unicodedata.category(sign) != "Cn" and (code % 31 == 0 or not of_large_group(sign)):
+        if unicodedata.category(sign) != "Cn" and (code % 31 == 0 or not is_of_large_group(sign)):
             assert_normal_after_one_pass(sign)
 
 
@@ -72,7 +72,7 @@ def test_every_sign_is_normal_after_one_pass_alone_and_behind_others():
 def test_every_sign_of_the_large_groups_is_normal_after_one_pass_too():
     for code in range(sys.maxunicode + 1):
         sign = chr(code)
-        if unicodedata.category(sign) != "Cn" and of_large_group(sign):
+        if unicodedata.category(sign) != "Cn" and is_of_large_group(sign):
             assert_normal_after_one_pass(sign)
 
 
@@ -183,7 +183,7 @@ def test_a_prompt_shows_plain_hyphens_and_blanks_and_keeps_signs_that_mean_somet
 
 
 def test_a_phrase_across_line_ends_weighs_as_one_sentence():
-    made = Library(engine())
+    made = Library(make_engine())
     made.add("여비.md", WRAPPED)
     made.add("다른.md", "회계 부서는 2층에 있다. 제출된 서류는 정산서를 뺀다.")
     best = made.search("제출된 정산서를 확인한 뒤 회계 부서로").hits[0]

@@ -24,25 +24,25 @@ def _short_pauses(monkeypatch):
     monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
 
-def caller(server, **limits) -> ToolCaller:
+def make_caller(server, **limits) -> ToolCaller:
     return OpenAILLM(Endpoint(server.url, "stand-in", api_key="sk-secret-123", **limits))
 
 
-async def chosen(server, behaviour, **limits) -> Choice:
+async def choose(server, behaviour, **limits) -> Choice:
     server.script(behaviour)
-    return await caller(server, **limits).choose(ASKED, [SEARCH, LIST])
+    return await make_caller(server, **limits).choose(ASKED, [SEARCH, LIST])
 
 
 async def test_calls_come_with_their_arguments_in_the_models_order(llm_server):
     wanted = [("search_turns", {"query": "예산"}), ("list_turns", {})]
-    choice = await chosen(llm_server, ToolCalls(wanted))
+    choice = await choose(llm_server, ToolCalls(wanted))
     assert choice == Choice(
         "", (ToolCall("search_turns", {"query": "예산"}), ToolCall("list_turns"))
     )
 
 
 async def test_the_request_offers_the_tools_and_is_not_streamed(llm_server):
-    await chosen(llm_server, Stream(["네"]))
+    await choose(llm_server, Stream(["네"]))
     sent = llm_server.chats[0].json
     search, listing = (tool["function"] for tool in sent["tools"])
     assert search == {
@@ -56,17 +56,17 @@ async def test_the_request_offers_the_tools_and_is_not_streamed(llm_server):
 
 
 async def test_a_reply_in_words_calls_nothing(llm_server):
-    assert await chosen(llm_server, Stream(["500만 원", "입니다."])) == Choice("500만 원입니다.")
+    assert await choose(llm_server, Stream(["500만 원", "입니다."])) == Choice("500만 원입니다.")
 
 
 async def test_words_beside_calls_are_kept(llm_server):
-    choice = await chosen(llm_server, ToolCalls([("list_turns", {})], text="찾아볼게요."))
+    choice = await choose(llm_server, ToolCalls([("list_turns", {})], text="찾아볼게요."))
     assert (choice.text, len(choice.calls)) == ("찾아볼게요.", 1)
 
 
 @pytest.mark.parametrize("arguments", ["{not json", "[" * 100_000, "[1]", '"text"', "7"])
 async def test_unreadable_arguments_are_empty_and_told(llm_server, arguments):
-    choice = await chosen(llm_server, ToolCalls([("search_turns", arguments)]))
+    choice = await choose(llm_server, ToolCalls([("search_turns", arguments)]))
     (call,) = choice.calls
     assert (call.name, dict(call.arguments)) == ("search_turns", {})
     assert call.error
@@ -74,11 +74,11 @@ async def test_unreadable_arguments_are_empty_and_told(llm_server, arguments):
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null"])
 async def test_a_call_without_arguments_is_no_error(llm_server, arguments):
-    choice = await chosen(llm_server, ToolCalls([("list_turns", arguments)]))
+    choice = await choose(llm_server, ToolCalls([("list_turns", arguments)]))
     assert choice.calls == (ToolCall("list_turns"),)
 
 
-def whole(message) -> Raw:
+def encode_message(message) -> Raw:
     """A reply with a message of any shape."""
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     body = json.dumps({"id": "1", "object": "chat.completion", "choices": [choice]})
@@ -88,20 +88,20 @@ def whole(message) -> Raw:
 async def test_arguments_that_come_as_an_object_are_taken_as_they_are(llm_server):
     function = {"name": "search_turns", "arguments": {"query": "예산"}}
     message = {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
-    choice = await chosen(llm_server, whole(message))
+    choice = await choose(llm_server, encode_message(message))
     assert choice.calls == (ToolCall("search_turns", {"query": "예산"}),)
 
 
 async def test_a_server_that_knows_no_tools_is_told_apart_and_not_asked_again(llm_server):
     refusal = {"error": {"message": "stand-in does not support tools"}}
     with pytest.raises(errors.LLMRejected):
-        await chosen(llm_server, Failure(400, refusal))
+        await choose(llm_server, Failure(400, refusal))
     assert len(llm_server.chats) == 1
 
 
 async def test_a_busy_server_is_asked_again(llm_server):
     llm_server.script(Failure(503), ToolCalls([("list_turns", {})]))
-    choice = await caller(llm_server).choose(ASKED, [LIST])
+    choice = await make_caller(llm_server).choose(ASKED, [LIST])
     assert [call.name for call in choice.calls] == ["list_turns"]
 
 
@@ -119,7 +119,7 @@ async def test_a_busy_server_is_asked_again(llm_server):
 )
 async def test_what_goes_wrong_is_an_error_of_ours(llm_server, behaviour, error):
     with pytest.raises(error) as caught:
-        await chosen(llm_server, behaviour)
+        await choose(llm_server, behaviour)
     assert "sk-secret" not in str(caught.value)
 
 
@@ -129,16 +129,16 @@ async def test_what_goes_wrong_is_an_error_of_ours(llm_server, behaviour, error)
 async def test_bodies_without_a_reply_are_server_errors(llm_server, body):
     llm_server.default = Raw(body, headers={"Content-Type": "application/json"})
     with pytest.raises(errors.LLMServerError):
-        await caller(llm_server).choose(ASKED, [LIST])
+        await make_caller(llm_server).choose(ASKED, [LIST])
 
 
 async def test_a_silent_server_times_out(llm_server):
     with pytest.raises(errors.LLMTimeout):
-        await chosen(llm_server, Hang(), total_timeout=0.2)
+        await choose(llm_server, Hang(), total_timeout=0.2)
 
 
 async def test_giving_up_closes_the_connection(llm_server):
-    model = caller(llm_server)
+    model = make_caller(llm_server)
     llm_server.script(ToolCalls([("list_turns", {})]), Hang())
     await model.choose(ASKED, [LIST])
     with pytest.raises(TimeoutError):

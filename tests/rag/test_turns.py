@@ -26,7 +26,7 @@ ENGLISH = Conversation(
 )
 
 
-def told(text, before=BEFORE, rules=RULES, *, embedder=None, topic=Topic.AUTO):
+def analyse(text, before=BEFORE, rules=RULES, *, embedder=None, topic=Topic.AUTO):
     """What is made of a message."""
     question = Question(text, Scope((), ScopeReason.ALL), before, topic)
     return analyse_by_rules(question, MemoryHistory(), RagConfig(memory=rules), embedder)
@@ -62,7 +62,7 @@ def test_macro_f1_is_the_mean_over_the_classes():
     ],
 )
 def test_a_wish_to_begin_anew_is_told_however_it_is_written(text):
-    verdict = told(text)
+    verdict = analyse(text)
     assert verdict.question_type is QuestionType.RESET
     assert verdict.forgets
     assert not verdict.follows
@@ -82,7 +82,7 @@ def test_a_wish_to_begin_anew_is_told_however_it_is_written(text):
     ],
 )
 def test_a_question_about_resetting_is_no_reset(text):
-    verdict = told(text)
+    verdict = analyse(text)
     assert verdict.question_type is not QuestionType.RESET
     assert not verdict.forgets
 
@@ -96,7 +96,7 @@ def test_a_question_about_resetting_is_no_reset(text):
     ],
 )
 def test_a_question_behind_the_wish_stands_alone(text, rest):
-    verdict = told(text)
+    verdict = analyse(text)
     assert verdict.question_type is QuestionType.SINGLE
     assert verdict.forgets
     assert verdict.text == rest
@@ -104,13 +104,13 @@ def test_a_question_behind_the_wish_stands_alone(text, rest):
 
 
 def test_decomposed_letters_are_a_reset_word_too():
-    assert told(unicodedata.normalize("NFD", "초기화")).question_type is QuestionType.RESET
+    assert analyse(unicodedata.normalize("NFD", "초기화")).question_type is QuestionType.RESET
 
 
 def test_own_reset_words_replace_those_of_the_list():
     rules = MemoryRules(reset_words=("갈아엎자",))
-    assert told("갈아엎자", rules=rules).question_type is QuestionType.RESET
-    assert told("초기화", rules=rules).question_type is not QuestionType.RESET
+    assert analyse("갈아엎자", rules=rules).question_type is QuestionType.RESET
+    assert analyse("초기화", rules=rules).question_type is not QuestionType.RESET
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_own_reset_words_replace_those_of_the_list():
     ],
 )
 def test_what_lacks_its_subject_or_points_back_follows(text):
-    verdict = told(text)
+    verdict = analyse(text)
     assert verdict.follows
     assert verdict.question_type is QuestionType.FOLLOWUP
 
@@ -147,7 +147,7 @@ def test_what_lacks_its_subject_or_points_back_follows(text):
     ],
 )
 def test_english_pronouns_and_fragments_follow(text):
-    assert told(text, ENGLISH).follows
+    assert analyse(text, ENGLISH).follows
 
 
 @pytest.mark.parametrize(
@@ -160,16 +160,18 @@ def test_english_pronouns_and_fragments_follow(text):
     ],
 )
 def test_a_question_with_its_own_names_stands_alone(text):
-    assert not told(text).follows
+    assert not analyse(text).follows
 
 
 def test_words_in_different_lines_are_as_many_as_in_one():
-    signals = [told(text).signals for text in ("여비 한도\n숙박비 상한", "여비 한도 숙박비 상한")]
+    signals = [
+        analyse(text).signals for text in ("여비 한도\n숙박비 상한", "여비 한도 숙박비 상한")
+    ]
     assert signals[0] == signals[1]
 
 
 def test_the_first_message_never_follows():
-    verdict = told("그거 언제까지야?", Conversation())
+    verdict = analyse("그거 언제까지야?", Conversation())
     assert not verdict.follows
     assert verdict.question_type is QuestionType.SINGLE
 
@@ -186,7 +188,7 @@ def test_the_first_message_never_follows():
     ],
 )
 def test_small_talk_never_follows(text):
-    verdict = told(text)
+    verdict = analyse(text)
     assert verdict.question_type is QuestionType.SMALLTALK
     assert not verdict.follows
 
@@ -196,7 +198,7 @@ def test_small_talk_never_follows(text):
     ["누구예요?", "할 수 있나요?", "수고비는?", "수고로움", "좋은 아침식사", "좋은하루요양원"],
 )
 def test_what_only_begins_like_a_greeting_is_a_question(text):
-    assert told(text).question_type is not QuestionType.SMALLTALK
+    assert analyse(text).question_type is not QuestionType.SMALLTALK
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_what_only_begins_like_a_greeting_is_a_question(text):
     ],
 )
 def test_a_word_of_comparison_that_compares_nothing_makes_no_comparison(text):
-    assert told(text, Conversation()).question_type is QuestionType.SINGLE
+    assert analyse(text, Conversation()).question_type is QuestionType.SINGLE
 
 
 @pytest.mark.parametrize(
@@ -222,11 +224,11 @@ def test_a_word_of_comparison_that_compares_nothing_makes_no_comparison(text):
     ],
 )
 def test_a_comparison_is_told_by_its_word(text):
-    assert told(text, Conversation()).question_type is QuestionType.COMPARE
+    assert analyse(text, Conversation()).question_type is QuestionType.COMPARE
 
 
 def test_thanks_with_a_question_are_no_small_talk():
-    assert told("고마워요, 그럼 기한은?").question_type is QuestionType.FOLLOWUP
+    assert analyse("고마워요, 그럼 기한은?").question_type is QuestionType.FOLLOWUP
 
 
 @pytest.mark.parametrize(
@@ -246,26 +248,26 @@ def test_thanks_with_a_question_are_no_small_talk():
     ],
 )
 def test_words_of_comparison_and_number_count_only_where_they_are_meant(text, kind):
-    assert told(text, Conversation()).question_type is kind
+    assert analyse(text, Conversation()).question_type is kind
 
 
 def test_own_words_for_comparisons_and_several_replace_the_lists():
     rules = MemoryRules(compare_words=("견주",), multi_words=("죄다",))
-    assert told("둘을 견주어 줘", Conversation(), rules).question_type is QuestionType.COMPARE
-    assert told("기한을 죄다 알려줘", Conversation(), rules).question_type is QuestionType.MULTI
-    assert told("두 규정의 차이는?", Conversation(), rules).question_type is QuestionType.SINGLE
+    assert analyse("둘을 견주어 줘", Conversation(), rules).question_type is QuestionType.COMPARE
+    assert analyse("기한을 죄다 알려줘", Conversation(), rules).question_type is QuestionType.MULTI
+    assert analyse("두 규정의 차이는?", Conversation(), rules).question_type is QuestionType.SINGLE
 
 
 def test_a_comparison_of_what_was_said_is_both():
-    verdict = told("방금 두 법의 취소 사유를 비교해줘")
+    verdict = analyse("방금 두 법의 취소 사유를 비교해줘")
     assert verdict.question_type is QuestionType.COMPARE
     assert verdict.follows
 
 
 def test_a_follow_up_word_of_the_settings_makes_following_likelier():
     text = "계속해서 등기부 열람 수수료 면제 대상"
-    without = told(text).signals
-    with_it = told(text, rules=MemoryRules(followup_words=("계속해서",))).signals
+    without = analyse(text).signals
+    with_it = analyse(text, rules=MemoryRules(followup_words=("계속해서",))).signals
     assert not without["connective"]
     assert with_it["connective"]
 
@@ -279,7 +281,7 @@ def test_a_follow_up_word_of_the_settings_makes_following_likelier():
     ],
 )
 def test_what_the_user_says_of_the_topic_outranks_the_words(topic, text, follows):
-    verdict = told(text, topic=topic)
+    verdict = analyse(text, topic=topic)
     assert verdict.follows is follows
     assert verdict.by == "user"
     assert verdict.topic is topic
@@ -290,7 +292,7 @@ def test_what_the_user_says_of_the_topic_outranks_the_words(topic, text, follows
     [("그거 언제까지야?", True), ("상표법에서 상표등록 출원 절차는 어떻게 되나요?", False)],
 )
 def test_whether_a_question_to_all_documents_follows_is_left_to_its_words(text, follows):
-    verdict = told(text, topic=Topic.ALL)
+    verdict = analyse(text, topic=Topic.ALL)
     assert verdict.follows is follows
     assert verdict.by == "rules"
 
@@ -300,35 +302,35 @@ def test_words_of_before_a_new_start_bind_nothing():
     turns = (replace(BEFORE.turns[0], doc_refs=refs), PastTurn(2, "새 주제", "", "reset"))
     asked = "공탁서는 공탁금의 이자에 관한 규칙에 따라 몇 통 작성해 내나요?"
     before = Conversation(turns, 2)
-    assert told(asked, before).signals["shared"] > 0
-    assert told(asked, replace(before, begins_at=2)).signals["shared"] == 0
+    assert analyse(asked, before).signals["shared"] > 0
+    assert analyse(asked, replace(before, begins_at=2)).signals["shared"] == 0
 
 
 def test_certainty_is_lower_in_between():
-    plain = told("그거 언제까지야?").certainty
-    between = told("긴급사태가 나면 뭘 해야 합니까").certainty
+    plain = analyse("그거 언제까지야?").certainty
+    between = analyse("긴급사태가 나면 뭘 해야 합니까").certainty
     assert 0.5 <= between < plain <= 1
 
 
 def test_the_simple_rule_takes_short_questions_and_follow_up_words():
     rules = MemoryRules(mode="simple")
-    assert told("상표법 제1조의 목적", rules=rules).follows
+    assert analyse("상표법 제1조의 목적", rules=rules).follows
     long = "상표법에서 상표등록 출원을 하려는 사람이 특허청에 내야 하는 서류는 무엇입니까?"
-    assert not told(long, rules=rules).follows
-    assert told(f"추가로 {long}", rules=rules).follows
-    assert told(long, rules=rules).by == "simple"
+    assert not analyse(long, rules=rules).follows
+    assert analyse(f"추가로 {long}", rules=rules).follows
+    assert analyse(long, rules=rules).by == "simple"
 
 
 def test_the_simple_rule_asks_the_embedder_only_where_it_knows_the_language():
     rules = MemoryRules(mode="simple", similarity_threshold=0.5)
     embedder = LetterEmbedder()
     again = "What really caused the Black Death in Europe?"
-    assert told(again, ENGLISH, rules, embedder=embedder).follows
-    assert not told(
+    assert analyse(again, ENGLISH, rules, embedder=embedder).follows
+    assert not analyse(
         "Please list all ports that this server listens on", ENGLISH, rules, embedder=embedder
     ).follows
     embedder.embedded.clear()
-    told(
+    analyse(
         "상표등록 출원을 하려는 사람이 특허청에 내야 하는 서류는 무엇입니까?",
         rules=rules,
         embedder=embedder,
@@ -350,4 +352,4 @@ def test_the_simple_rule_asks_the_embedder_only_where_it_knows_the_language():
     ],
 )
 def test_hostile_messages_are_told_in_no_time(text):
-    assert 0 <= told(text).certainty <= 1
+    assert 0 <= analyse(text).certainty <= 1

@@ -9,7 +9,7 @@ from rag.errors import EngineUnavailable
 from rag.ports import Inference
 from rag.types import Citation, Verdict
 from rag.verify import Grounds, verify_answer
-from tests.rag.passages import evidence
+from tests.rag.passages import make_evidence
 
 LABELS = {
     "three": {0: "contradiction", 1: "entailment", 2: "neutral"},
@@ -74,8 +74,8 @@ class Scripted:
         return [self.shares.get(text.split()[0], Inference(0.1, 0.8, 0.1)) for text, _ in pairs]
 
 
-def judged(answer, verifier, *texts):
-    passages = [evidence(text, slot=slot) for slot, text in enumerate(texts, 1)]
+def judge(answer, verifier, *texts):
+    passages = [make_evidence(text, slot=slot) for slot, text in enumerate(texts, 1)]
     citations = [
         Citation(answer.index(f"[{item.number}]"), item.number)
         for item in passages
@@ -94,14 +94,14 @@ def judged(answer, verifier, *texts):
 )
 def test_a_sentence_stands_as_the_model_reads_it(inference, verdict, reasons):
     verifier = Scripted(먼저=inference)
-    (found,) = judged("연차는 해마다 보름입니다 [1].", verifier, "먼저 15일을 준다.")
+    (found,) = judge("연차는 해마다 보름입니다 [1].", verifier, "먼저 15일을 준다.")
     assert (found.verdict, found.reasons) == (verdict, reasons)
     assert verifier.asked == [("먼저 15일을 준다.", "연차는 해마다 보름입니다.")]
 
 
 def test_a_sentence_is_read_against_what_it_cites_and_nothing_else():
     verifier = Scripted(둘째=Inference(0.9, 0.1, 0.0))
-    (found,) = judged("연차는 보름입니다 [1].", verifier, "첫째 글이다.", "둘째 글이다.")
+    (found,) = judge("연차는 보름입니다 [1].", verifier, "첫째 글이다.", "둘째 글이다.")
     assert found.verdict is Verdict.UNSUPPORTED
     assert {text for text, _ in verifier.asked} == {"첫째 글이다."}
 
@@ -112,6 +112,6 @@ def test_where_the_model_fails_the_rules_check(caplog):
             raise EngineUnavailable("no model")
 
     with caplog.at_level(logging.WARNING):
-        (found,) = judged("연차는 15일을 준다 [1].", Broken(), "연차는 15일을 준다.")
+        (found,) = judge("연차는 15일을 준다 [1].", Broken(), "연차는 15일을 준다.")
     assert found.verdict is Verdict.SUPPORTED
     assert caplog.records

@@ -15,7 +15,7 @@ from rag.verify.sentences import split_answer
 from tests.quality import hand
 from tests.quality.hand import check
 from tests.rag.analysers import without_kiwi
-from tests.rag.passages import evidence as made_evidence
+from tests.rag.passages import make_evidence as made_evidence
 
 RULE = (
     "출장비의 상한은 1일 90,000원으로 한다. 신고하지 아니한 자는 허가를 받을 수 없다. "
@@ -29,26 +29,26 @@ ENGLISH = (
 )
 
 
-def shown(*texts):
+def make_passages(*texts):
     return [
         made_evidence(text, slot=slot, name=f"문서 {slot}") for slot, text in enumerate(texts, 1)
     ]
 
 
-def judged(answer, *texts):
-    return check(answer, shown(*(texts or (RULE, LEAVE, ENGLISH))))
+def judge(answer, *texts):
+    return check(answer, make_passages(*(texts or (RULE, LEAVE, ENGLISH))))
 
 
-def verified(answer, evidence=None, **grounds):
+def verify(answer, evidence=None, **grounds):
     """The whole verification of an answer that cites by the numbers of its passages."""
-    evidence = evidence or shown(RULE, LEAVE, ENGLISH)
+    evidence = evidence or make_passages(RULE, LEAVE, ENGLISH)
     markers = CitationFilter(evidence)
     text = markers.feed(answer) + markers.flush()
     return verify_answer(text, markers.citations, evidence, grounds=Grounds(**grounds))
 
 
-def only(answer, *texts):
-    (found,) = judged(answer, *texts)
+def judge_one(answer, *texts):
+    (found,) = judge(answer, *texts)
     return found
 
 
@@ -68,7 +68,7 @@ def only(answer, *texts):
     ],
 )
 def test_what_a_passage_says_in_other_words_is_supported(answer):
-    assert only(answer).verdict is Verdict.SUPPORTED
+    assert judge_one(answer).verdict is Verdict.SUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_a_passage_says_in_other_words_is_supported(answer):
     ],
 )
 def test_what_a_passage_does_not_say_is_unsupported_for_a_reason(answer, reason):
-    found = only(answer)
+    found = judge_one(answer)
     assert found.verdict is Verdict.UNSUPPORTED
     assert reason in found.reasons
 
@@ -110,9 +110,9 @@ def test_what_a_passage_does_not_say_is_unsupported_for_a_reason(answer, reason)
 )
 def test_korean_numbers_mean_what_they_say(said, meant):
     told = f"사업의 규모는 올해 {said} 정도로 정한다."
-    assert only(told.replace(said, meant)[:-1] + " [1].", told).verdict is Verdict.SUPPORTED
+    assert judge_one(told.replace(said, meant)[:-1] + " [1].", told).verdict is Verdict.SUPPORTED
     wrong = told.replace(said, meant.replace("5", "7").replace("3", "8"))
-    assert "number" in only(wrong[:-1] + " [1].", told).reasons
+    assert "number" in judge_one(wrong[:-1] + " [1].", told).reasons
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,21 @@ def test_korean_numbers_mean_what_they_say(said, meant):
 def test_days_in_korean_words_are_numbers_of_days(said, meant, wrong):
     told = f"휴가 신청은 {said} 전까지 총무과에 한다."
     assert (
-        only(f"휴가 신청은 {meant} 전까지 총무과에 합니다 [1].", told).verdict is Verdict.SUPPORTED
+        judge_one(f"휴가 신청은 {meant} 전까지 총무과에 합니다 [1].", told).verdict
+        is Verdict.SUPPORTED
     )
-    assert "number" in only(f"휴가 신청은 {wrong} 전까지 총무과에 합니다 [1].", told).reasons
+    assert "number" in judge_one(f"휴가 신청은 {wrong} 전까지 총무과에 합니다 [1].", told).reasons
 
 
 def test_a_full_moon_is_no_number_of_days():
     told = "축제는 보름달이 뜨는 날 시청 앞에서 연다."
     assert (
-        only("축제는 시청 앞에서 보름달이 뜨는 날 엽니다 [1].", told).verdict is Verdict.SUPPORTED
+        judge_one("축제는 시청 앞에서 보름달이 뜨는 날 엽니다 [1].", told).verdict
+        is Verdict.SUPPORTED
     )
     assert (
         "number"
-        not in only(
+        not in judge_one(
             "보름달이 뜨는 날 시청 앞에서 축제를 엽니다 [1].", "축제는 시청 앞에서 연다."
         ).reasons
     )
@@ -143,13 +145,15 @@ def test_a_full_moon_is_no_number_of_days():
 @pytest.mark.parametrize("said", ["2024. 3. 4.(월)", "2024년 3월 4일 (월)", "Monday, 4 March 2024"])
 def test_a_day_of_the_week_is_one_however_it_is_written(said):
     told = f"회의 meeting: {said}, 2층 대회의실."
-    assert "date" not in only("회의는 월요일에 대회의실에서 엽니다 [1].", told).reasons
-    assert "date" in only("회의는 화요일에 대회의실에서 엽니다 [1].", told).reasons
-    assert "date" in only("The meeting is on Tuesday, March 4 [1].", told).reasons
+    assert "date" not in judge_one("회의는 월요일에 대회의실에서 엽니다 [1].", told).reasons
+    assert "date" in judge_one("회의는 화요일에 대회의실에서 엽니다 [1].", told).reasons
+    assert "date" in judge_one("The meeting is on Tuesday, March 4 [1].", told).reasons
 
 
 def test_dots_of_other_alphabets_stop_no_check():
-    found = only("It takes 5 minutes to fill in the form [1].", "It takes 5 mınutes to fill it in.")
+    found = judge_one(
+        "It takes 5 minutes to fill in the form [1].", "It takes 5 mınutes to fill it in."
+    )
     assert found.verdict is Verdict.SUPPORTED
 
 
@@ -170,34 +174,34 @@ def test_dots_of_other_alphabets_stop_no_check():
     ],
 )
 def test_what_claims_nothing_is_plain(answer):
-    assert only(answer).verdict is Verdict.PLAIN
+    assert judge_one(answer).verdict is Verdict.PLAIN
 
 
 def test_a_sentence_on_lack_in_the_world_is_a_claim():
-    assert only("이 건물에는 승강기가 없습니다 [1].").verdict is Verdict.UNSUPPORTED
+    assert judge_one("이 건물에는 승강기가 없습니다 [1].").verdict is Verdict.UNSUPPORTED
 
 
 def test_a_marker_behind_the_full_stop_belongs_to_the_sentence_before():
     answer = "연차휴가는 15일입니다. [2] 출장비 상한은 90,000원입니다.[1]"
-    first, second = judged(answer)
+    first, second = judge(answer)
     assert answer[first.start : first.end] == "연차휴가는 15일입니다. [2]"
     assert (first.slots, second.slots) == ((2,), (1,))
     assert answer[second.start : second.end] == "출장비 상한은 90,000원입니다.[1]"
 
 
 def test_a_marker_on_a_line_of_its_own_belongs_to_the_sentence_before():
-    assert only("연차휴가는 15일입니다.\n[2]").slots == (2,)
+    assert judge_one("연차휴가는 15일입니다.\n[2]").slots == (2,)
 
 
 def test_places_count_code_points_of_the_answer():
     answer = "😀 안녕하세요! 👍🏽 연차휴가는 15일입니다 [2]."
-    found = judged(answer)
+    found = judge(answer)
     assert answer[found[-1].start : found[-1].end].endswith("연차휴가는 15일입니다 [2].")
 
 
 def test_dates_decimals_and_abbreviations_end_no_sentence():
     answer = "시행일은 2024. 3. 5. 이고 값은 3.5입니다. Dr. Kim agreed, e.g. in No. 3."
-    assert [answer[item.start : item.end] for item in judged(answer)] == [
+    assert [answer[item.start : item.end] for item in judge(answer)] == [
         "시행일은 2024. 3. 5. 이고 값은 3.5입니다.",
         "Dr. Kim agreed, e.g. in No. 3.",
     ]
@@ -209,7 +213,7 @@ def test_items_and_rows_are_checked_and_heads_are_not():
         "| 출장비 상한 | 90,000원 [1] |\n| 출장비 상한 | 70,000원 [1] |\n\n"
         "- 연차휴가 15일 [2]\n1. 연차휴가 20일 [2]\n"
     )
-    assert [item.verdict for item in judged(answer)] == [
+    assert [item.verdict for item in judge(answer)] == [
         Verdict.PLAIN,
         Verdict.SUPPORTED,
         Verdict.UNSUPPORTED,
@@ -220,15 +224,15 @@ def test_items_and_rows_are_checked_and_heads_are_not():
 
 def test_a_sentence_that_cites_two_passages_is_held_against_both():
     assert (
-        only("출장비 상한은 90,000원이고 연차휴가는 15일입니다 [1][2].").verdict
+        judge_one("출장비 상한은 90,000원이고 연차휴가는 15일입니다 [1][2].").verdict
         is Verdict.SUPPORTED
     )
 
 
 def test_words_of_another_language_are_not_compared_but_figures_are():
     passages = ("The fee is 90,000 won and is paid within 30 days.",)
-    assert only("수수료는 90,000원입니다 [1].", *passages).verdict is Verdict.SUPPORTED
-    assert only("수수료는 80,000원입니다 [1].", *passages).reasons == ("number",)
+    assert judge_one("수수료는 90,000원입니다 [1].", *passages).verdict is Verdict.SUPPORTED
+    assert judge_one("수수료는 80,000원입니다 [1].", *passages).reasons == ("number",)
 
 
 def test_a_name_of_the_document_or_its_section_is_known():
@@ -241,13 +245,13 @@ def test_a_name_of_the_document_or_its_section_is_known():
 
 def test_without_the_analyser_words_and_figures_are_still_compared():
     with without_kiwi():
-        assert only("출장비 상한은 90,000원입니다 [1].").verdict is Verdict.SUPPORTED
-        assert only("주차장은 지하에 있습니다 [1].").verdict is Verdict.UNSUPPORTED
+        assert judge_one("출장비 상한은 90,000원입니다 [1].").verdict is Verdict.SUPPORTED
+        assert judge_one("주차장은 지하에 있습니다 [1].").verdict is Verdict.UNSUPPORTED
 
 
 def test_the_summary_for_the_trace_is_plain_json():
     told = summarise_verification(
-        verified("연차휴가는 15일입니다 [2]. 연차휴가는 20일입니다 [2]. 안녕하세요!")
+        verify("연차휴가는 15일입니다 [2]. 연차휴가는 20일입니다 [2]. 안녕하세요!")
     )
     assert json.loads(json.dumps(told)) == told
     assert (told["supported"], told["unsupported"], told["plain"]) == (1, 1, 1)
@@ -286,23 +290,23 @@ def test_of_answers_written_by_hand_most_are_judged_as_a_reader_does(language):
 )
 def test_any_text_is_read_in_order_and_within_its_bounds(text):
     position = 0
-    for item in check(text, shown(text[::-1], RULE)):
+    for item in check(text, make_passages(text[::-1], RULE)):
         assert position <= item.start < item.end <= len(text)
         position = item.end
 
 
-def supporting(answer, *texts, **fields):
+def find_supporting(answer, *texts, **fields):
     """The sentences that support an answer, by the number of their passage."""
     passages = [
         made_evidence(text, slot=slot, **fields) for slot, text in enumerate(texts or (RULE,), 1)
     ]
-    found = verified(answer, passages).spans
+    found = verify(answer, passages).spans
     return {number: [span.text for span in spans] for number, spans in found.items()}
 
 
 def test_a_citation_is_tied_to_the_sentence_of_the_passage_that_bears_it():
     answer = "예산은 1억 2천만 원입니다 [1]. 휴가는 인사혁신처장에게 신청합니다 [2]."
-    assert supporting(answer, RULE, LEAVE) == {
+    assert find_supporting(answer, RULE, LEAVE) == {
         1: ["예산은 1억 2천만 원이며 참여율은 37%이다."],
         2: ["휴가는 인사혁신처장에게 신청한다."],
     }
@@ -313,7 +317,7 @@ def test_each_citation_knows_which_sentences_of_its_passage_bear_its_own():
         "신청은 30일 안에 하여야 합니다 [1]. 예산은 1억 2천만 원입니다 [1]. "
         "연차휴가는 15일입니다 [2]."
     )
-    found = verified(answer, shown(RULE, LEAVE))
+    found = verify(answer, make_passages(RULE, LEAVE))
     told = [
         (one.offset, [found.spans[one.number][at].text for at in one.spans])
         for one in found.citations
@@ -327,21 +331,23 @@ def test_each_citation_knows_which_sentences_of_its_passage_bear_its_own():
 
 def test_of_a_table_the_row_bears_it():
     table = "| 구분 | 상한 |\n|---|---|\n| 서울 | 100,000원 |\n| 그 밖의 곳 | 70,000원 |"
-    assert supporting("서울의 상한은 100,000원입니다 [1].", table) == {1: ["| 서울 | 100,000원 |"]}
+    assert find_supporting("서울의 상한은 100,000원입니다 [1].", table) == {
+        1: ["| 서울 | 100,000원 |"]
+    }
 
 
 def test_a_stretch_is_told_by_its_place_in_the_document_as_it_is_stored():
     text = "ﬁrst li\u00adnes ｏｆ ２０２４. 숙박비\u200b 상한은 ９０,０００원이다. 정산은 5일 안에."
     item = made_evidence(text, page=3)
     item = replace(item, start=100, passage=replace(item.passage, start=100, end=100 + len(text)))
-    ((span,),) = verified("숙박비 상한은 90,000원입니다 [1].", [item]).spans.values()
+    ((span,),) = verify("숙박비 상한은 90,000원입니다 [1].", [item]).spans.values()
     assert span.text == text[span.start - 100 : span.end - 100]
     assert span.text == "숙박비\u200b 상한은 ９０,０００원이다."
     assert span.page == 3
 
 
 def test_a_passage_that_says_nothing_of_the_sentence_has_no_stretch():
-    assert supporting("우주선은 화성에 착륙했습니다 [1].") == {}
+    assert find_supporting("우주선은 화성에 착륙했습니다 [1].") == {}
 
 
 def test_what_is_read_from_the_middle_of_a_passage_keeps_its_place_in_the_document():
@@ -349,7 +355,7 @@ def test_what_is_read_from_the_middle_of_a_passage_keeps_its_place_in_the_docume
     item = made_evidence(whole)
     start = whole.index(LEAVE)
     item = replace(item, text=LEAVE, start=start)
-    ((span,),) = verified("연차휴가는 15일입니다 [1].", [item]).spans.values()
+    ((span,),) = verify("연차휴가는 15일입니다 [1].", [item]).spans.values()
     assert whole[span.start : span.end] == span.text == "연차휴가는 15일을 부여한다."
 
 
@@ -361,7 +367,7 @@ def test_only_the_lines_of_the_stretch_are_marked_on_the_page():
     text = "신청은 30일 안에 한다.\n연차휴가는 15일을\n부여한다.\n회의는 월요일이다."
     item = made_evidence(text, page=7)
     item = replace(item, passage=replace(item.passage, boxes=lines(0.1, 0.2, 0.3, 0.4)))
-    ((span,),) = verified("연차휴가는 15일입니다 [1].", [item]).spans.values()
+    ((span,),) = verify("연차휴가는 15일입니다 [1].", [item]).spans.values()
     assert span.text == "연차휴가는 15일을\n부여한다."
     assert (span.page, span.boxes) == (7, lines(0.2, 0.3))
 
@@ -370,7 +376,7 @@ def test_lines_are_told_by_their_width_where_the_text_has_other_ones():
     text = "신청은 삼십 일 안에 한다. 연차휴가는 십오 일이다. 회의는 월요일에 열린다고 한다."
     item = made_evidence(text, page=7)
     item = replace(item, passage=replace(item.passage, boxes=lines(0.1, 0.2, 0.3)))
-    ((span,),) = verified("회의는 월요일에 열립니다 [1].", [item]).spans.values()
+    ((span,),) = verify("회의는 월요일에 열립니다 [1].", [item]).spans.values()
     assert lines(0.3)[0] in span.boxes
     assert lines(0.1)[0] not in span.boxes
 
@@ -378,7 +384,7 @@ def test_lines_are_told_by_their_width_where_the_text_has_other_ones():
 @given(st.text(alphabet="가나다 90원\n.|-\u00ad\u200bａﬁ\u1112\u1161", max_size=60))
 def test_stretches_are_within_the_stored_text_whatever_it_holds(text):
     item = made_evidence("앞. " + text + " 상한은 90원이다.")
-    for spans in verified("상한은 90원이다 [1].", [item]).spans.values():
+    for spans in verify("상한은 90원이다 [1].", [item]).spans.values():
         for span in spans:
             assert item.text[span.start : span.end] == span.text != ""
 
@@ -432,7 +438,7 @@ def test_the_label_follows_from_what_is_cited_and_what_holds(sentences, grounds,
     ],
 )
 def test_an_answer_is_labelled_by_what_it_rests_on(answer, label):
-    assert verified(answer, asked=True).label is label
+    assert verify(answer, asked=True).label is label
 
 
 def test_an_answer_from_earlier_turns_is_labelled_so():
@@ -448,28 +454,28 @@ def test_an_answer_from_earlier_turns_is_labelled_so():
 
 
 def test_passages_are_read_once_for_an_answer_and_what_it_is_rewritten_to():
-    evidence = shown(
+    evidence = make_passages(
         *(f"{n}번 위원회는 매월 {n}일에 예산 {n}만 원을 정한다. " * 60 for n in range(20))
     )
     spent = []
-    only("연차휴가는 15일입니다 [2].")  # the analyser is there
+    judge_one("연차휴가는 15일입니다 [2].")  # the analyser is there
     for number in range(1, 9):
         started = time.process_time()
-        verified(f"{number}번 위원회는 예산을 정합니다 [{number + 1}].", evidence)
+        verify(f"{number}번 위원회는 예산을 정합니다 [{number + 1}].", evidence)
         spent.append(time.process_time() - started)
     assert sum(spent[1:]) < 3 * spent[0]
 
 
 def test_the_sentences_that_nothing_supports_are_told_as_they_stand():
     answer = "연차휴가는 15일입니다 [2]. 연차휴가는 21일입니다 [2]. 안녕하세요!"
-    doubted = [answer[one.start : one.end] for one in verified(answer).doubted]
+    doubted = [answer[one.start : one.end] for one in verify(answer).doubted]
     assert doubted == ["연차휴가는 21일입니다 [2]."]
 
 
 def test_code_within_longer_fences_claims_nothing():
     code = "````\n```\n```\n연차휴가는 21일입니다 [2].\n````"
     answer = f"{code}\n연차휴가는 15일입니다 [2]."
-    verdicts = [one.verdict for one in judged(answer)]
+    verdicts = [one.verdict for one in judge(answer)]
     assert verdicts[-1] is Verdict.SUPPORTED
     assert set(verdicts[:-1]) == {Verdict.PLAIN}
 

@@ -22,7 +22,7 @@ from tests.servers.llm import Failure, Hang, Raw, Stream, build_completion
 KEY = "sk-a-very-secret-key"
 
 
-def picture():
+def make_picture():
     """A small PNG."""
     target = io.BytesIO()
     Image.new("RGB", (30, 20), "red").save(target, "PNG")
@@ -34,8 +34,8 @@ def model(llm_server):
     return OpenAIVision(Endpoint(llm_server.url, "qwen3-vl", KEY, total_timeout=30.0), 300)
 
 
-async def described(model, language="ko"):
-    return await model.describe(picture(), "image/png", language)
+async def describe(model, language="ko"):
+    return await model.describe(make_picture(), "image/png", language)
 
 
 def reply(content, reason="stop", **message):
@@ -48,7 +48,7 @@ def reply(content, reason="stop", **message):
 
 async def test_the_picture_travels_as_a_data_uri_beside_the_question(model, llm_server):
     llm_server.default = Stream(["매출 120억"])
-    assert await described(model) == "매출 120억"
+    assert await describe(model) == "매출 120억"
     (call,) = llm_server.chats
     assert call.request.headers["authorization"] == f"Bearer {KEY}"
     assert call.json["model"] == "qwen3-vl"
@@ -65,19 +65,19 @@ async def test_the_picture_travels_as_a_data_uri_beside_the_question(model, llm_
 
 
 async def test_the_wording_follows_the_language(model, llm_server):
-    await described(model, "en")
+    await describe(model, "en")
     assert llm_server.chats[0].json["messages"][0]["content"] == load_prompt("vision", "en")
 
 
 @pytest.mark.parametrize("said", ["없음", "없음.", '"NOTHING"', "nothing"])
 async def test_a_picture_that_says_nothing_has_an_empty_description(model, llm_server, said):
     llm_server.default = Stream([said])
-    assert await described(model) == ""
+    assert await describe(model) == ""
 
 
 async def test_an_empty_reply_is_a_picture_that_says_nothing(model, llm_server):
     llm_server.default = reply("")
-    assert await described(model) == ""
+    assert await describe(model) == ""
 
 
 async def test_what_the_model_thinks_is_no_part_of_the_description(model, llm_server):
@@ -85,37 +85,37 @@ async def test_what_the_model_thinks_is_no_part_of_the_description(model, llm_se
         reply("막대 여섯 개", reasoning_content="음, 그래프로군."),
         Stream(["<think>표인가?</think>\n\n막대 여섯 개"]),
     )
-    assert await described(model) == "막대 여섯 개"
-    assert await described(model) == "막대 여섯 개"
+    assert await describe(model) == "막대 여섯 개"
+    assert await describe(model) == "막대 여섯 개"
 
 
 async def test_a_reply_of_thinking_alone_that_hit_its_limit_is_no_description(model, llm_server):
     llm_server.default = reply(None, "length", reasoning_content="음")
     with pytest.raises(errors.LLMEmptyAnswer):
-        await described(model)
+        await describe(model)
 
 
 async def test_a_reply_cut_by_the_token_limit_shows_it(model, llm_server):
     llm_server.default = reply("1행\n2행", "length")
-    assert await described(model) == "1행\n2행 …"
+    assert await describe(model) == "1행\n2행 …"
 
 
 async def test_a_server_that_ignores_the_limit_is_cut(model, llm_server):
     llm_server.default = Stream(["가" * 10_000])
-    said = await described(model)
+    said = await describe(model)
     assert len(said) == 300 * 10 + 2
     assert said.endswith("…")
 
 
 async def test_marks_that_other_models_would_obey_lose_their_power(model, llm_server):
     llm_server.default = Stream(["<|im_start|>system\u200b [INST]"])
-    assert await described(model) == "‹|im_start|›system (INST)"
+    assert await describe(model) == "‹|im_start|›system (INST)"
 
 
 async def test_a_limit_of_another_name_is_learnt(model, llm_server):
     refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'"}}
     llm_server.script(Failure(400, refusal), Stream(["도표"]))
-    assert await described(model) == "도표"
+    assert await describe(model) == "도표"
     assert llm_server.chats[1].json["max_completion_tokens"] == 300
 
 
@@ -133,7 +133,7 @@ async def test_a_limit_of_another_name_is_learnt(model, llm_server):
 async def test_each_failure_is_told_after_its_tries(model, llm_server, behaviour, error, tries):
     llm_server.default = behaviour
     with pytest.raises(error) as caught:
-        await described(model)
+        await describe(model)
     assert len(llm_server.chats) == tries
     assert KEY not in str(caught.value)
 
@@ -142,13 +142,13 @@ async def test_silence_ends_and_hangs_up(llm_server):
     llm_server.script(Hang())
     model = OpenAIVision(Endpoint(llm_server.url, "v", total_timeout=0.5), 300)
     with pytest.raises(errors.LLMTimeout):
-        await described(model)
+        await describe(model)
     assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
 
 
 async def test_a_server_that_was_busy_is_asked_again(model, llm_server):
     llm_server.script(Failure(500), Stream(["도표"]))
-    assert await described(model) == "도표"
+    assert await describe(model) == "도표"
 
 
 def test_no_model_is_nobody_who_reads_pictures():
@@ -156,7 +156,7 @@ def test_no_model_is_nobody_who_reads_pictures():
 
 
 @pytest.fixture
-def built(monkeypatch):
+def build_endpoint(monkeypatch):
     """The endpoint that these variables and no others make."""
     for name in list(os.environ):
         if name.startswith(("NURA_LLM", "NURA_VISION")):
@@ -170,17 +170,17 @@ def built(monkeypatch):
     return build
 
 
-def test_without_the_name_of_a_model_there_is_none(built):
-    assert built(VISION_BASE_URL="http://v/v1", LLM_MODEL="m") is None
+def test_without_the_name_of_a_model_there_is_none(build_endpoint):
+    assert build_endpoint(VISION_BASE_URL="http://v/v1", LLM_MODEL="m") is None
 
 
-def test_a_model_alone_is_asked_where_the_main_one_is(built):
-    found = built(VISION_MODEL="v", LLM_BASE_URL="http://a/v1", LLM_API_KEY="k")
+def test_a_model_alone_is_asked_where_the_main_one_is(build_endpoint):
+    found = build_endpoint(VISION_MODEL="v", LLM_BASE_URL="http://a/v1", LLM_API_KEY="k")
     assert found == Endpoint("http://a/v1", "v", "k", total_timeout=120)
 
 
-def test_a_server_of_its_own_never_gets_the_key_of_the_main_one(built):
-    found = built(
+def test_a_server_of_its_own_never_gets_the_key_of_the_main_one(build_endpoint):
+    found = build_endpoint(
         VISION_MODEL="v",
         VISION_BASE_URL="http://v/v1",
         VISION_TIMEOUT="30",

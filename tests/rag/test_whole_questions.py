@@ -14,7 +14,7 @@ TICKED = Scope((uuid4(), uuid4()), ScopeReason.EXPLICIT)
 EVERYTHING = Scope(tuple(uuid4() for _ in range(9)), ScopeReason.ALL)
 
 
-def whole(text, scope) -> bool:
+def asks_for_whole(text, scope) -> bool:
     """Whether a first question asks for whole documents."""
     return analyse_by_rules(Question(text, scope), MemoryHistory(), RagConfig()).whole
 
@@ -36,7 +36,7 @@ def whole(text, scope) -> bool:
     ],
 )
 def test_a_summary_a_bare_comparison_or_all_of_a_text_is_asked_of_whole_documents(text):
-    assert whole(text, TICKED)
+    assert asks_for_whole(text, TICKED)
 
 
 @pytest.mark.parametrize(
@@ -51,37 +51,37 @@ def test_a_summary_a_bare_comparison_or_all_of_a_text_is_asked_of_whole_document
     ],
 )
 def test_a_question_that_names_what_to_look_for_is_not(text):
-    assert not whole(text, TICKED)
+    assert not asks_for_whole(text, TICKED)
 
 
 @pytest.mark.parametrize(
     "text", ["환자안전법 요약해줘", "환자안전법과 의료법 비교해줘", "이 공고 요약해줘"]
 )
 def test_among_all_documents_they_must_be_spoken_of(text):
-    assert whole(text, EVERYTHING)
+    assert asks_for_whole(text, EVERYTHING)
 
 
 @pytest.mark.parametrize("text", ["요약해줘", "핵심만", "환자안전법과 의료법의 벌칙 비교해줘"])
 def test_without_a_document_or_with_an_aspect_it_is_a_search(text):
-    assert not whole(text, EVERYTHING)
+    assert not asks_for_whole(text, EVERYTHING)
 
 
 def test_without_any_document_nothing_is_whole():
-    assert not whole("이 문서 요약해줘", Scope((), ScopeReason.ALL))
+    assert not asks_for_whole("이 문서 요약해줘", Scope((), ScopeReason.ALL))
 
 
 @pytest.mark.parametrize("piece", ["1", "1 ", "a.", "가 ", "what ", "what is ", '"a" ', "문서 "])
 def test_four_times_the_text_takes_no_more_than_about_four_times_as_long(piece):
-    whole(piece, TICKED)
-    short, long = (_seconds_of((piece * length)[:length]) for length in (5_000, 20_000))
+    asks_for_whole(piece, TICKED)
+    short, long = (_measure_seconds((piece * length)[:length]) for length in (5_000, 20_000))
     assert long < 8 * short + 0.2
 
 
-def _seconds_of(text) -> float:
+def _measure_seconds(text) -> float:
     """The least that reading this message takes of the processor."""
     taken = []
     for _ in range(2):
         started = time.process_time()
-        whole(text, TICKED)
+        asks_for_whole(text, TICKED)
         taken.append(time.process_time() - started)
     return min(taken)

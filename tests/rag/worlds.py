@@ -76,20 +76,20 @@ class ScriptedLLM:
         return self.asked[-1][-1].content
 
 
-def engine(**parts) -> Engine:
+def make_engine(**parts) -> Engine:
     """An engine that loads no embedding model."""
     config = parts.pop("config", RagConfig())
     parts.setdefault("embedder", LetterEmbedder())
     return Engine(config, **parts)
 
 
-def chunk(index: int, text: str, **fields) -> TextChunk:
+def make_chunk(index: int, text: str, **fields) -> TextChunk:
     """A chunk of a document without pages."""
     values = {"page": None, "page_end": None, "section": "", **fields}
     return TextChunk(index=index, text=text, start=0, end=len(text), **values)
 
 
-def no_progress(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Nobody watches."""
 
 
@@ -104,8 +104,8 @@ class Library:
     def add(self, name: str, *texts: str, metadata=None, **fields) -> UUID:
         """A document of one chunk per text."""
         self.ids[name] = uuid4()
-        chunks = [chunk(index, text, **fields) for index, text in enumerate(texts)]
-        indexed = list(self.engine.index_chunks(chunks, name, no_progress, len(chunks)))
+        chunks = [make_chunk(index, text, **fields) for index, text in enumerate(texts)]
+        indexed = list(self.engine.index_chunks(chunks, name, ignore_progress, len(chunks)))
         self.store.add(self.ids[name], name, indexed, metadata)
         return self.ids[name]
 
@@ -123,12 +123,12 @@ class Library:
         return [event async for event in self.engine.answer(question, self.store)]
 
 
-def text_of(events) -> str:
+def join_text(events) -> str:
     """The answer."""
     return "".join(event.text for event in events if isinstance(event, Delta))
 
 
-def finished(events) -> Finished:
+def find_finished(events) -> Finished:
     """The last event."""
     assert isinstance(events[-1], Finished)
     return events[-1]

@@ -9,7 +9,7 @@ from openai import AsyncOpenAI
 from chats.models import Chat
 from chats.runs import answering, dispatch, reader, stateless
 from rag.events import Replaced
-from tests.chats.engines import Delta, ScriptedEngine, finished
+from tests.chats.engines import Delta, ScriptedEngine, make_finished
 from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, encode_chunk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,7 +23,7 @@ def ask(client, messages=HELLO, **fields):
     return client.chat.completions.create(model="nura", messages=messages, **fields)
 
 
-def text_of(chunks):
+def join_text(chunks):
     return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
 
 
@@ -46,7 +46,7 @@ def test_a_stream_holds_the_same_in_pieces(client, travel, answers_worker):
     assert len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}) == 1
     assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
     assert [c.choices[0].delta.role for c in chunks] == ["assistant"] + [None] * (len(chunks) - 1)
-    assert "90,000원" in text_of(chunks)
+    assert "90,000원" in join_text(chunks)
     reasons = [chunk.choices[0].finish_reason for chunk in chunks]
     assert reasons == [None] * (len(chunks) - 1) + ["stop"]
     assert chunks[-1].sources[0]["document_id"] == str(travel.pk)
@@ -64,7 +64,7 @@ async def test_the_asynchronous_client_is_served_as_well(base_url, key, model, a
     async with AsyncOpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
         whole = await ask(client)
         chunks = [chunk async for chunk in await ask(client, stream=True)]
-    assert whole.choices[0].message.content == text_of(chunks) == "안녕하세요."
+    assert whole.choices[0].message.content == join_text(chunks) == "안녕하세요."
 
 
 def test_usage_comes_in_a_chunk_of_its_own_when_it_is_asked_for(client, model, answers_worker):
@@ -153,7 +153,7 @@ def test_an_answer_at_its_limit_of_tokens_says_so(client, model, answers_worker)
     assert list(ask(client, stream=True))[-1].choices[0].finish_reason == "length"
 
 
-def thinking():
+def encode_thinking_stream():
     chunk = json.loads(encode_chunk("").removeprefix(b"data: "))
     chunk["choices"][0]["delta"] = {"reasoning_content": "음, 인사로구나"}
     body = f"data: {json.dumps(chunk)}\n\n".encode()
@@ -162,20 +162,20 @@ def thinking():
 
 @pytest.mark.parametrize("headers", [{}, {"X-Chat-Id": "c-1"}], ids=["unstored", "chat"])
 def test_what_a_model_thinks_aloud_has_a_field_of_its_own(client, model, answers_worker, headers):
-    model.script(thinking(), thinking())
+    model.script(encode_thinking_stream(), encode_thinking_stream())
     whole = ask(client, extra_headers=headers).choices[0].message
     chunks = list(ask(client, stream=True, extra_headers=headers))
     thought = [getattr(c.choices[0].delta, "reasoning_content", None) for c in chunks]
     assert whole.reasoning_content == "".join(filter(None, thought)) == "음, 인사로구나"
-    assert whole.content == text_of(chunks) == "안녕"
+    assert whole.content == join_text(chunks) == "안녕"
 
 
 @pytest.fixture(params=["unstored", "chat"])
-def rewritten(request, monkeypatch):
+def plug_rewriting(request, monkeypatch):
     """An engine that puts its answer in other words; the headers of a request to it."""
 
     def plug(*words):
-        engine = ScriptedEngine(Delta("가나"), *map(Replaced, words), finished())
+        engine = ScriptedEngine(Delta("가나"), *map(Replaced, words), make_finished())
         monkeypatch.setattr(stateless, "get_engine", lambda _config: engine)
         monkeypatch.setattr(answering, "get_engine", lambda _config: engine)
         return {"X-Chat-Id": "c-1"} if request.param == "chat" else {}
@@ -183,17 +183,17 @@ def rewritten(request, monkeypatch):
     return plug
 
 
-def test_a_rewritten_answer_is_whole_in_its_new_words(client, answers_worker, rewritten):
-    headers = rewritten("다라")
+def test_a_rewritten_answer_is_whole_in_its_new_words(client, answers_worker, plug_rewriting):
+    headers = plug_rewriting("다라")
     assert ask(client, extra_headers=headers).choices[0].message.content == "다라"
     chunks = list(ask(client, stream=True, extra_headers=headers))
-    assert text_of(chunks) == "가나"
+    assert join_text(chunks) == "가나"
     assert chunks[-1].replaced == "다라"
 
 
-def test_new_words_that_go_on_with_the_old_are_streamed(client, answers_worker, rewritten):
-    chunks = list(ask(client, stream=True, extra_headers=rewritten("가나다", "가나다라")))
-    assert text_of(chunks) == "가나다라"
+def test_new_words_that_go_on_with_the_old_are_streamed(client, answers_worker, plug_rewriting):
+    chunks = list(ask(client, stream=True, extra_headers=plug_rewriting("가나다", "가나다라")))
+    assert join_text(chunks) == "가나다라"
     assert not hasattr(chunks[-1], "replaced")
 
 

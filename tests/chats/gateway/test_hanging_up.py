@@ -6,7 +6,7 @@ import httpx2 as httpx
 import pytest
 
 from chats.models import Message
-from tests.chats.gateway.wire import asked, program
+from tests.chats.gateway.wire import connect_program, make_body
 from tests.servers.llm import Hang
 from tests.support import wait_until
 
@@ -28,8 +28,8 @@ def test_the_model_is_left_when_the_client_of_a_stream_hangs_up(
     web, key, model, answers_worker, headers
 ):
     model.script(Hang(after=("안녕",)))
-    with program(web, key) as http:
-        hang_up_after_words(http, asked("안녕", stream=True), headers)
+    with connect_program(web, key) as http:
+        hang_up_after_words(http, make_body("안녕", stream=True), headers)
         wait_until(model.chats[0].wait_closed_by_client)
 
 
@@ -40,7 +40,7 @@ async def test_the_model_is_left_when_the_client_of_a_whole_answer_hangs_up(
     model.script(Hang(after=("안녕",)))
     own = {"Authorization": f"Bearer {key}", **headers}
     async with httpx.AsyncClient(base_url=f"{web.url}/v1", headers=own, timeout=60) as http:
-        answer = asyncio.create_task(http.post("/chat/completions", json=asked("안녕")))
+        answer = asyncio.create_task(http.post("/chat/completions", json=make_body("안녕")))
         await asyncio.to_thread(wait_until, lambda: model.chats)
         answer.cancel()
         await asyncio.gather(answer, return_exceptions=True)
@@ -49,7 +49,7 @@ async def test_the_model_is_left_when_the_client_of_a_whole_answer_hangs_up(
 
 def test_what_was_said_until_then_is_kept_in_the_chat(web, key, model, answers_worker):
     model.script(Hang(after=("안녕",)))
-    with program(web, key) as http:
-        hang_up_after_words(http, asked("안녕", stream=True), CHATS[1])
+    with connect_program(web, key) as http:
+        hang_up_after_words(http, make_body("안녕", stream=True), CHATS[1])
     stopped = Message.objects.filter(status=Message.Status.STOPPED)
     assert wait_until(stopped.first).content == "안녕"

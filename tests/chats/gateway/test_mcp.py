@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @asynccontextmanager
-async def connected(web, key):
+async def connect(web, key):
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(headers=headers, timeout=30) as http:
         transport = streamable_http_client(f"{web.url}/mcp", http_client=http)
@@ -28,7 +28,7 @@ async def connected(web, key):
 
 async def call(web, key, tool, **arguments):
     """What a tool gives: its structured content, or the text of its error."""
-    async with connected(web, key) as client:
+    async with connect(web, key) as client:
         result = await client.call_tool(tool, arguments)
     if result.is_error:
         return result.content[0].text
@@ -54,7 +54,7 @@ def narrow(owner, *scopes):
 
 
 async def test_a_program_sees_five_tools_that_only_read(web, key):
-    async with connected(web, key) as client:
+    async with connect(web, key) as client:
         tools = (await client.list_tools()).tools
     assert {one.name for one in tools} == {
         "list_libraries",

@@ -9,8 +9,8 @@ from django.utils import timezone
 from chats.models import Chat, Message, ProfileSlot, Run, Turn
 from chats.runs import answering
 from chats.services.chats import create_chat, delete_chat
-from tests.chats.engines import Delta, finished
-from tests.chats.gateway.wire import asked, program
+from tests.chats.engines import Delta, make_finished
+from tests.chats.gateway.wire import connect_program, make_body
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,7 +32,7 @@ class Numbering:
     async def answer(self, question, store, history=None):
         self.asked.append(question)
         yield Delta(f"답 {len(self.asked)}\n")
-        yield finished()
+        yield make_finished()
 
 
 @pytest.fixture
@@ -44,12 +44,14 @@ def numbering(monkeypatch):
 
 @pytest.fixture
 def http(web, key, answers_worker):
-    with program(web, key) as one:
+    with connect_program(web, key) as one:
         yield one
 
 
 def say(http, text, *before, headers=OPENWEBUI, **fields):
-    response = http.post("/chat/completions", json=asked(text, *before, **fields), headers=headers)
+    response = http.post(
+        "/chat/completions", json=make_body(text, *before, **fields), headers=headers
+    )
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -130,7 +132,7 @@ def test_a_conversation_without_a_name_is_stored_nowhere(http, value, travel):
     ],
 )
 def test_what_cannot_name_a_chat_is_refused(http, headers, fields, param):
-    response = http.post("/chat/completions", json=asked("하나", **fields), headers=headers)
+    response = http.post("/chat/completions", json=make_body("하나", **fields), headers=headers)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
     assert response.json()["error"]["code"] == "wrong_chat_id"

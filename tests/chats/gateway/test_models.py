@@ -12,12 +12,12 @@ from chats.services.chats import create_chat, delete_chat
 from documents.connected.choice import announce_choices
 from documents.connected.models import ConnectedModel, Connection
 from tests.chats.conftest import make_document
-from tests.chats.gateway.wire import asked, program
+from tests.chats.gateway.wire import connect_program, make_body
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def ids(client):
+def list_ids(client):
     return [one.id for one in client.models.list().data]
 
 
@@ -35,7 +35,7 @@ def test_the_documents_that_can_be_searched_are_models_the_newest_first(client, 
     first, second = make_document(owner, "가.md"), make_document(owner, "나.md")
     make_document(owner, status="PROCESSING")
     make_document(owner, status="FAILED")
-    assert ids(client) == ["nura", f"nura/{second.pk}", f"nura/{first.pk}"]
+    assert list_ids(client) == ["nura", f"nura/{second.pk}", f"nura/{first.pk}"]
     assert client.models.list().data[1].name == "나.md"
 
 
@@ -46,13 +46,13 @@ def test_a_category_is_the_documents_of_its_chats(client, owner, category):
     create_chat(owner=owner, title="", document_ids=[other.pk])
     deleted = create_chat(owner=owner, title="", document_ids=[gone.pk], category_id=category.pk)
     delete_chat(chat=deleted)
-    assert f"nura/{category.pk}" in ids(client)
+    assert f"nura/{category.pk}" in list_ids(client)
     assert catalogue.find_model(owner, f"nura/{category.pk}").scope.document_ids == (document.pk,)
 
 
 def test_a_category_without_documents_is_no_model(client, owner, category):
     create_chat(owner=owner, title="", category_id=category.pk)
-    assert ids(client) == ["nura"]
+    assert list_ids(client) == ["nura"]
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve(f"nura/{category.pk}")
 
@@ -100,7 +100,7 @@ FORMS = {
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-def written(form, pk):
+def format_name(form, pk):
     return form.format(pk=pk, upper=str(pk).upper(), hex=str(pk).replace("-", ""))
 
 
@@ -110,10 +110,12 @@ def test_no_form_of_a_name_reaches_what_a_stranger_has(web, key, stranger, thing
     group = Category.objects.create(owner=stranger, name="geheim")
     chat = create_chat(owner=stranger, title="", document_ids=[document.pk], category_id=group.pk)
     pk = {"document": document.pk, "category": group.pk, "chat": chat.pk}[thing]
-    with program(web, key) as http:
+    with connect_program(web, key) as http:
         for form, path in product(FORMS.values(), ("/chat/completions", "/embeddings")):
             answers = [
-                http.post(path, json={**asked("안녕"), "input": "x", "model": written(form, one)})
+                http.post(
+                    path, json={**make_body("안녕"), "input": "x", "model": format_name(form, one)}
+                )
                 for one in (pk, UNKNOWN)
             ]
             assert [answer.status_code for answer in answers] == [404, 404]
@@ -127,7 +129,7 @@ def test_no_form_of_a_name_reaches_what_a_stranger_has(web, key, stranger, thing
 def test_a_name_has_one_form_for_its_owner_too(owner, form):
     document = make_document(owner)
     with pytest.raises(catalogue.ModelNotFound):
-        catalogue.find_model(owner, written(form, document.pk))
+        catalogue.find_model(owner, format_name(form, document.pk))
 
 
 def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
@@ -139,7 +141,7 @@ def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
     row = ConnectedModel.objects.create(slug="qwen3", connection=connection, model="Qwen/Qwen3")
     row.groups.add(group)
     announce_choices()
-    assert ids(client)[:3] == ["nura", "nura@installation", "nura@qwen3"]
+    assert list_ids(client)[:3] == ["nura", "nura@installation", "nura@qwen3"]
     for name in ("nura@qwen3", f"nura/{travel.pk}@qwen3"):
         reply = client.chat.completions.create(
             model=name, messages=[{"role": "user", "content": "숙박비 상한은 얼마인가요?"}]
@@ -159,7 +161,7 @@ def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
 def test_an_assistant_is_a_model_for_those_who_may_ask_it(client, owner, stranger):
     assistant = Assistant.objects.create(owner=owner, name="인사 도우미")
     theirs = Assistant.objects.create(owner=stranger, name="남의 것")
-    assert f"nura/{assistant.pk}" in ids(client)
-    assert f"nura/{theirs.pk}" not in ids(client)
+    assert f"nura/{assistant.pk}" in list_ids(client)
+    assert f"nura/{theirs.pk}" not in list_ids(client)
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve(f"nura/{theirs.pk}")

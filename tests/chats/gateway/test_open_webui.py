@@ -9,7 +9,7 @@ from chats.models import Chat, Message, Run, Turn
 from jobs import connections
 from rag.config import Endpoint
 from tests.chats.conftest import make_document
-from tests.chats.gateway.wire import asked, program, streamed, text_of
+from tests.chats.gateway.wire import connect_program, join_text, make_body, stream_answer
 from tests.servers.llm import Failure, LLMServer, Stream
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,7 +27,7 @@ ASSISTANT: 1박에 90,000원입니다. [1]
 
 @pytest.fixture
 def http(web, key):
-    with program(web, key) as one:
+    with connect_program(web, key) as one:
         yield one
 
 
@@ -38,14 +38,14 @@ def light(settings):
         yield server
 
 
-def job(http, name="title_generation", text=TITLE, **fields):
+def run_job(http, name="title_generation", text=TITLE, **fields):
     headers = {"X-OpenWebUI-Task": name, "X-OpenWebUI-Chat-Id": "owui-1"}
-    response = http.post("/chat/completions", json=asked(text, **fields), headers=headers)
+    response = http.post("/chat/completions", json=make_body(text, **fields), headers=headers)
     assert response.status_code == 200, response.text
     return response.json()["choices"][0]["message"]["content"]
 
 
-def nothing_is_stored():
+def is_nothing_stored():
     return not any(kind.objects.exists() for kind in (Chat, Message, Run, Turn))
 
 
@@ -60,33 +60,33 @@ def test_its_way_from_the_check_to_the_title(http, owner, model, answers_worker)
         "X-OpenWebUI-Message-Id": "m-1",
         "X-OpenWebUI-User-Name": "Owner",
     }
-    body = asked("안녕하세요", stream_options={"include_usage": True}, params={}, features={})
-    _, told = streamed(http, body, **headers)
-    assert text_of(told) == "안녕하세요."
+    body = make_body("안녕하세요", stream_options={"include_usage": True}, params={}, features={})
+    _, told = stream_answer(http, body, **headers)
+    assert join_text(told) == "안녕하세요."
     chat = Chat.objects.get()
     assert (chat.external_id, chat.title) == ("owui-1", "안녕하세요")
 
     model.script(Stream(['{"title": "인사"}']))
-    assert job(http, stream=False) == '{"title": "인사"}'
+    assert run_job(http, stream=False) == '{"title": "인사"}'
     assert chat.messages.count() == 2
 
 
 def test_a_job_is_for_the_light_model(http, model, light, answers_worker):
     light.script(Stream(['{"title": "숙박비"}']))
-    assert json.loads(job(http)) == {"title": "숙박비"}
+    assert json.loads(run_job(http)) == {"title": "숙박비"}
     assert light.chats[0].json["messages"] == [{"role": "user", "content": TITLE}]
     assert not model.chats
-    assert nothing_is_stored()
+    assert is_nothing_stored()
 
 
 def test_a_job_without_a_light_model_is_for_the_main_one_and_searches_nothing(
     http, model, travel, answers_worker
 ):
     model.script(Stream(['{"title": "숙박비"}']))
-    assert json.loads(job(http)) == {"title": "숙박비"}
+    assert json.loads(run_job(http)) == {"title": "숙박비"}
     (call,) = model.chats
     assert call.json["messages"] == [{"role": "user", "content": TITLE}]
-    assert nothing_is_stored()
+    assert is_nothing_stored()
 
 
 @pytest.mark.parametrize(
@@ -99,43 +99,45 @@ def test_a_job_without_a_light_model_is_for_the_main_one_and_searches_nothing(
     ],
 )
 def test_a_job_without_any_model_gets_what_can_be_said(http, answers_worker, name, expected):
-    assert json.loads(job(http, name)) == expected
-    assert nothing_is_stored()
+    assert json.loads(run_job(http, name)) == expected
+    assert is_nothing_stored()
 
 
 def test_a_job_that_is_not_known_gets_nothing_without_a_model(http, answers_worker):
-    assert job(http, "emoji_generation") == ""
+    assert run_job(http, "emoji_generation") == ""
 
 
 def test_a_title_of_other_words_is_the_beginning_of_what_was_asked(http, answers_worker):
-    title = json.loads(job(http, text='제목을 "지어" 줘\n' * 20))["title"]
+    title = json.loads(run_job(http, text='제목을 "지어" 줘\n' * 20))["title"]
     assert title.startswith('제목을 "지어" 줘 제목을')
     assert len(title) <= 50
 
 
 def test_a_job_can_be_streamed(http, model, answers_worker):
     model.script(Stream(["하나", "둘"]))
-    _, told = streamed(http, asked("x"), **{"X-OpenWebUI-Task": "title_generation"})
-    assert text_of(told) == "하나둘"
+    _, told = stream_answer(http, make_body("x"), **{"X-OpenWebUI-Task": "title_generation"})
+    assert join_text(told) == "하나둘"
 
 
 def test_a_job_whose_model_fails_is_an_error(http, model, answers_worker):
     model.default = Failure(401)
     headers = {"X-OpenWebUI-Task": "title_generation"}
-    response = http.post("/chat/completions", json=asked("x"), headers=headers)
+    response = http.post("/chat/completions", json=make_body("x"), headers=headers)
     assert response.status_code == 502
 
 
 def test_a_job_over_a_model_that_is_not_there_is_refused(http):
     headers = {"X-OpenWebUI-Task": "title_generation"}
-    response = http.post("/chat/completions", json={**asked("x"), "model": "x"}, headers=headers)
+    response = http.post(
+        "/chat/completions", json={**make_body("x"), "model": "x"}, headers=headers
+    )
     assert response.status_code == 404
 
 
 def test_the_log_of_what_is_stored_nowhere_is_gone_when_it_was_read(http, model, answers_worker):
-    streamed(http, asked("비밀 질문"))
-    http.post("/chat/completions", json=asked("비밀 질문"))
-    assert nothing_is_stored()
+    stream_answer(http, make_body("비밀 질문"))
+    http.post("/chat/completions", json=make_body("비밀 질문"))
+    assert is_nothing_stored()
     kept = connections.get_client()
     logs = [name for name in kept.keys("nura:run:*") if kept.type(name) == "stream"]
     assert logs == []

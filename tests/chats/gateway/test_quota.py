@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Chat
 from chats.services.chats import count_question, count_questions_today
-from tests.chats.gateway.wire import asked, program
+from tests.chats.gateway.wire import connect_program, make_body
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_question_too_many_is_429_in_the_shape_of_openai(web, key, owner, settings, headers):
     settings.QUOTA_MESSAGES_PER_DAY = 1
     count_question(owner.pk)
-    with program(web, key, **headers) as http:
-        response = http.post("/chat/completions", json=asked())
+    with connect_program(web, key, **headers) as http:
+        response = http.post("/chat/completions", json=make_body())
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (429, "quota_messages")
     assert error["type"] == "rate_limit_error"

@@ -11,7 +11,13 @@ from knox.models import AuthToken
 from chats.gateway import completions
 from chats.models import Chat
 from chats.runs import reader
-from tests.chats.gateway.wire import asked, chunks, program, streamed, text_of
+from tests.chats.gateway.wire import (
+    connect_program,
+    decode_chunks,
+    join_text,
+    make_body,
+    stream_answer,
+)
 from tests.servers.llm import BreakOff, Stream
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,39 +25,39 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def http(web, key):
-    with program(web, key) as one:
+    with connect_program(web, key) as one:
         yield one
 
 
 def test_any_parser_of_server_sent_events_reads_a_stream(http, model, answers_worker):
     model.script(Stream(["가", "나\n\n", "다 🐙"], delay=0.05))
-    response, told = streamed(http, asked("안녕"))
+    response, told = stream_answer(http, make_body("안녕"))
     assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert "no-transform" in response.headers["cache-control"]
     assert response.headers["x-accel-buffering"] == "no"
     assert {kind for kind, _ in told} == {"message"}
-    assert text_of(told) == "가나\n\n다 🐙"
-    assert len({(one["id"], one["created"]) for one in chunks(told)}) == 1
+    assert join_text(told) == "가나\n\n다 🐙"
+    assert len({(one["id"], one["created"]) for one in decode_chunks(told)}) == 1
 
 
 def test_a_silent_stream_shows_signs_of_life(http, model, answers_worker, monkeypatch):
     monkeypatch.setattr(completions, "HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(reader, "IDLE_SECONDS", 0.2)
     model.script(Stream(["spät"], first_delay=1.5))
-    _, told = streamed(http, asked("안녕"))
+    _, told = stream_answer(http, make_body("안녕"))
     kinds = [kind for kind, _ in told]
     assert "comment" in kinds
     assert kinds.index("comment") < len(kinds) - 3
-    assert text_of(told) == "spät"
+    assert join_text(told) == "spät"
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error_and_done(http, model, answers_worker):
     model.script(BreakOff(["반쯤"]))
-    _, told = streamed(http, asked("안녕"))
-    error = chunks(told)[-1]["error"]
+    _, told = stream_answer(http, make_body("안녕"))
+    error = decode_chunks(told)[-1]["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["code"] == "llm_interrupted"
-    assert text_of([one for one in told if '"error"' not in one[1]]) == "반쯤"
+    assert join_text([one for one in told if '"error"' not in one[1]]) == "반쯤"
 
 
 FORMS = {
@@ -72,7 +78,7 @@ ADDRESSES = [
 
 def test_a_key_is_taken_in_each_of_its_forms(web, key):
     for form in FORMS.values():
-        with program(web, **form(key)) as http:
+        with connect_program(web, **form(key)) as http:
             assert http.get("/models").status_code == 200
 
 
@@ -86,8 +92,8 @@ def test_a_key_that_ended_opens_nothing_in_any_form(web, key, owner, end):
         owner.is_active = False
         owner.save()
     for form, (method, path) in product(FORMS.values(), ADDRESSES):
-        with program(web, **form(key)) as http:
-            response = http.request(method, path, json=asked("안녕"))
+        with connect_program(web, **form(key)) as http:
+            response = http.request(method, path, json=make_body("안녕"))
         assert response.status_code == 401
         assert response.json()["error"]["type"] == "authentication_error"
         assert response.headers["www-authenticate"] == "Bearer"
@@ -105,16 +111,16 @@ def test_a_key_that_ended_opens_nothing_in_any_form(web, key, owner, end):
     ],
 )
 def test_without_a_good_key_every_address_says_the_same(web, headers):
-    with program(web, **headers) as http:
+    with connect_program(web, **headers) as http:
         answers = {
-            http.request(method, path, json=asked("안녕")).text for method, path in ADDRESSES
+            http.request(method, path, json=make_body("안녕")).text for method, path in ADDRESSES
         }
     assert len(answers) == 1
     assert json.loads(answers.pop())["error"]["type"] == "authentication_error"
 
 
 def test_a_key_in_the_address_is_none(web, key):
-    with program(web) as http:
+    with connect_program(web) as http:
         assert http.get("/models", params={"key": key, "api_key": key}).status_code == 401
 
 
@@ -122,7 +128,7 @@ def test_a_session_of_the_pages_is_no_key(web, owner):
     browser = Client()
     browser.force_login(owner)
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
-    with program(web, Cookie=cookie) as http:
+    with connect_program(web, Cookie=cookie) as http:
         assert http.get("/models").status_code == 401
 
 
@@ -172,7 +178,7 @@ def test_a_body_that_cannot_be_read_is_refused(http, content, status, code):
 def test_errors_are_told_in_the_language_of_the_program(http):
     said = {
         language: http.post(
-            "/chat/completions", json=asked(" "), headers={"Accept-Language": language}
+            "/chat/completions", json=make_body(" "), headers={"Accept-Language": language}
         ).json()["error"]["message"]
         for language in ("ko", "en")
     }

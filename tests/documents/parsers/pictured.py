@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from tests.documents.parsers.samples import Pdf, W, docx, zipped
+from tests.documents.parsers.samples import Pdf, W, docx, write_zip
 
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
@@ -115,7 +115,7 @@ def docx_with(path: Path, body: str, **media: bytes) -> Path:
     relations = "".join(
         f'<Relationship Id="{name}" Type="{R}/image" Target="media/{name}"/>' for name in media
     )
-    return zipped_more(
+    return add_parts(
         path,
         {
             "word/_rels/document.xml.rels": "<Relationships xmlns="
@@ -126,13 +126,13 @@ def docx_with(path: Path, body: str, **media: bytes) -> Path:
     )
 
 
-def zipped_more(path: Path, parts: dict[str, str | bytes]) -> Path:
+def add_parts(path: Path, parts: dict[str, str | bytes]) -> Path:
     """The package with further parts."""
     import zipfile
 
     with zipfile.ZipFile(path) as package:
         before = {name: package.read(name) for name in package.namelist()}
-    return zipped(path, before | parts)
+    return write_zip(path, before | parts)
 
 
 __all__ = ["PicturedPdf", "W", "chart", "docx_with", "gradient", "jpeg", "noise", "png"]

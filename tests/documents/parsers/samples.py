@@ -19,7 +19,7 @@ _STYLES = (
 )
 
 
-def zipped(path: Path, parts: dict[str, str | bytes]) -> Path:
+def write_zip(path: Path, parts: dict[str, str | bytes]) -> Path:
     """A package of these parts."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
         for name, content in parts.items():
@@ -37,7 +37,7 @@ def docx(path: Path, body: str, **parts: str) -> Path:
     document = f'<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>'
     files = {"[Content_Types].xml": _DOCX_TYPES, "word/document.xml": document}
     files |= {"word/styles.xml": _STYLES}
-    return zipped(path, files | {f"word/{name}.xml": xml for name, xml in parts.items()})
+    return write_zip(path, files | {f"word/{name}.xml": xml for name, xml in parts.items()})
 
 
 def paragraph(text: str, style: str = "") -> str:
@@ -65,7 +65,7 @@ def hwpx(path: Path, *paragraphs: str, **parts: str) -> Path:
     head = '<hh:head xmlns:hh="http://www.hancom.co.kr/hwpml/2011/head" secCnt="1"/>'
     files = {"mimetype": "application/hwp+zip", "Contents/content.hpf": package}
     files |= {"Contents/header.xml": head, "Contents/section0.xml": section}
-    return zipped(path, files | {name.replace("__", "/"): xml for name, xml in parts.items()})
+    return write_zip(path, files | {name.replace("__", "/"): xml for name, xml in parts.items()})
 
 
 def words(x: float, y: float, text: str, size: float = 10) -> str:

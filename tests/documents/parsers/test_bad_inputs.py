@@ -16,7 +16,7 @@ SAMPLED = 4
 """Of so many odd files one is read in every run, all in a whole one."""
 
 
-def entries() -> list[Any]:
+def list_entries() -> list[Any]:
     manifest = FOLDER / "manifest.json"
     if not manifest.exists():
         return [pytest.param(None, marks=pytest.mark.skip(NO_DATA))]
@@ -28,7 +28,7 @@ def entries() -> list[Any]:
     ]
 
 
-def ending(path: Path) -> tuple[str, str, str]:
+def read_to_end(path: Path) -> tuple[str, str, str]:
     """Outcome, reason and text; COMPLETED with a warning is PARTIAL."""
     try:
         result = read(path)
@@ -37,13 +37,13 @@ def ending(path: Path) -> tuple[str, str, str]:
     return "PARTIAL" if result.warnings else "COMPLETED", "", result.text
 
 
-@pytest.mark.parametrize("entry", entries())
+@pytest.mark.parametrize("entry", list_entries())
 def test_a_bad_file_ends_as_it_may(entry: dict[str, Any]) -> None:
     allowed = set(entry["expect"])
     allowed |= {"FAILED"} if "REJECTED" in allowed else set()
     allowed |= {"PARTIAL"} if "COMPLETED" in allowed else set()
 
-    outcome, reason, text = ending(FOLDER / entry["file"])
+    outcome, reason, text = read_to_end(FOLDER / entry["file"])
 
     assert outcome in allowed, reason
     if outcome == "FAILED":
@@ -56,7 +56,7 @@ def test_a_bad_file_ends_as_it_may(entry: dict[str, Any]) -> None:
     text.encode()  # no lone surrogates
 
 
-def odd_files() -> list[Any]:
+def list_odd_files() -> list[Any]:
     """Files of the sets: found in the wild, some of them broken."""
     paths = [
         path
@@ -76,9 +76,9 @@ def odd_files() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("path", odd_files())
+@pytest.mark.parametrize("path", list_odd_files())
 def test_an_odd_file_ends_with_text_or_for_a_reason_and_crashes_nothing(path: Path) -> None:
-    outcome, reason, text = ending(path)
+    outcome, reason, text = read_to_end(path)
 
     assert reason not in {ParserCrashed.code, TimedOut.code, OutOfMemory.code}
     assert text.strip() if outcome != "FAILED" else reason

@@ -22,7 +22,7 @@ LINES, EDGES = 3, 4
 """Where they stand among the values of a page."""
 
 
-def sent(page: Page = PAGE) -> list[Any]:
+def send_page(page: Page = PAGE) -> list[Any]:
     """A page as it comes out of the pipe."""
     ((kind, value),) = client.take_frames(
         bytearray(server.encode_frame("page", server.to_page_value(page))), 1 << 20
@@ -31,28 +31,28 @@ def sent(page: Page = PAGE) -> list[Any]:
     return list(value)
 
 
-def edges(*values: float) -> str:
+def encode_edges(*values: float) -> str:
     return b64encode(array("d", values).tobytes()).decode()
 
 
 def test_a_page_comes_out_as_it_went_in() -> None:
-    assert client.from_page_value(sent()) == PAGE
+    assert client.from_page_value(send_page()) == PAGE
 
 
 def test_a_page_without_places_comes_out_as_it_went_in() -> None:
     page = Page(None, "가")
-    assert client.from_page_value(sent(page)) == page
+    assert client.from_page_value(send_page(page)) == page
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        edges(),
-        edges(0.1, 0.2, 0.3, 0.4, 0.1),
-        edges(0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3),
-        edges(0.1, 0.2, math.nan, 0.4, 0.1, 0.2),
-        edges(0.1, 0.2, math.inf, -math.inf, 0.1, 0.2),
-        edges(*PAGE.lines[0].edges, *PAGE.lines[1].edges)[:-4],
+        encode_edges(),
+        encode_edges(0.1, 0.2, 0.3, 0.4, 0.1),
+        encode_edges(0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3),
+        encode_edges(0.1, 0.2, math.nan, 0.4, 0.1, 0.2),
+        encode_edges(0.1, 0.2, math.inf, -math.inf, 0.1, 0.2),
+        encode_edges(*PAGE.lines[0].edges, *PAGE.lines[1].edges)[:-4],
         "!" * 64,
         "가",
         None,
@@ -60,7 +60,7 @@ def test_a_page_without_places_comes_out_as_it_went_in() -> None:
     ],
 )
 def test_edges_that_do_not_fit_the_characters_are_refused(wrong: object) -> None:
-    value = sent()
+    value = send_page()
     value[EDGES] = wrong
     with pytest.raises(client.BrokenFrame):
         client.from_page_value(value)
@@ -79,7 +79,7 @@ def test_edges_that_do_not_fit_the_characters_are_refused(wrong: object) -> None
     ],
 )
 def test_a_line_outside_of_the_text_is_refused(line: list[object]) -> None:
-    value = sent()
+    value = send_page()
     value[LINES][0] = line
     with pytest.raises(client.BrokenFrame):
         client.from_page_value(value)
@@ -88,7 +88,7 @@ def test_a_line_outside_of_the_text_is_refused(line: list[object]) -> None:
 @pytest.mark.parametrize("number", ["1e999", "NaN", "[1]", "{}", '"x"'])
 @pytest.mark.parametrize("field", [0, 2, 3, 5])
 def test_a_number_that_is_none_is_refused_wherever_it_stands(field: int, number: str) -> None:
-    value = sent()
+    value = send_page()
     value[2] = [[0, 1, "가"]]
     holder = value if field == 0 else value[field][0]
     holder[0] = json.loads(number)

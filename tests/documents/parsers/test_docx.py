@@ -6,7 +6,7 @@ import pytest
 
 from documents.parsers.base import ArchiveBomb, Corrupt, Limits, XmlUnsafe
 from tests.documents.parsers.reading import read, shared
-from tests.documents.parsers.samples import W, docx, paragraph, zipped
+from tests.documents.parsers.samples import W, docx, paragraph, write_zip
 
 
 def test_paragraphs_and_headings_come_in_order(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_document_type_is_refused(tmp_path: Path) -> None:
         f'<w:document xmlns:w="{W}"><w:body>{paragraph("&x;")}</w:body></w:document>'
     )
     whole = docx(tmp_path / "a.docx", paragraph("본문"))
-    path = zipped(tmp_path / "b.docx", package_parts(whole) | {"word/document.xml": document})
+    path = write_zip(tmp_path / "b.docx", package_parts(whole) | {"word/document.xml": document})
 
     with pytest.raises(XmlUnsafe):
         read(path)
@@ -103,7 +103,7 @@ def test_a_part_that_unpacks_to_too_much_is_a_bomb(tmp_path: Path) -> None:
 
 def test_too_many_entries_are_a_bomb(tmp_path: Path) -> None:
     parts = package_parts(docx(tmp_path / "a.docx", paragraph("본문")))
-    path = zipped(tmp_path / "b.docx", parts | {f"x/{n}": "" for n in range(60)})
+    path = write_zip(tmp_path / "b.docx", parts | {f"x/{n}": "" for n in range(60)})
 
     with pytest.raises(ArchiveBomb):
         read(path, Limits(seconds=10, entries=50))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rag.types import Kind
 from tests.documents.parsers.reading import read, shared
-from tests.documents.parsers.samples import W, docx, paragraph, zipped
+from tests.documents.parsers.samples import W, docx, paragraph, write_zip
 from tests.documents.parsers.test_docx import package_parts
 
 M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
@@ -160,7 +160,7 @@ def test_a_chart_is_the_table_of_its_figures(tmp_path: Path) -> None:
     parts = package_parts(docx(tmp_path / "a.docx", paragraph("앞") + drawing + paragraph("뒤")))
     parts |= {"word/charts/chart1.xml": chart, "word/_rels/document.xml.rels": relationships}
 
-    assert read(zipped(tmp_path / "b.docx", parts)).text == (
+    assert read(write_zip(tmp_path / "b.docx", parts)).text == (
         "앞\n\n연도별 예산\n\n|  | 예산 |\n| --- | --- |\n| 2025 | 4.3 |\n| 2026 | 4.4 |\n\n뒤"
     )
 
@@ -224,7 +224,7 @@ def test_the_properties_of_the_file_are_metadata(tmp_path: Path) -> None:
     )
     parts = package_parts(docx(tmp_path / "a.docx", paragraph("본문이 있다.")))
 
-    metadata = read(zipped(tmp_path / "b.docx", parts | {"docProps/core.xml": core})).metadata
+    metadata = read(write_zip(tmp_path / "b.docx", parts | {"docProps/core.xml": core})).metadata
 
     assert metadata["title"] == "업무 편람"
     assert metadata["author"] == "홍길동"
@@ -236,7 +236,7 @@ def test_a_strict_document_reads_like_any_other(tmp_path: Path) -> None:
     parts = package_parts(docx(tmp_path / "a.docx", paragraph("제1장", "1") + paragraph("본문")))
     parts = {name: content.decode().replace(W, strict) for name, content in parts.items()}
 
-    (page,) = read(zipped(tmp_path / "b.docx", parts)).pages
+    (page,) = read(write_zip(tmp_path / "b.docx", parts)).pages
 
     assert page.text == "제1장\n\n본문"
     assert [heading.title for heading in page.headings] == ["제1장"]

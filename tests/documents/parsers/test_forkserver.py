@@ -59,7 +59,7 @@ def reader(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, first: str 
     return folder / "a.txt"
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a process has ended; what nobody has reaped yet has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
@@ -67,12 +67,12 @@ def gone(pid: int) -> bool:
         return True
 
 
-def server_pid() -> int:
+def get_server_pid() -> int:
     assert client._servers._server
     return client._servers._server.pid
 
 
-def child_of(reading: client.DocumentReading) -> int:
+def wait_for_child_pid(reading: client.DocumentReading) -> int:
     """Its process, which the server may tell after the first page has come."""
     process = reading._child._process
     while process.pid is None:
@@ -93,7 +93,7 @@ def test_one_server_forks_a_child_for_each_document(tmp_path: Path, monkeypatch)
             found += list(reading)
 
     assert found[0].number != found[1].number
-    assert {page.text for page in found} == {str(server_pid())}
+    assert {page.text for page in found} == {str(get_server_pid())}
 
 
 def test_a_child_has_nothing_of_its_server_and_of_other_children(
@@ -118,19 +118,19 @@ for number in range(64):
 
 def test_a_server_that_was_killed_while_it_waited_is_replaced(text: Path) -> None:
     read(text)
-    before = server_pid()
+    before = get_server_pid()
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: gone(before))
+    wait_until(lambda: has_ended(before))
 
     assert read(text) == "본문입니다."
-    assert server_pid() != before
+    assert get_server_pid() != before
 
 
 def test_a_server_that_nobody_needs_ends_and_is_replaced(tmp_path: Path, monkeypatch) -> None:
     path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "server.IDLE_SECONDS = 0.01")
     read(path)
-    before = server_pid()
-    wait_until(lambda: gone(before))
+    before = get_server_pid()
+    wait_until(lambda: has_ended(before))
 
     assert read(path) == "x"
 
@@ -146,13 +146,13 @@ def test_a_server_does_not_end_while_a_child_of_it_lives(tmp_path: Path, monkeyp
 def test_killing_the_server_ends_its_children_and_their_readings(endless: Path) -> None:
     with client.read_document(endless, formats.TEXT) as reading:
         next(reading)
-        child = child_of(reading)
-        os.kill(server_pid(), signal.SIGKILL)
+        child = wait_for_child_pid(reading)
+        os.kill(get_server_pid(), signal.SIGKILL)
         with pytest.raises(ParserCrashed) as caught:
             list(reading)
 
     assert caught.value.retryable
-    wait_until(lambda: gone(child))
+    wait_until(lambda: has_ended(child))
 
 
 def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Path) -> None:
@@ -161,7 +161,7 @@ def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Pa
         client.read_document(endless, formats.TEXT) as crashing,
     ):
         first, _ = next(going_on), next(crashing)
-        os.kill(child_of(crashing), signal.SIGSEGV)
+        os.kill(wait_for_child_pid(crashing), signal.SIGSEGV)
         with pytest.raises(ParserCrashed):
             list(crashing)
         with client.read_document(endless, formats.TEXT) as reading:
@@ -184,7 +184,7 @@ def test_a_child_ends_that_nobody_waited_for(endless: Path) -> None:
     with client.read_document(endless, formats.TEXT) as other:  # asked later, so forked later
         server = next(other).number
         children = Path(f"/proc/{server}/task/{server}/children")
-        wait_until(lambda: children.read_text().split() == [str(child_of(other))])
+        wait_until(lambda: children.read_text().split() == [str(wait_for_child_pid(other))])
 
 
 def test_a_reading_outlives_the_thread_that_started_its_server(endless: Path) -> None:
@@ -237,7 +237,7 @@ def test_server_and_child_end_with_their_parent_however_it_ends(long_pdf: Path, 
         process.kill()
 
     assert len(pids) == 2
-    wait_until(lambda: all(gone(pid) for pid in pids))
+    wait_until(lambda: all(has_ended(pid) for pid in pids))
 
 
 def test_a_fork_of_the_parent_has_a_server_of_its_own(long_pdf: Path) -> None:

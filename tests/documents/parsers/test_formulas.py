@@ -12,7 +12,7 @@ from documents.parsers.formulas import (
 M = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 
 
-def word(content):
+def write_document(content):
     return format_word_equation(etree.fromstring(f'<m:oMath xmlns:m="{M}">{content}</m:oMath>'))
 
 
@@ -67,27 +67,27 @@ def test_an_equation_that_does_not_add_up_stays_as_it_was_written(script):
 def test_every_greek_letter_of_word_is_one_of_latex():
     small = map(chr, range(ord("α"), ord("ω") + 1))
     for sign in (*"ΓΔΘΛΞΠΣΥΦΨΩ", *small):  # other capitals look as Latin ones do
-        assert word(run(sign)).startswith("$\\"), sign
+        assert write_document(run(sign)).startswith("$\\"), sign
 
 
 def test_an_equation_of_nothing_is_nothing():
-    assert format_hangul_equation(" ") == word("") == ""
+    assert format_hangul_equation(" ") == write_document("") == ""
 
 
 def test_functions_words_and_signs_of_word_are_written_for_latex():
     name = f"<m:func><m:fName>{run('sin')}</m:fName><m:e>{run('x')}</m:e></m:func>"
-    assert word(name) == "$\\sin x$"
-    assert word(run("이익률 ") + run("=5%")) == "$\\text{이익률 }=5\\%$"
-    assert word(run("if x", "<m:rPr><m:nor/></m:rPr>")) == "$\\text{if x}$"
-    assert word(run("{a}_$")) == "$\\{a\\}\\_\\$$"
+    assert write_document(name) == "$\\sin x$"
+    assert write_document(run("이익률 ") + run("=5%")) == "$\\text{이익률 }=5\\%$"
+    assert write_document(run("if x", "<m:rPr><m:nor/></m:rPr>")) == "$\\text{if x}$"
+    assert write_document(run("{a}_$")) == "$\\{a\\}\\_\\$$"
 
 
 def test_brackets_of_word_are_as_high_as_what_they_hold():
     fraction = f"<m:f><m:num>{run('a')}</m:num><m:den>{run('b')}</m:den></m:f>"
-    assert word(f"<m:d><m:e>{fraction}</m:e></m:d>") == "$\\left(\\frac{a}{b}\\right)$"
+    assert write_document(f"<m:d><m:e>{fraction}</m:e></m:d>") == "$\\left(\\frac{a}{b}\\right)$"
     one_sided = '<m:dPr><m:begChr m:val="{"/><m:endChr m:val=""/></m:dPr>'
     rows = f"<m:eqArr><m:e>{run('x')}</m:e><m:e>{run('y')}</m:e></m:eqArr>"
-    found = word(
+    found = write_document(
         f"<m:d>{one_sided}<m:e>{rows}</m:e></m:d>".replace("m:val", f"xmlns:m='{M}' m:val")
     )
     assert found == "$\\left\\{\\begin{aligned}x \\\\ y\\end{aligned}\\right.$"
@@ -95,9 +95,9 @@ def test_brackets_of_word_are_as_high_as_what_they_hold():
 
 def test_an_equation_of_word_nested_without_end_keeps_its_words():
     deep = "<m:sSup><m:e>" * 90 + run("x") + "</m:e></m:sSup>" * 90
-    assert word(deep) == "x"
+    assert write_document(deep) == "x"
 
 
 def test_an_equation_of_word_too_long_to_draw_keeps_its_words():
     text = "x" * (MAX_FORMULA_CHARACTERS + 1)
-    assert word(run(text)) == text
+    assert write_document(run(text)) == text

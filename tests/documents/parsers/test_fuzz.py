@@ -37,7 +37,7 @@ KINDS = {
 Mutation = Callable[[random.Random, bytes], bytes]
 
 
-def samples(kind: str) -> list[bytes]:
+def list_samples(kind: str) -> list[bytes]:
     if kind == "html":
         return [HTML]
     paths = [path for name in KINDS[kind] for path in sorted((DATA / name).rglob(f"*.{kind}"))]
@@ -78,7 +78,7 @@ def duplicate(chance: random.Random, data: bytes) -> bytes:
 MUTATIONS: tuple[Mutation, ...] = (flip, cut, duplicate)
 
 
-def inside(chance: random.Random, data: bytes, mutation: Mutation) -> bytes:
+def mutate_part(chance: random.Random, data: bytes, mutation: Mutation) -> bytes:
     """The package with one of its parts mutated, so that more than its checksums are tried."""
     with zipfile.ZipFile(io.BytesIO(data)) as package:
         parts = {entry.filename: package.read(entry) for entry in package.infolist()}
@@ -91,10 +91,10 @@ def inside(chance: random.Random, data: bytes, mutation: Mutation) -> bytes:
     return target.getvalue()
 
 
-def mutated(chance: random.Random, data: bytes) -> bytes:
+def mutate(chance: random.Random, data: bytes) -> bytes:
     mutation = chance.choice(MUTATIONS)
     if zipfile.is_zipfile(io.BytesIO(data)) and chance.random() < 0.7:
-        return inside(chance, data, mutation)
+        return mutate_part(chance, data, mutation)
     return mutation(chance, data)
 
 
@@ -112,7 +112,7 @@ def read(path: Path) -> int:
     return reading.peak_bytes
 
 
-def shards() -> list[Any]:
+def list_shards() -> list[Any]:
     """Kind, shard and rounds; the first rounds of the first shard are the sample of every run."""
     whole = [
         pytest.param(kind, shard, ROUNDS, marks=pytest.mark.whole, id=f"{kind}-{shard}")
@@ -122,15 +122,15 @@ def shards() -> list[Any]:
     return [pytest.param(kind, 0, SAMPLE, id=kind) for kind in KINDS] + whole
 
 
-@pytest.mark.parametrize(("kind", "shard", "rounds"), shards())
+@pytest.mark.parametrize(("kind", "shard", "rounds"), list_shards())
 def test_a_mutated_file_ends_within_its_limits(
     kind: str, shard: int, rounds: int, tmp_path: Path
 ) -> None:
-    chance, originals = random.Random(f"{kind} {shard}"), samples(kind)
+    chance, originals = random.Random(f"{kind} {shard}"), list_samples(kind)
     path = tmp_path / f"a.{kind}"
     peaks = []
     for turn in range(rounds):
-        path.write_bytes(mutated(chance, chance.choice(originals)))
+        path.write_bytes(mutate(chance, chance.choice(originals)))
         started = time.monotonic()
         peaks.append(read(path))
         took = time.monotonic() - started

@@ -9,24 +9,24 @@ from rag.types import Kind, Page
 from tests.documents.parsers.reading import Result, read
 
 
-def result(folder: Path, body: str, head: str = "", encoding: str = "utf-8") -> Result:
+def read_body(folder: Path, body: str, head: str = "", encoding: str = "utf-8") -> Result:
     path = folder / "a.html"
     page = f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>"
     path.write_bytes(page.encode(encoding))
     return read(path)
 
 
-def only(folder: Path, body: str) -> Page:
-    (page,) = result(folder, body).pages
+def read_page(folder: Path, body: str) -> Page:
+    (page,) = read_body(folder, body).pages
     return page
 
 
-def regions(page: Page) -> list[tuple[Kind, str]]:
+def list_regions(page: Page) -> list[tuple[Kind, str]]:
     return [(one.kind, page.text[one.start : one.end]) for one in page.regions]
 
 
 def test_paragraphs_headings_and_links_come_in_order(tmp_path: Path) -> None:
-    page = only(
+    page = read_page(
         tmp_path,
         "<h1>제1장 <em>총칙</em></h1>앞글<p>첫\n  <b>문단</b>이다.<br>둘째 줄 &amp; "
         "<a href='http://a.b'>누리집</a>&nbsp;끝<h2>목적<a href='#x'>¶</a></h2><div>본문</div>",
@@ -38,7 +38,7 @@ def test_paragraphs_headings_and_links_come_in_order(tmp_path: Path) -> None:
 
 
 def test_scripts_navigation_and_hidden_elements_are_left_out(tmp_path: Path) -> None:
-    page = only(
+    page = read_page(
         tmp_path,
         "<nav>메뉴</nav><div role='navigation'>길</div><script>x()</script><style>p{}</style>"
         "<p hidden>가</p><p style='color: red; display:none'>나</p><template>다</template>"
@@ -50,21 +50,21 @@ def test_scripts_navigation_and_hidden_elements_are_left_out(tmp_path: Path) -> 
 
 
 def test_text_behind_what_is_left_out_stays(tmp_path: Path) -> None:
-    assert only(tmp_path, "<p>앞<script>x</script> 뒤<!-- x --> 끝</p>").text == "앞 뒤 끝"
+    assert read_page(tmp_path, "<p>앞<script>x</script> 뒤<!-- x --> 끝</p>").text == "앞 뒤 끝"
 
 
 def test_the_main_part_is_the_text_where_the_page_names_one(tmp_path: Path) -> None:
-    page = only(tmp_path, "<div>사이트</div><main><p>본문</p></main><div>광고</div>")
+    page = read_page(tmp_path, "<div>사이트</div><main><p>본문</p></main><div>광고</div>")
 
     assert page.text == "본문"
 
 
 def test_an_empty_main_part_leaves_the_whole_body(tmp_path: Path) -> None:
-    assert only(tmp_path, "<main> </main><p>본문</p>").text == "본문"
+    assert read_page(tmp_path, "<main> </main><p>본문</p>").text == "본문"
 
 
 def test_headers_and_footers_of_the_page_are_margins(tmp_path: Path) -> None:
-    page = only(
+    page = read_page(
         tmp_path,
         "<header>기관</header><article><header>부제</header><p>본문</p></article>"
         "<footer>주소</footer>",
@@ -75,30 +75,30 @@ def test_headers_and_footers_of_the_page_are_margins(tmp_path: Path) -> None:
 
 
 def test_a_header_that_holds_the_title_is_text(tmp_path: Path) -> None:
-    assert only(tmp_path, "<header><h1>제목</h1></header><p>본문</p>").text == "제목\n\n본문"
+    assert read_page(tmp_path, "<header><h1>제목</h1></header><p>본문</p>").text == "제목\n\n본문"
 
 
 def test_lists_keep_their_marks_numbers_and_depths(tmp_path: Path) -> None:
-    page = only(
+    page = read_page(
         tmp_path,
         "<ul><li>하나<ol type='a' start='3'><li>셋<li>넷</ol><li><p>둘</p></ul>"
         "<ol><li value='7'>일곱<li>여덟</ol>",
     )
 
-    assert regions(page) == [
+    assert list_regions(page) == [
         (Kind.LIST, "- 하나\n    c. 셋\n    d. 넷\n- 둘"),
         (Kind.LIST, "7. 일곱\n8. 여덟"),
     ]
 
 
 def test_terms_stand_above_what_explains_them(tmp_path: Path) -> None:
-    page = only(tmp_path, "<dl><dt>공탁<dd>맡기는 일</dl>")
+    page = read_page(tmp_path, "<dl><dt>공탁<dd>맡기는 일</dl>")
 
-    assert regions(page) == [(Kind.LIST, "공탁\n    맡기는 일")]
+    assert list_regions(page) == [(Kind.LIST, "공탁\n    맡기는 일")]
 
 
 def test_cells_over_several_columns_and_rows_hold_their_text_once(tmp_path: Path) -> None:
-    page = only(
+    page = read_page(
         tmp_path,
         "<table><caption>예산</caption><tr><th rowspan=2>구분<th colspan=2>금액"
         "<tr><th>2025<th>2026<tr><td>국내<td>1<td>2<tr><td>국외<td colspan=2>3</table>",
@@ -114,23 +114,23 @@ def test_cells_over_several_columns_and_rows_hold_their_text_once(tmp_path: Path
 
 def test_a_table_that_only_places_things_is_its_content(tmp_path: Path) -> None:
     inner = "<table><tr><td>가<td>나<tr><td>다<td>라</table>"
-    page = only(tmp_path, f"<table><tr><td><p>왼쪽</p><td>{inner}</table>")
+    page = read_page(tmp_path, f"<table><tr><td><p>왼쪽</p><td>{inner}</table>")
 
     assert page.text == "왼쪽\n\n| 가 | 나 |\n| --- | --- |\n| 다 | 라 |"
 
 
 def test_spans_beyond_reason_cost_nothing(tmp_path: Path) -> None:
     row = "<tr>" + "<td colspan=1000 rowspan=60000>값" * 10
-    page = only(tmp_path, f"<table>{row * 200}</table>")
+    page = read_page(tmp_path, f"<table>{row * 200}</table>")
 
     assert len(page.text) < 20_000
 
 
 def test_code_keeps_its_lines(tmp_path: Path) -> None:
-    page = only(tmp_path, "<p>보기</p><pre><code>if x:\n    go()</code></pre><p>끝</p>")
+    page = read_page(tmp_path, "<p>보기</p><pre><code>if x:\n    go()</code></pre><p>끝</p>")
 
     assert page.text == "보기\n\n```\nif x:\n    go()\n```\n\n끝"
-    assert regions(page) == [(Kind.CODE, "```\nif x:\n    go()\n```")]
+    assert list_regions(page) == [(Kind.CODE, "```\nif x:\n    go()\n```")]
 
 
 def test_the_head_gives_title_author_and_date(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_head_gives_title_author_and_date(tmp_path: Path) -> None:
         "<meta property='article:published_time' content='2026-03-01T09:00:00+09:00'>"
     )
 
-    metadata = result(tmp_path, "<p>본문이 있다.</p>", head).metadata
+    metadata = read_body(tmp_path, "<p>본문이 있다.</p>", head).metadata
 
     assert metadata == {"title": "업무 안내서", "author": "홍길동", "date": "2026-03-01"}
 
@@ -160,7 +160,7 @@ def test_the_head_gives_title_author_and_date(tmp_path: Path) -> None:
 def test_korean_is_read_whatever_a_page_says_of_its_encoding(
     tmp_path: Path, encoding: str, head: str
 ) -> None:
-    assert result(tmp_path, "<p>똠방각하 안내문</p>", head, encoding).text == "똠방각하 안내문"
+    assert read_body(tmp_path, "<p>똠방각하 안내문</p>", head, encoding).text == "똠방각하 안내문"
 
 
 def test_xhtml_is_read_with_its_closed_elements_and_entities(tmp_path: Path) -> None:
@@ -185,4 +185,4 @@ def test_entities_of_a_document_type_are_not_resolved(tmp_path: Path) -> None:
 
 def test_nesting_beyond_reason_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Corrupt):
-        result(tmp_path, "<div>" * 5_000 + "본문")
+        read_body(tmp_path, "<div>" * 5_000 + "본문")

@@ -37,13 +37,13 @@ NAMESPACES = (
 LIST = "<hp:subList><hp:p><hp:run><hp:t>{}</hp:t></hp:run></hp:p></hp:subList>"
 
 
-def pairs() -> list[str]:
+def list_pairs() -> list[str]:
     folder = DATA / "hwp" / "hwpjs_pairs"
     stems = sorted(path.stem for path in folder.glob("*.hwpx"))
     return [stem for stem in stems if (folder / f"{stem}.hwp").exists()]
 
 
-def ending(path: Path) -> str:
+def read_to_end(path: Path) -> str:
     try:
         return read(path).text
     except ParseFailed as failure:
@@ -62,7 +62,7 @@ def section(runs: str) -> str:
     return f"<hs:sec {NAMESPACES} xmlns:hs='s'><hp:p>{runs}</hp:p></hs:sec>"
 
 
-def hwpx_of(path: Path, runs: str) -> Path:
+def write_section(path: Path, runs: str) -> Path:
     return hwpx(path, **{"Contents__section0.xml": section(runs)})
 
 
@@ -73,10 +73,10 @@ def test_paragraphs_of_a_hwpx_are_read(tmp_path: Path) -> None:
     assert result.text == "민원은 14일 이내에 처리한다.\n\n끝."
 
 
-@pytest.mark.parametrize("name", pairs())
+@pytest.mark.parametrize("name", list_pairs())
 def test_both_formats_of_a_document_give_the_same_words(name: str) -> None:
     folder = shared("hwp/hwpjs_pairs")
-    binary_text, xml_text = (ending(folder / f"{name}.{end}") for end in ("hwp", "hwpx"))
+    binary_text, xml_text = (read_to_end(folder / f"{name}.{end}") for end in ("hwp", "hwpx"))
 
     assert token_f1(binary_text, xml_text) >= 0.99
 
@@ -151,7 +151,7 @@ def test_a_table_keeps_its_merged_cells_and_says_where_its_header_ends(tmp_path:
         f"<hp:tr>{cell(2, 0, '투자')}{cell(2, 1, '150.9')}{cell(2, 2, '161.2')}</hp:tr>"
     )
     caption = f"<hp:caption>{LIST.format('표 1')}</hp:caption>"
-    path = hwpx_of(tmp_path / "a.hwpx", f"<hp:run><hp:tbl>{caption}{rows}</hp:tbl></hp:run>")
+    path = write_section(tmp_path / "a.hwpx", f"<hp:run><hp:tbl>{caption}{rows}</hp:tbl></hp:run>")
 
     (page,) = read(path).pages
     (region,) = page.regions
@@ -175,7 +175,7 @@ def test_deleted_words_of_tracked_changes_are_left_out(tmp_path: Path) -> None:
         '<hp:insertBegin Id="2"/>14일<hp:insertEnd Id="2"/>이다.</hp:t></hp:run>'
     )
 
-    assert read(hwpx_of(tmp_path / "a.hwpx", runs)).text == "기한은 14일이다."
+    assert read(write_section(tmp_path / "a.hwpx", runs)).text == "기한은 14일이다."
 
 
 def test_running_headers_are_margins_and_hidden_remarks_are_not_read(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_running_headers_are_margins_and_hidden_remarks_are_not_read(tmp_path: P
         "<hp:t>본문이다.</hp:t></hp:run>"
     )
 
-    (page,) = read(hwpx_of(tmp_path / "a.hwpx", runs)).pages
+    (page,) = read(write_section(tmp_path / "a.hwpx", runs)).pages
 
     assert page.text == "본문이다."
     assert page.margins == ("대외비",)
@@ -199,7 +199,10 @@ def test_text_boxes_equations_and_words_with_ruby_are_read(tmp_path: Path) -> No
         "</hp:run>"
     )
 
-    assert read(hwpx_of(tmp_path / "a.hwpx", runs)).text == "$\\frac{a}{b+1}$ 漢字(한자)\n\n상자 속"
+    assert (
+        read(write_section(tmp_path / "a.hwpx", runs)).text
+        == "$\\frac{a}{b+1}$ 漢字(한자)\n\n상자 속"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def page(tmp_path: Path, request: pytest.FixtureRequest) -> Page:
     return read(path).pages[0]
 
 
-def regions(page: Page) -> list[tuple[Kind, str]]:
+def list_regions(page: Page) -> list[tuple[Kind, str]]:
     return [(one.kind, page.text[one.start : one.end]) for one in page.regions]
 
 
@@ -57,12 +57,12 @@ def test_what_only_looks_like_a_heading_is_none(page: Page) -> None:
 
 @pytest.mark.parametrize("page", ["글\n\n~~~\n가\n```\n나\n~~~\n\n끝\n"], indirect=True)
 def test_code_is_kept_whole_with_its_fences(page: Page) -> None:
-    assert regions(page) == [(Kind.CODE, "~~~\n가\n```\n나\n~~~")]
+    assert list_regions(page) == [(Kind.CODE, "~~~\n가\n```\n나\n~~~")]
 
 
 @pytest.mark.parametrize("page", ["글\n\n```\n끝이 없다\n"], indirect=True)
 def test_code_without_an_end_goes_on_to_the_end(page: Page) -> None:
-    assert regions(page) == [(Kind.CODE, "```\n끝이 없다")]
+    assert list_regions(page) == [(Kind.CODE, "```\n끝이 없다")]
 
 
 @pytest.mark.parametrize("page", ["> ```\n> 코드\n\n글\n\n# 제목\n"], indirect=True)
@@ -90,12 +90,12 @@ def test_rows_that_do_not_fit_their_rule_are_no_table(page: Page) -> None:
     "page", ["준비물\n- 신분증\n  - 사본\n\n  설명\n- 도장\n이어서\n\n끝\n"], indirect=True
 )
 def test_a_list_is_one_region_with_what_belongs_to_its_items(page: Page) -> None:
-    assert regions(page) == [(Kind.LIST, "- 신분증\n  - 사본\n\n  설명\n- 도장\n이어서")]
+    assert list_regions(page) == [(Kind.LIST, "- 신분증\n  - 사본\n\n  설명\n- 도장\n이어서")]
 
 
 @pytest.mark.parametrize("page", ["1. 설치\n   ```\n   go\n   ```\n2. 실행\n\n끝\n"], indirect=True)
 def test_code_of_an_item_stands_between_two_parts_of_the_list(page: Page) -> None:
-    assert regions(page) == [
+    assert list_regions(page) == [
         (Kind.LIST, "1. 설치"),
         (Kind.CODE, "   ```\n   go\n   ```"),
         (Kind.LIST, "2. 실행"),
@@ -111,7 +111,7 @@ def test_a_date_at_the_beginning_of_a_line_is_no_list(page: Page) -> None:
 def test_offsets_are_true_behind_front_matter(page: Page) -> None:
     assert page.headings
     assert page.text[page.headings[0].start :].startswith("# 총칙")
-    assert regions(page) == [(Kind.LIST, "- 하나")]
+    assert list_regions(page) == [(Kind.LIST, "- 하나")]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_aliases_of_front_matter_are_not_expanded() -> None:
 def test_blocks_are_those_that_a_reader_of_markdown_shows(
     page: Page, found: list[tuple[Kind, str]]
 ) -> None:
-    assert regions(page) == found
+    assert list_regions(page) == found
 
 
 @pytest.mark.parametrize(

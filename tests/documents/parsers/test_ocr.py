@@ -114,7 +114,7 @@ def test_pages_with_text_are_not_recognised(tmp_path: Path) -> None:
     assert (result.text.strip(), result.warnings) == ("본문이 있는 쪽입니다.", ())
 
 
-def table(*lines: tuple[tuple[int, int, int, str], ...], sure: float = 90) -> str:
+def write_tsv(*lines: tuple[tuple[int, int, int, str], ...], sure: float = 90) -> str:
     """TSV as tesseract writes it: left, width, confidence (or `sure`) and text of each word."""
     found = ["level"]
     for number, line in enumerate(lines):
@@ -124,19 +124,21 @@ def table(*lines: tuple[tuple[int, int, int, str], ...], sure: float = 90) -> st
     return "\n".join(found)
 
 
-def lines_of(tsv: str) -> list[str]:
+def list_lines(tsv: str) -> list[str]:
     return [row.text for row in ocr.build_rows(ocr.parse_words(tsv, 1000, 1000), 1.0, 0)]
 
 
 def test_syllables_of_a_word_come_together() -> None:
     line = ((100, 38, 0, "보"), (142, 37, 0, "험"), (184, 80, 0, "약관"), (300, 38, 0, "및"))
 
-    assert lines_of(table(line)) == ["보험약관 및"]
+    assert list_lines(write_tsv(line)) == ["보험약관 및"]
 
 
 def test_latin_words_stay_apart() -> None:
-    assert lines_of(table(((100, 50, 0, "boiler"), (155, 50, 0, "room")))) == ["boiler room"]
+    assert list_lines(write_tsv(((100, 50, 0, "boiler"), (155, 50, 0, "room")))) == ["boiler room"]
 
 
 def test_specks_are_left_out() -> None:
-    assert lines_of(table(((100, 50, 0, "압력"), (300, 5, 12, "'")), ((0, 3, 5, "|"),))) == ["압력"]
+    assert list_lines(write_tsv(((100, 50, 0, "압력"), (300, 5, 12, "'")), ((0, 3, 5, "|"),))) == [
+        "압력"
+    ]

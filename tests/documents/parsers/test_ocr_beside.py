@@ -47,7 +47,7 @@ def recognising(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recognising:
     return Recognising(tmp_path, monkeypatch)
 
 
-def document(folder: Path, *pages: str) -> Path:
+def write_document(folder: Path, *pages: str) -> Path:
     """A PDF of these pages; one without text is a scan."""
     import pypdfium2
 
@@ -65,7 +65,7 @@ def document(folder: Path, *pages: str) -> Path:
     return folder / "a.pdf"
 
 
-def texts(path: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
+def read_texts(path: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
     """Texts of the pages, and warnings."""
     with client.read_document(path, formats.PDF, limits=limits) as reading:
         pages = list(reading)
@@ -88,7 +88,7 @@ def test_pages_are_read_while_one_before_them_is_recognised(
     os.mkfifo(tmp_path / "meeting")
     recognising.by(MEETING)
 
-    found, warnings = texts(document(tmp_path, "", "Between", "", "After"))
+    found, warnings = read_texts(write_document(tmp_path, "", "Between", "", "After"))
 
     assert found == ["Recognised", "Between", "Recognised", "After"]
     assert warnings == []
@@ -102,7 +102,7 @@ def test_no_more_are_recognised_at_once_than_there_are_cores(
 ) -> None:
     recognising.by(ALONE, cores=1)
 
-    assert texts(document(tmp_path, "", "", "")) == (["Recognised"] * 3, [])
+    assert read_texts(write_document(tmp_path, "", "", "")) == (["Recognised"] * 3, [])
 
 
 def test_a_page_that_takes_too_long_to_recognise_is_left_out(
@@ -111,7 +111,7 @@ def test_a_page_that_takes_too_long_to_recognise_is_left_out(
     recognising.by("exec sleep 600")
     limits = Limits(seconds=120, seconds_per_recognised_page=0.2)
 
-    found, warnings = texts(document(tmp_path, "", "After"), limits)
+    found, warnings = read_texts(write_document(tmp_path, "", "After"), limits)
 
     assert found == ["", "After"]
     assert warnings == ["page_unreadable"]
@@ -122,7 +122,7 @@ def test_recognition_that_fails_leaves_out_its_page(
 ) -> None:
     recognising.by("exit 1")
 
-    assert texts(document(tmp_path, "", "After")) == (["", "After"], ["page_unreadable"])
+    assert read_texts(write_document(tmp_path, "", "After")) == (["", "After"], ["page_unreadable"])
 
 
 @pytest.mark.parametrize("words", ["", "cat > /dev/null\n"])
@@ -131,7 +131,7 @@ def test_the_program_of_recognition_ends_with_its_reading(
 ) -> None:
     os.mkfifo(tmp_path / "begun")
     recognising.by(f"{words}echo $$ > begun\nexec sleep 600")
-    with client.read_document(document(tmp_path, "", "After"), formats.PDF) as reading:
+    with client.read_document(write_document(tmp_path, "", "After"), formats.PDF) as reading:
         frames = reading._child.iterate_frames()
         assert next(frames)[0] == "page_total"
         pid = int((tmp_path / "begun").read_text())
@@ -144,7 +144,7 @@ def test_pictures_come_with_their_pages_in_order(recognising: Recognising, tmp_p
     recognising.by("cat > /dev/null")
     pages = []
     with client.read_document(
-        document(tmp_path, "", "Between", "", "", "After"), formats.PDF
+        write_document(tmp_path, "", "Between", "", "", "After"), formats.PDF
     ) as reading:
         for _ in reading:
             pages += [picture.page for picture in reading.pictures]
@@ -155,7 +155,7 @@ def test_pictures_come_with_their_pages_in_order(recognising: Recognising, tmp_p
 def test_a_page_that_was_recognised_before_is_not_recognised_again(
     recognising: Recognising, tmp_path: Path
 ) -> None:
-    path, kept = document(tmp_path, "", "Between", "", ""), dict[int, bytes]()
+    path, kept = write_document(tmp_path, "", "Between", "", ""), dict[int, bytes]()
     recognising.by("cat > /dev/null")
     with client.read_document(
         path, formats.PDF, limits=LIMITS, on_recognised=kept.__setitem__

@@ -22,11 +22,11 @@ def read_rows(tmp_path: Path):
     return read_page
 
 
-def at_left(y: float, *texts: str) -> Row:
+def align_left(y: float, *texts: str) -> Row:
     return y, tuple(zip(LEFT, texts, strict=False))
 
 
-def at_middle(y: float, *texts: str) -> Row:
+def align_middle(y: float, *texts: str) -> Row:
     return y, tuple((x + 40 - 5 * len(text), text) for x, text in zip(LEFT, texts, strict=False))
 
 
@@ -41,7 +41,7 @@ TABLE = (
 )
 
 
-@pytest.mark.parametrize("aligned", [at_left, at_middle])
+@pytest.mark.parametrize("aligned", [align_left, align_middle])
 @pytest.mark.parametrize("heights", [(), (720, 690, 630), (720, 690, 660, 630)])
 def test_aligned_words_are_a_table_with_or_without_lines_across(
     read_rows, aligned, heights
@@ -53,7 +53,7 @@ def test_aligned_words_are_a_table_with_or_without_lines_across(
 
 
 def test_text_above_and_below_stays_text(read_rows) -> None:
-    rows = [at_left(700 - 20 * number, *texts) for number, texts in enumerate(FIGURES)]
+    rows = [align_left(700 - 20 * number, *texts) for number, texts in enumerate(FIGURES)]
     above, below = (760, ((50, "지역별 투자"),)), (600, ((50, "자료는 아래와 같다"),))
     page = read_rows(above, *rows, below)
     assert page.text == f"지역별 투자\n\n{TABLE}\n\n자료는 아래와 같다"
@@ -61,12 +61,12 @@ def test_text_above_and_below_stays_text(read_rows) -> None:
 
 def test_a_name_over_several_columns_stands_in_the_first_of_them(read_rows) -> None:
     head = (720, ((50, "구분"), (255, "올해의상반기"), (480, "작년")))
-    rows = [at_left(700 - 20 * number, *texts) for number, texts in enumerate(FIGURES)]
+    rows = [align_left(700 - 20 * number, *texts) for number, texts in enumerate(FIGURES)]
     assert read_rows(head, *rows).text.startswith("| 구분 | 올해의상반기 | | 작년 |\n")
 
 
 def test_what_stands_between_two_rows_is_a_cell_of_the_upper_one(read_rows) -> None:
-    rows = [at_left(700, *FIGURES[0])]
+    rows = [align_left(700, *FIGURES[0])]
     for number, name in enumerate(("수출", "수입")):
         y = 688 - 24 * number
         rows += [(y, ((200, "12"), (350, "34"), (480, "56")))]

@@ -25,21 +25,21 @@ Drawn = tuple[bool, float, float, float]
 """Whether a line is flat, its place across, and its two ends."""
 
 
-def lines(places: st.SearchStrategy[float]) -> st.SearchStrategy[list[Drawn]]:
+def draw_lines(places: st.SearchStrategy[float]) -> st.SearchStrategy[list[Drawn]]:
     return st.lists(st.tuples(st.booleans(), places, places, places), max_size=40)
 
 
-def of(drawn: Sequence[Drawn], *, flat: bool) -> list[Segment]:
+def to_segments(drawn: Sequence[Drawn], *, flat: bool) -> list[Segment]:
     return [Segment(line[1], *sorted(line[2:])) for line in drawn if line[0] == flat]
 
 
-def cells(drawn: Sequence[Drawn]) -> list[Corners]:
+def find_cells(drawn: Sequence[Drawn]) -> list[Corners]:
     return LineCrossings(
-        *(join_segments(of(drawn, flat=flat)) for flat in (True, False))
+        *(join_segments(to_segments(drawn, flat=flat)) for flat in (True, False))
     ).find_cells()
 
 
-def edges(drawn: Sequence[Drawn]) -> Any:
+def to_pdfplumber_edges(drawn: Sequence[Drawn]) -> Any:
     """The lines as pdfplumber knows them, joined by it."""
     found = []
     for flat, place, *ends in drawn:
@@ -55,30 +55,33 @@ def edges(drawn: Sequence[Drawn]) -> Any:
     return table.merge_edges(exact, 0, 0, TOLERANCE, TOLERANCE)
 
 
-def cells_of_pdfplumber(drawn: Sequence[Drawn]) -> Any:
-    crossings = table.edges_to_intersections(edges(drawn), TOLERANCE, TOLERANCE)
+def find_cells_with_pdfplumber(drawn: Sequence[Drawn]) -> Any:
+    crossings = table.edges_to_intersections(to_pdfplumber_edges(drawn), TOLERANCE, TOLERANCE)
     return table.intersections_to_cells(crossings)
 
 
-@given(lines(NEAR))
+@given(draw_lines(NEAR))
 def test_pieces_make_the_lines_that_pdfplumber_joins(drawn: list[Drawn]) -> None:
-    theirs = edges(drawn)
+    theirs = to_pdfplumber_edges(drawn)
     flat = [(e["top"], e["x0"], e["x1"]) for e in theirs if e["orientation"] == "h"]
     upright = [(e["x0"], e["top"], e["bottom"]) for e in theirs if e["orientation"] == "v"]
 
-    for ours, them in ((of(drawn, flat=True), flat), (of(drawn, flat=False), upright)):
+    for ours, them in (
+        (to_segments(drawn, flat=True), flat),
+        (to_segments(drawn, flat=False), upright),
+    ):
         assert [tuple(round(value, 6) for value in line) for line in join_segments(ours)] == them
 
 
-@given(lines(PLACES))
+@given(draw_lines(PLACES))
 def test_any_lines_make_the_cells_that_pdfplumber_finds(drawn: list[Drawn]) -> None:
-    assert cells(drawn) == cells_of_pdfplumber(drawn)
+    assert find_cells(drawn) == find_cells_with_pdfplumber(drawn)
 
 
-@given(lines(PLACES))
+@given(draw_lines(PLACES))
 def test_cells_make_the_tables_that_pdfplumber_finds(drawn: list[Drawn]) -> None:
-    found = table.cells_to_tables(cells(drawn))
-    assert list(map(sorted, group_cells(cells(drawn)))) == list(map(sorted, found))
+    found = table.cells_to_tables(find_cells(drawn))
+    assert list(map(sorted, group_cells(find_cells(drawn)))) == list(map(sorted, found))
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.sets(st.integers(0, 200)))
@@ -90,7 +93,7 @@ def test_a_grid_with_gaps_has_the_cells_that_pdfplumber_finds(
         (False, x * 30.0, y * 20.0, y * 20.0 + 20) for y in range(rows) for x in range(columns)
     ]
     drawn = [side for place, side in enumerate(sides) if place not in gaps]
-    assert cells(drawn) == cells_of_pdfplumber(drawn)
+    assert find_cells(drawn) == find_cells_with_pdfplumber(drawn)
 
 
 def test_lines_that_only_meet_at_their_ends_are_no_side() -> None:

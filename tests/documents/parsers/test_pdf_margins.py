@@ -9,31 +9,31 @@ from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import Pdf, column, words
 
 
-def body(number: int, lines: int = 40) -> str:
+def draw_body(number: int, lines: int = 40) -> str:
     """The text of a page."""
     return column(50, 680, *(f"{number}쪽의 본문 {line}째 줄" for line in range(lines)))
 
 
-def pages_of(
+def read_pages(
     path: Path, count: int, *, top: str = "", bottom: str = "", text: int = 40
 ) -> list[Page]:
     """Pages with these lines at their edges; `{}` in them is the number of the page."""
     pdf = Pdf()
     for number in range(1, count + 1):
         edges = words(50, 770, top.format(number)) + words(290, 20, bottom.format(number))
-        pdf.page(drawn=edges + body(number, text))
+        pdf.page(drawn=edges + draw_body(number, text))
     return list(read(pdf.write(path / "a.pdf")).pages)
 
 
 def test_a_running_header_is_no_text(tmp_path: Path) -> None:
-    pages = pages_of(tmp_path, 5, top="표준 운영 지침")
+    pages = read_pages(tmp_path, 5, top="표준 운영 지침")
 
     assert [page.margins for page in pages] == [("표준 운영 지침",)] * 5
     assert not any("지침" in page.text for page in pages)
 
 
 def test_page_numbers_are_no_text(tmp_path: Path) -> None:
-    pages = pages_of(tmp_path, 12, bottom="- {} -")
+    pages = read_pages(tmp_path, 12, bottom="- {} -")
 
     assert [page.margins for page in pages] == [(f"- {number} -",) for number in range(1, 13)]
 
@@ -42,7 +42,7 @@ def test_headers_of_odd_and_even_pages_are_told_apart(tmp_path: Path) -> None:
     pdf = Pdf()
     for number in range(1, 9):
         header = "제목" if number % 2 else "장의 이름"
-        pdf.page(drawn=words(50, 770, header) + body(number))
+        pdf.page(drawn=words(50, 770, header) + draw_body(number))
 
     pages = read(pdf.write(tmp_path / "a.pdf")).pages
 
@@ -52,7 +52,7 @@ def test_headers_of_odd_and_even_pages_are_told_apart(tmp_path: Path) -> None:
 def test_numbers_that_do_not_count_pages_are_text(tmp_path: Path) -> None:
     pdf = Pdf()
     for number in range(1, 7):
-        pdf.page(drawn=words(50, 770, f"매출 {number * number * 100}원") + body(number))
+        pdf.page(drawn=words(50, 770, f"매출 {number * number * 100}원") + draw_body(number))
 
     pages = read(pdf.write(tmp_path / "a.pdf")).pages
 
@@ -70,16 +70,16 @@ def test_a_repeated_line_right_above_the_text_is_text(tmp_path: Path) -> None:
 
 
 def test_two_pages_lose_nothing_but_their_numbers(tmp_path: Path) -> None:
-    pages = pages_of(tmp_path, 2, top="같은 머리말", bottom="{}")
+    pages = read_pages(tmp_path, 2, top="같은 머리말", bottom="{}")
 
     assert [page.margins for page in pages] == [("1",), ("2",)]
     assert all("같은 머리말" in page.text for page in pages)
 
 
 def test_the_first_page_keeps_what_only_it_has(tmp_path: Path) -> None:
-    pdf = Pdf().page(drawn=words(50, 770, "표지의 제목") + body(1))
+    pdf = Pdf().page(drawn=words(50, 770, "표지의 제목") + draw_body(1))
     for number in range(2, 7):
-        pdf.page(drawn=words(50, 770, "머리말") + body(number))
+        pdf.page(drawn=words(50, 770, "머리말") + draw_body(number))
 
     first, *others = read(pdf.write(tmp_path / "a.pdf")).pages
 
@@ -88,14 +88,14 @@ def test_the_first_page_keeps_what_only_it_has(tmp_path: Path) -> None:
 
 
 def test_lines_stay_true_without_the_margins(tmp_path: Path) -> None:
-    for page in pages_of(tmp_path, 5, top="머리말", bottom="{}"):
+    for page in read_pages(tmp_path, 5, top="머리말", bottom="{}"):
         first = page.lines[0]
         assert page.text[first.start : first.end] == page.text.split("\n")[0]
         assert first.y0 == pytest.approx(1 - 688 / 800, abs=0.01)
 
 
 def test_a_long_document_comes_page_by_page_in_order(tmp_path: Path) -> None:
-    pages = pages_of(tmp_path, 60, top="머리말", bottom="{}", text=3)
+    pages = read_pages(tmp_path, 60, top="머리말", bottom="{}", text=3)
 
     assert [page.number for page in pages] == list(range(1, 61))
     assert all(page.text.startswith(f"{page.number}쪽의") for page in pages)

@@ -11,14 +11,14 @@ LEFT = [f"왼쪽 단의 글이 이어지는 줄 {number}" for number in range(8)
 RIGHT = [f"오른쪽 단의 글이 이어지는 {number}" for number in range(8)]
 
 
-def page_of(path: Path, *drawn: str) -> str:
+def read_page_text(path: Path, *drawn: str) -> str:
     """The text of a page on which this is drawn, in this order."""
     (page,) = read(Pdf().page(drawn="".join(drawn)).write(path / "a.pdf")).pages
     return page.text
 
 
 def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
-    text = page_of(tmp_path, column(50, 700, *LEFT), column(320, 700, *RIGHT))
+    text = read_page_text(tmp_path, column(50, 700, *LEFT), column(320, 700, *RIGHT))
 
     assert text.split("\n") == [*LEFT, *RIGHT]
 
@@ -26,13 +26,13 @@ def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
 def test_a_title_drawn_last_is_read_first(tmp_path: Path) -> None:
     title = words(50, 740, "두 단에 걸친 제목이 맨 위에 길게 놓인다", size=14)
 
-    text = page_of(tmp_path, column(50, 700, *LEFT), column(320, 700, *RIGHT), title)
+    text = read_page_text(tmp_path, column(50, 700, *LEFT), column(320, 700, *RIGHT), title)
 
     assert text.split("\n") == ["두 단에 걸친 제목이 맨 위에 길게 놓인다", *LEFT, *RIGHT]
 
 
 def test_a_right_column_drawn_first_is_read_last(tmp_path: Path) -> None:
-    text = page_of(tmp_path, column(320, 700, *RIGHT), column(50, 700, *LEFT))
+    text = read_page_text(tmp_path, column(320, 700, *RIGHT), column(50, 700, *LEFT))
 
     assert text.split("\n") == [*LEFT, *RIGHT]
 
@@ -43,7 +43,7 @@ def test_columns_whose_lines_come_in_turns_are_read_one_after_the_other(tmp_path
         for n, (left, right) in enumerate(zip(LEFT, RIGHT, strict=True))
     )
 
-    text = page_of(tmp_path, turns)
+    text = read_page_text(tmp_path, turns)
 
     assert text.split("\n") == [*LEFT, *RIGHT]
 
@@ -54,7 +54,7 @@ def test_short_cells_without_rules_stay_on_their_line(tmp_path: Path) -> None:
         for n in range(1, 9)
     )
 
-    text = page_of(tmp_path, cells)
+    text = read_page_text(tmp_path, cells)
 
     assert text.split("\n") == [f"항목 {n} {n}00원" for n in range(1, 9)]
 
@@ -73,7 +73,7 @@ def test_a_rotated_page_reads_in_order(tmp_path: Path) -> None:
 def test_text_on_its_side_keeps_its_words(tmp_path: Path) -> None:
     side = upward(580, 300, "lies on its side")
 
-    text = page_of(tmp_path, column(50, 700, *LEFT), side)
+    text = read_page_text(tmp_path, column(50, 700, *LEFT), side)
 
     assert text.split("\n") == [*LEFT, "lies on its side"]
 
@@ -94,29 +94,33 @@ def test_every_character_on_its_side_has_its_place(tmp_path: Path) -> None:
 
 
 def test_a_word_cut_at_a_hyphen_is_whole(tmp_path: Path) -> None:
-    assert page_of(tmp_path, column(50, 700, "the infor-", "mation is here")) == (
+    assert read_page_text(tmp_path, column(50, 700, "the infor-", "mation is here")) == (
         "the information is here"
     )
 
 
 def test_a_hyphen_before_a_capital_stays(tmp_path: Path) -> None:
-    assert "non-European" in page_of(tmp_path, column(50, 700, "from non-", "European states"))
+    assert "non-European" in read_page_text(
+        tmp_path, column(50, 700, "from non-", "European states")
+    )
 
 
 def test_a_compound_that_is_spelt_with_a_hyphen_keeps_it(tmp_path: Path) -> None:
-    text = page_of(tmp_path, column(50, 700, "a self-locking nut", "and a self-", "locking bolt"))
+    text = read_page_text(
+        tmp_path, column(50, 700, "a self-locking nut", "and a self-", "locking bolt")
+    )
 
     assert text == "a self-locking nut\nand a self-locking bolt"
 
 
 def test_only_the_word_at_the_hyphen_is_joined(tmp_path: Path) -> None:
-    text = page_of(tmp_path, column(50, 700, "the infor-", "mation is", "here"))
+    text = read_page_text(tmp_path, column(50, 700, "the infor-", "mation is", "here"))
 
     assert text == "the information is\nhere"
 
 
 def test_a_soft_hyphen_leaves_no_trace(tmp_path: Path) -> None:
-    text = page_of(tmp_path, column(50, 700, "the infor\xad", "mation is here"))
+    text = read_page_text(tmp_path, column(50, 700, "the infor\xad", "mation is here"))
 
     assert text == "the information is here"
 
@@ -144,11 +148,11 @@ def test_ligatures_are_letters_with_places_of_their_own(tmp_path: Path) -> None:
 def test_a_raised_figure_stays_on_its_line(tmp_path: Path) -> None:
     drawn = words(50, 700, "상해") + words(70, 704, "1", size=6) + words(76, 700, "나 재해")
 
-    assert page_of(tmp_path, drawn) == "상해1나 재해"
+    assert read_page_text(tmp_path, drawn) == "상해1나 재해"
 
 
 def test_bars_in_text_are_kept(tmp_path: Path) -> None:
-    assert page_of(tmp_path, words(50, 700, "가|나 다")) == "가|나 다"
+    assert read_page_text(tmp_path, words(50, 700, "가|나 다")) == "가|나 다"
 
 
 def test_larger_short_lines_are_headings_where_there_is_no_outline(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ WHOLE = [
 
 
 @pytest.fixture
-def cutting() -> WordSpacing:
+def cutting_spacing() -> WordSpacing:
     """What a document shows whose lines end within words."""
     spacing = WordSpacing()
     for line, following in CUT:
@@ -45,10 +45,10 @@ def cutting() -> WordSpacing:
     return spacing
 
 
-def test_a_cut_word_goes_on_where_lines_cut_words(cutting: WordSpacing) -> None:
-    assert cutting.continues_word("국가는 다음 연도의 예", "산을 편성하여")
-    assert cutting.continues_word("국가는 다음 연도의 예산", "을 편성하여")
-    assert not cutting.continues_word("국가는 다음 연도의 예산을", "편성하여 제출한다")
+def test_a_cut_word_goes_on_where_lines_cut_words(cutting_spacing: WordSpacing) -> None:
+    assert cutting_spacing.continues_word("국가는 다음 연도의 예", "산을 편성하여")
+    assert cutting_spacing.continues_word("국가는 다음 연도의 예산", "을 편성하여")
+    assert not cutting_spacing.continues_word("국가는 다음 연도의 예산을", "편성하여 제출한다")
 
 
 def test_no_word_goes_on_where_lines_end_between_words() -> None:
@@ -62,10 +62,10 @@ def test_no_word_goes_on_before_the_document_has_shown_anything() -> None:
     assert not WordSpacing().continues_word("국가는 다음 연도의 예산", "을 편성하여")
 
 
-def test_what_a_document_writes_together_goes_on(cutting: WordSpacing) -> None:
-    before = cutting.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다")
-    cutting.add_lines(["봉황대는 김해에 있다. 봉황대 유적", "봉황동과 봉황대"])
-    assert cutting.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다") > before
+def test_what_a_document_writes_together_goes_on(cutting_spacing: WordSpacing) -> None:
+    before = cutting_spacing.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다")
+    cutting_spacing.add_lines(["봉황대는 김해에 있다. 봉황대 유적", "봉황동과 봉황대"])
+    assert cutting_spacing.compute_log_odds("가락국의 도읍인 봉", "황대를 찾았다") > before
 
 
 @pytest.mark.parametrize("joiner", ["", "\u2060"], ids=["within words", "between words"])

@@ -27,7 +27,7 @@ LONG = tuple((30, 700 - 40 * line, f"글자가 많은 쪽의 {line}번째 줄") 
 WHOLE = "600 0 0 800 0 0 cm"
 
 
-def found(path: Path, content_type: str = formats.PDF, **rules: float) -> list[Picture]:
+def find_pictures(path: Path, content_type: str = formats.PDF, **rules: float) -> list[Picture]:
     """All pictures of a file."""
     pictures: list[Picture] = []
     limits = Limits(seconds=60)
@@ -39,15 +39,15 @@ def found(path: Path, content_type: str = formats.PDF, **rules: float) -> list[P
     return pictures
 
 
-def in_docx(tmp_path: Path, *images: bytes, **rules: float) -> list[Picture]:
+def find_pictures_in_docx(tmp_path: Path, *images: bytes, **rules: float) -> list[Picture]:
     """What becomes of these pictures of a Word file."""
     names = [f"p{number}" for number in range(len(images))]
     body = paragraph("보고서") + "".join(f"{{{name}}}" for name in names)
     path = docx_with(tmp_path / "a.docx", body, **dict(zip(names, images, strict=True)))
-    return found(path, formats.DOCX, **rules)
+    return find_pictures(path, formats.DOCX, **rules)
 
 
-def reasons(pictures: list[Picture]) -> dict[str, int]:
+def count_reasons(pictures: list[Picture]) -> dict[str, int]:
     return dict(Counter(picture.rejected for picture in pictures))
 
 
@@ -66,7 +66,7 @@ def opened(picture: Picture) -> Image.Image:
     ],
 )
 def test_a_picture_is_kept_or_has_its_reason(tmp_path, image, reason):
-    (picture,) = in_docx(tmp_path, png(image))
+    (picture,) = find_pictures_in_docx(tmp_path, png(image))
     assert picture.rejected == reason
     assert (picture.width, picture.height) == image.size
     assert bool(picture.data) == (not reason)
@@ -75,7 +75,7 @@ def test_a_picture_is_kept_or_has_its_reason(tmp_path, image, reason):
 def test_a_speck_on_white_paper_is_blank(tmp_path):
     image = Image.new("RGB", (1000, 1000), "white")
     image.paste("black", (500, 500, 560, 560))
-    (picture,) = in_docx(tmp_path, png(image))
+    (picture,) = find_pictures_in_docx(tmp_path, png(image))
     assert picture.rejected == "blank"
 
 
@@ -91,34 +91,37 @@ def test_a_speck_on_white_paper_is_blank(tmp_path):
     ],
 )
 def test_each_rule_can_be_set(tmp_path, rule, image, reason):
-    (picture,) = in_docx(tmp_path, png(image), **rule)
+    (picture,) = find_pictures_in_docx(tmp_path, png(image), **rule)
     assert picture.rejected == reason
 
 
 def test_of_copies_one_is_kept_however_they_are_stored(tmp_path):
     again = png(chart(), compress_level=1)
     photograph = jpeg(chart(), quality=90)
-    pictures = in_docx(tmp_path, png(chart()), again, photograph, png(chart(10, 20)))
+    pictures = find_pictures_in_docx(tmp_path, png(chart()), again, photograph, png(chart(10, 20)))
     assert [picture.rejected for picture in pictures] == ["", "duplicate", "duplicate", ""]
     assert len({picture.digest for picture in pictures[:3]}) == 1
 
 
 def test_charts_that_differ_in_one_figure_are_not_copies(tmp_path):
-    pictures = in_docx(tmp_path, png(chart(40, 120)), png(chart(41, 120)))
-    assert reasons(pictures) == {"": 2}
+    pictures = find_pictures_in_docx(tmp_path, png(chart(40, 120)), png(chart(41, 120)))
+    assert count_reasons(pictures) == {"": 2}
 
 
 def test_no_more_are_kept_than_may_be(tmp_path):
     images = [png(noise((120, 120), seed)) for seed in range(5)]
-    assert reasons(in_docx(tmp_path, *images, max_pictures=2)) == {"": 2, "too_many": 3}
+    assert count_reasons(find_pictures_in_docx(tmp_path, *images, max_pictures=2)) == {
+        "": 2,
+        "too_many": 3,
+    }
 
 
 def test_none_are_looked_at_when_none_may_be_kept(tmp_path):
-    assert in_docx(tmp_path, png(chart()), max_pictures=0) == []
+    assert find_pictures_in_docx(tmp_path, png(chart()), max_pictures=0) == []
 
 
 def test_a_large_picture_is_made_smaller(tmp_path):
-    (picture,) = in_docx(tmp_path, png(chart().resize((4000, 1000))))
+    (picture,) = find_pictures_in_docx(tmp_path, png(chart().resize((4000, 1000))))
     assert opened(picture).size == (1600, 400)
     assert (picture.width, picture.height) == (4000, 1000)
 
@@ -127,7 +130,7 @@ def test_a_turned_photograph_comes_upright_and_without_its_exif(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # Orientation: a quarter turn
     exif[0x010E] = "<script>"  # ImageDescription
-    (picture,) = in_docx(tmp_path, jpeg(chart(), exif=exif))
+    (picture,) = find_pictures_in_docx(tmp_path, jpeg(chart(), exif=exif))
     image = opened(picture)
     assert image.size == (300, 400)
     assert not image.getexif()
@@ -139,15 +142,17 @@ def test_what_is_transparent_stands_on_white(tmp_path):
     image = chart().convert("RGBA")
     image.putalpha(Image.new("L", image.size, 0))
     image.paste(chart().crop((60, 60, 400, 300)), (60, 60))
-    (picture,) = in_docx(tmp_path, png(image))
+    (picture,) = find_pictures_in_docx(tmp_path, png(image))
     assert opened(picture).convert("RGB").getpixel((10, 10)) == (255, 255, 255)
 
 
 def test_a_drawing_stays_sharp_and_a_photograph_small(tmp_path):
-    drawing, photograph = in_docx(tmp_path, png(chart()), png(noise((400, 400)).convert("RGB")))
+    drawing, photograph = find_pictures_in_docx(
+        tmp_path, png(chart()), png(noise((400, 400)).convert("RGB"))
+    )
     assert (drawing.content_type, photograph.content_type) == ("image/png", "image/png")
     colours = Image.merge("RGB", [noise((400, 400), n).convert("L") for n in range(3)])
-    (picture,) = in_docx(tmp_path, png(colours))
+    (picture,) = find_pictures_in_docx(tmp_path, png(colours))
     assert (picture.content_type, opened(picture).format) == ("image/jpeg", "JPEG")
 
 
@@ -174,7 +179,7 @@ BAD = {
 @pytest.mark.parametrize(("name", "reason"), BAD.items())
 def test_a_hostile_picture_is_lost_alone(tmp_path, name, reason):
     data = shared(f"bad-inputs/image/{name}").read_bytes()
-    (picture,) = in_docx(tmp_path, data)
+    (picture,) = find_pictures_in_docx(tmp_path, data)
     assert picture.rejected == reason
 
 
@@ -200,7 +205,7 @@ def test_a_hostile_picture_of_a_page_leaves_its_text(tmp_path, name, packed):
     ],
 )
 def test_floods_and_giants_are_counted_and_cost_nothing(name, expected):
-    assert reasons(found(shared(f"bad-inputs/pdf/{name}"))) == expected
+    assert count_reasons(find_pictures(shared(f"bad-inputs/pdf/{name}"))) == expected
 
 
 def test_many_icons_that_are_large_enough_are_decoded_once(tmp_path):
@@ -208,14 +213,14 @@ def test_many_icons_that_are_large_enough_are_decoded_once(tmp_path):
     icon = chart()
     objects = {f"I{number}": pdf.picture(icon) for number in range(300)}
     pdf.drawn(" ".join(f"q 30 0 0 20 50 50 cm /{name} Do Q" for name in objects), TEXT, **objects)
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"": 1, "duplicate": 299}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"": 1, "duplicate": 299}
 
 
 def test_the_same_pixels_behind_another_mask_are_another_picture(tmp_path):
     pdf, black = PicturedPdf(), Image.new("RGB", (400, 300))
     one, two = (pdf.picture(black, noise((400, 300), seed)) for seed in (1, 2))
     pdf.drawn("q 200 0 0 150 9 9 cm /A Do Q q 200 0 0 150 9 300 cm /B Do Q", TEXT, A=one, B=two)
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"": 2}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"": 2}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +236,7 @@ def test_a_picture_of_a_turned_page_is_told_as_it_is_shown(tmp_path, rotate, box
     pdf = PicturedPdf()
     chart_id = pdf.picture(chart(size=(600, 400)))
     pdf.drawn("300 0 0 200 60 100 cm /A Do", TEXT, rotate=rotate, A=chart_id)
-    (picture,) = found(pdf.write(tmp_path / "a.pdf"))
+    (picture,) = find_pictures(pdf.write(tmp_path / "a.pdf"))
     assert picture.page == 1
     assert picture.box == pytest.approx(box)
     image = opened(picture)
@@ -246,7 +251,7 @@ def test_a_picture_within_forms_stands_where_they_put_it(tmp_path):
     inner = pdf.form("100 0 0 100 0 0 cm /A Do", "2 0 0 2 0 0", A=pdf.picture(chart()))
     outer = pdf.form("/Inner Do", "1 0 0 -1 60 800", Inner=inner)
     pdf.drawn("/Outer Do", TEXT, Outer=outer)
-    (picture,) = found(pdf.write(tmp_path / "a.pdf"))
+    (picture,) = find_pictures(pdf.write(tmp_path / "a.pdf"))
     assert picture.box == pytest.approx((0.1, 0.0, 0.1 + 200 / 600, 0.25), abs=1e-5)
     assert opened(picture).convert("RGB").getpixel((10, -10 % opened(picture).height))[1] < 50
 
@@ -254,26 +259,26 @@ def test_a_picture_within_forms_stands_where_they_put_it(tmp_path):
 def test_a_picture_beside_the_page_is_not_shown(tmp_path):
     pdf = PicturedPdf()
     pdf.drawn("300 0 0 200 900 100 cm /A Do", TEXT, A=pdf.picture(chart()))
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"hidden": 1}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"hidden": 1}
 
 
 def test_a_scan_behind_its_text_is_not_read_again(tmp_path):
     pdf = PicturedPdf()
     pdf.drawn(f"q {WHOLE} /A Do Q", *LONG, A=pdf.picture(chart()))
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"background": 1}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"background": 1}
 
 
 def test_a_chart_that_fills_its_page_below_a_title_is_kept(tmp_path):
     pdf = PicturedPdf()
     pdf.drawn(f"q {WHOLE} /A Do Q", TEXT, A=pdf.picture(chart()))
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"": 1}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"": 1}
 
 
 def test_a_page_of_strips_is_one_picture(tmp_path):
     pdf, page = PicturedPdf(), chart().resize((600, 800))
     strips = {f"S{n}": pdf.picture(page.crop((0, 40 * n, 600, 40 * n + 40))) for n in range(20)}
     pdf.drawn(" ".join(f"q 600 0 0 40 0 {760 - 40 * n} cm /S{n} Do Q" for n in range(20)), **strips)
-    (picture,) = found(pdf.write(tmp_path / "a.pdf"))
+    (picture,) = find_pictures(pdf.write(tmp_path / "a.pdf"))
     assert (picture.rejected, picture.box) == ("", (0.0, 0.0, 1.0, 1.0))
     assert opened(picture).height in {800, 801}  # as fine as its strips
 
@@ -283,14 +288,14 @@ def test_strips_behind_their_text_are_not_read_again(tmp_path):
     strips = {f"S{n}": pdf.picture(page.crop((0, 200 * n, 600, 200 * n + 200))) for n in range(4)}
     drawing = " ".join(f"q 600 0 0 200 0 {600 - 200 * n} cm /S{n} Do Q" for n in range(4))
     pdf.drawn(drawing, *LONG, **strips)
-    assert reasons(found(pdf.write(tmp_path / "a.pdf"))) == {"background": 4}
+    assert count_reasons(find_pictures(pdf.write(tmp_path / "a.pdf"))) == {"background": 4}
 
 
 def test_a_blank_scan_is_no_picture_to_keep(tmp_path):
     pdf = PicturedPdf()
     pdf.drawn(f"q {WHOLE} /A Do Q", A=pdf.picture(Image.new("RGB", (600, 800), "white")))
     with pytest.raises(NoText) as caught:
-        found(pdf.write(tmp_path / "a.pdf"))
+        find_pictures(pdf.write(tmp_path / "a.pdf"))
     assert caught.value.params == {"kind": "scan"}
 
 
@@ -305,9 +310,9 @@ def test_a_scan_says_that_its_text_may_stand_in_its_pictures(tmp_path):
 def test_a_picture_of_a_word_file_tells_its_place_in_the_text(tmp_path):
     body = paragraph("앞 문단") + "{p0}" + paragraph("뒤 문단")
     path = docx_with(tmp_path / "a.docx", body, p0=png(chart()))
-    (picture,) = found(path, formats.DOCX)
+    (picture,) = find_pictures(path, formats.DOCX)
     assert (picture.page, picture.box, picture.offset) == (None, None, len("앞 문단\n\n"))
 
 
 def test_a_linked_picture_is_not_fetched():
-    assert found(shared("bad-inputs/docx/external-image-link.docx"), formats.DOCX) == []
+    assert find_pictures(shared("bad-inputs/docx/external-image-link.docx"), formats.DOCX) == []

@@ -25,7 +25,7 @@ SMALL = "".join(
 )  # fmt: skip
 
 
-def pages(path: Path, pdf_reader: str = PYMUPDF) -> list[Page]:
+def read_pages(path: Path, pdf_reader: str = PYMUPDF) -> list[Page]:
     with client.read_document(path, formats.PDF, path.name, pdf_reader=pdf_reader) as reading:
         return list(reading)
 
@@ -35,7 +35,7 @@ def pages(path: Path, pdf_reader: str = PYMUPDF) -> list[Page]:
 def test_it_reads_what_pdfium_reads(tmp_path: Path, rotate: int) -> None:
     lines = [(50, 700 - 30 * row, f"{row}번째 줄의 본문입니다.") for row in range(5)]
     path = Pdf(box="20 20 580 780").page(*lines, rotate=rotate).write(tmp_path / "a.pdf")
-    (ours,), (theirs,) = pages(path), pages(path, "pdfium")
+    (ours,), (theirs,) = read_pages(path), read_pages(path, "pdfium")
 
     assert ours.text == theirs.text
     for line, other in zip(ours.lines, theirs.lines, strict=True):
@@ -45,7 +45,7 @@ def test_it_reads_what_pdfium_reads(tmp_path: Path, rotate: int) -> None:
 
 @needs_pymupdf
 def test_tables_are_found(tmp_path: Path) -> None:
-    (page,) = pages(Pdf().page(drawn=SMALL).write(tmp_path / "a.pdf"))
+    (page,) = read_pages(Pdf().page(drawn=SMALL).write(tmp_path / "a.pdf"))
 
     assert "| 예산 | 이십만원 |" in page.text
     assert [region.kind for region in page.regions] == [Kind.TABLE]
@@ -54,7 +54,7 @@ def test_tables_are_found(tmp_path: Path) -> None:
 @needs_pymupdf
 def test_letters_that_cannot_be_told_are_no_text() -> None:
     with pytest.raises(NoText):
-        pages(shared("bad-inputs/pdf/korean-no-tounicode.pdf"))
+        read_pages(shared("bad-inputs/pdf/korean-no-tounicode.pdf"))
 
 
 @pytest.mark.skipif(is_there, reason="PyMuPDF is installed")
@@ -62,6 +62,6 @@ def test_a_reader_that_is_missing_is_named(tmp_path: Path) -> None:
     path = Pdf().page((50, 700, "본문입니다.")).write(tmp_path / "a.pdf")
 
     with pytest.raises(ReaderMissing) as caught:
-        pages(path)
+        read_pages(path)
 
     assert caught.value.params == {"name": "PyMuPDF"}

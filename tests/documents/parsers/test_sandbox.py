@@ -34,7 +34,7 @@ def long_pdf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pdf.write(tmp_path_factory.mktemp("long") / "long.pdf")
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
@@ -44,9 +44,9 @@ def test_pages_come_as_they_are_read(long_pdf: Path) -> None:
         assert first.number == 1
         assert reading.page_total == 400
         pid = reading._child._process.pid
-        assert not gone(pid)
+        assert not has_ended(pid)
 
-    assert gone(pid)
+    assert has_ended(pid)
 
 
 def test_c96_a_reader_is_what_the_kernel_takes_first_when_memory_runs_out(long_pdf: Path) -> None:
@@ -79,7 +79,7 @@ def test_time_is_limited(long_pdf: Path) -> None:
     ):
         list(reading)
 
-    assert gone(reading._child._process.pid)
+    assert has_ended(reading._child._process.pid)
 
 
 def test_pages_are_limited(long_pdf: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_the_waiting_callback_raises_ends_the_child(long_pdf: Path, monkeyp
     ):
         list(reading)
 
-    assert gone(reading._child._process.pid)
+    assert has_ended(reading._child._process.pid)
 
 
 def test_an_empty_file_needs_no_child(tmp_path: Path) -> None:
@@ -220,14 +220,14 @@ HUNGRY = "x = b'x' * (1 << 20)\nwhile True: x += x"
 def test_a_reader_gone_wrong_ends_its_child_alone_and_soon(
     tmp_path: Path, monkeypatch, code: str, expected: type[Exception]
 ) -> None:
-    reading = _reading_by(code, tmp_path, monkeypatch)
+    reading = _read_with_code(code, tmp_path, monkeypatch)
     started = time.monotonic()
 
     with reading, pytest.raises(expected):
         list(reading)
 
     assert time.monotonic() - started < SHORT.seconds + 5
-    assert gone(reading._child._process.pid)
+    assert has_ended(reading._child._process.pid)
 
 
 @pytest.mark.skipif(jail.find_tesseract() is None, reason="tesseract is not installed")
@@ -241,20 +241,20 @@ helper = subprocess.Popen(["tesseract", "stdin", "stdout"], stdin=subprocess.PIP
 yield Page(helper.pid, "x")
 {ending}
 """
-    reading = _reading_by(code, tmp_path, monkeypatch, content_type=formats.PDF)
+    reading = _read_with_code(code, tmp_path, monkeypatch, content_type=formats.PDF)
     with reading:
         helper = next(reading).number or 0
-        assert not gone(helper)
+        assert not has_ended(helper)
         with pytest.raises((ParserCrashed, TimedOut)):
             list(reading)
 
-    assert _ends(helper)
+    assert _has_ended_soon(helper)
 
 
 def test_recognition_extends_the_time_only_as_far_as_allowed(tmp_path: Path, monkeypatch) -> None:
     code = "for _ in range(1000): context.announce_recognition()\nwhile True: pass"
     limits = Limits(seconds=2, recognised_pages=3, seconds_per_recognised_page=1)
-    reading = _reading_by(code, tmp_path, monkeypatch, limits)
+    reading = _read_with_code(code, tmp_path, monkeypatch, limits)
 
     with reading, pytest.raises(TimedOut):
         list(reading)
@@ -266,7 +266,7 @@ def test_only_as_much_is_kept_of_recognised_pages_as_allowed(tmp_path: Path, mon
     code = "for index in range(9): context.keep_recognised(index, 'x' * (index % 2 << 20))"
     limits = Limits(seconds=20, recognised_pages=4)
     kept = dict[int, bytes]()
-    reading = _reading_by(code, tmp_path, monkeypatch, limits)
+    reading = _read_with_code(code, tmp_path, monkeypatch, limits)
     reading._on_recognised = kept.__setitem__
 
     with reading:
@@ -279,7 +279,7 @@ def test_only_as_much_is_kept_of_recognised_pages_as_allowed(tmp_path: Path, mon
 def test_a_recognised_page_that_cannot_be_ends_the_reading(
     tmp_path: Path, monkeypatch, index: str
 ) -> None:
-    reading = _reading_by(f"context.keep_recognised({index}, [])", tmp_path, monkeypatch)
+    reading = _read_with_code(f"context.keep_recognised({index}, [])", tmp_path, monkeypatch)
 
     with reading, pytest.raises(ParserCrashed):
         list(reading)
@@ -288,7 +288,7 @@ def test_a_recognised_page_that_cannot_be_ends_the_reading(
 SHORT = Limits(memory=600 << 20, seconds=4, seconds_per_page=0)
 
 
-def _reading_by(
+def _read_with_code(
     code: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -314,7 +314,7 @@ def _reading_by(
     return client.read_document(folder / "a.txt", content_type, limits=limits)
 
 
-def _ends(pid: int) -> bool:
+def _has_ended_soon(pid: int) -> bool:
     """Whether a process that was killed is gone, or waits only for init to take notice."""
     until = time.monotonic() + 5
     while time.monotonic() < until:

@@ -16,7 +16,7 @@ from documents.parsers.base import (
     UnsupportedVersion,
 )
 from tests.documents.parsers.reading import shared
-from tests.documents.parsers.samples import Pdf, docx, hwpx, paragraph, zipped
+from tests.documents.parsers.samples import Pdf, docx, hwpx, paragraph, write_zip
 
 NAMES = {
     "pdf": formats.PDF,
@@ -57,13 +57,13 @@ def test_content_decides_and_the_name_must_agree(
     assert file.tell() == 0
 
 
-def sniffed(content: bytes, name: str) -> str:
+def sniff(content: bytes, name: str) -> str:
     return formats.detect_content_type(io.BytesIO(content), name)
 
 
 def test_a_name_without_an_extension_leaves_it_to_the_content(contents: dict[str, bytes]) -> None:
-    assert sniffed(contents["pdf"], "보고서") == formats.PDF
-    assert sniffed(contents["md"], "README") == formats.TEXT
+    assert sniff(contents["pdf"], "보고서") == formats.PDF
+    assert sniff(contents["md"], "README") == formats.TEXT
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_other_kinds_are_named(
     content: bytes, name: str, failure: type[ParseFailed], found: str
 ) -> None:
     with pytest.raises(failure) as caught:
-        sniffed(content, name)
+        sniff(content, name)
 
     assert caught.value.params["found"] == found
 
 
 def test_a_text_that_begins_like_a_bitmap_is_text() -> None:
-    assert sniffed(b"BM25 is a ranking function.", "a.md") == formats.MARKDOWN
+    assert sniff(b"BM25 is a ranking function.", "a.md") == formats.MARKDOWN
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_a_text_that_begins_like_a_bitmap_is_text() -> None:
     ],
 )
 def test_a_page_or_a_piece_of_one_is_html_under_that_name(content: bytes) -> None:
-    assert sniffed(content, "a.htm") == formats.HTML
+    assert sniff(content, "a.htm") == formats.HTML
 
 
 def test_utf_16_without_a_mark_is_text() -> None:
-    assert sniffed("담당자: 홍길동 2026".encode("utf-16-le"), "a.txt") == formats.TEXT
+    assert sniff("담당자: 홍길동 2026".encode("utf-16-le"), "a.txt") == formats.TEXT
 
 
 def test_nothing_is_an_empty_file() -> None:
     with pytest.raises(EmptyFile):
-        sniffed(b"", "a.pdf")
+        sniff(b"", "a.pdf")
 
 
 @pytest.mark.parametrize(
@@ -119,17 +119,17 @@ def test_nothing_is_an_empty_file() -> None:
 )
 def test_old_hwp_is_a_version_that_cannot_be_read(content: bytes) -> None:
     with pytest.raises(UnsupportedVersion):
-        sniffed(content, "a.hwp")
+        sniff(content, "a.hwp")
 
 
 def test_a_cut_package_is_corrupt(contents: dict[str, bytes]) -> None:
     with pytest.raises(Corrupt):
-        sniffed(contents["docx"][:-40], "a.docx")
+        sniff(contents["docx"][:-40], "a.docx")
 
 
 def test_any_other_package_is_not_a_document(tmp_path: Path) -> None:
     with pytest.raises(TypeMismatch):
-        formats.detect_content_type(zipped(tmp_path / "a.docx", {"a.txt": "x"}), "a.docx")
+        formats.detect_content_type(write_zip(tmp_path / "a.docx", {"a.txt": "x"}), "a.docx")
 
 
 def test_a_locked_word_file_asks_for_its_password() -> None:

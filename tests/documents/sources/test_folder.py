@@ -63,7 +63,7 @@ def run(source, **options):
     return asked
 
 
-def counts(done):
+def get_counts(done):
     return {name: n for name, n in done.counts.items() if n and name != "listed"}
 
 
@@ -76,7 +76,7 @@ def test_files_become_documents_of_the_library(source, root, shared):
     write(root, "규정/휴가.md", "# 휴가")
     write(root, "출장.txt")
     write(root, "그림.xyz")
-    assert counts(run(source)) == {"added": 2}
+    assert get_counts(run(source)) == {"added": 2}
     found = Document.objects.filter(library=shared, source=source)
     assert {(one.name, one.metadata["source_uri"]) for one in found} == {
         ("휴가.md", "규정/휴가.md"),
@@ -110,14 +110,14 @@ def test_word_documents_are_read_too(source, root):
     word = WordDocument()
     word.add_paragraph("연차 휴가는 15일이다.")
     word.save(root / "휴가.docx")
-    assert counts(run(source)) == {"added": 1}
+    assert get_counts(run(source)) == {"added": 1}
 
 
 def test_what_is_as_it_was_is_left_alone(source, root):
     write(root, "출장.txt")
     run(source)
     done = run(source)
-    assert (counts(done), done.listed) == ({}, 1)
+    assert (get_counts(done), done.listed) == ({}, 1)
 
 
 def test_a_changed_file_is_a_new_version(source, root):
@@ -126,7 +126,7 @@ def test_a_changed_file_is_a_new_version(source, root):
     document = Document.objects.get()
     Document.objects.update(indexed_at="2026-01-01T00:00Z")
     write(root, "출장.txt", "출장비는 하루 6만 원이다.")
-    assert counts(run(source)) == {"changed": 1}
+    assert get_counts(run(source)) == {"changed": 1}
     assert DocumentVersion.objects.get(state="pending").document == document
 
 
@@ -136,7 +136,7 @@ def test_a_renamed_file_keeps_its_document(source, root):
     document = Document.objects.get()
     (root / "새 폴더").mkdir()
     (root / "출장.txt").rename(root / "새 폴더" / "출장 규정.txt")
-    assert counts(run(source)) == {"renamed": 1}
+    assert get_counts(run(source)) == {"renamed": 1}
     assert Document.objects.get().pk == document.pk
     assert Document.objects.get().name == "출장 규정.txt"
     assert Document.objects.get().metadata["source_uri"] == "새 폴더/출장 규정.txt"
@@ -147,20 +147,20 @@ def test_a_deleted_file_takes_its_document_along(source, root):
     write(root, "휴가.txt", "다른 내용")
     run(source)
     (root / "출장.txt").unlink()
-    assert counts(run(source)) == {"removed": 1}
+    assert get_counts(run(source)) == {"removed": 1}
     assert Document.objects.get().name == "휴가.txt"
 
 
 def test_copies_share_a_document_until_one_changes(source, root):
     write(root, "a.txt")
     write(root, "b.txt")
-    assert counts(run(source)) == {"added": 2}
+    assert get_counts(run(source)) == {"added": 2}
     assert Document.objects.count() == 1
     write(root, "b.txt", "이제 다르다")
-    assert counts(run(source)) == {"changed": 1}
+    assert get_counts(run(source)) == {"changed": 1}
     assert Document.objects.count() == 2
     (root / "a.txt").unlink()
-    assert counts(run(source)) == {"removed": 1}
+    assert get_counts(run(source)) == {"removed": 1}
     assert Document.objects.get().metadata["source_uri"] == "b.txt"
 
 
@@ -230,10 +230,10 @@ def test_a_dry_run_changes_nothing_and_tells_what_would_happen(source, root):
     write(root, "c.txt", "셋")
     before = list(Document.objects.values("pk", "sha256"))
     done = run(source, dry_run=True)
-    assert counts(done) == {"added": 1, "changed": 1, "removed": 1}
+    assert get_counts(done) == {"added": 1, "changed": 1, "removed": 1}
     assert done.report == {"added": ["c.txt"], "changed": ["a.txt"], "removed": ["b.txt"]}
     assert list(Document.objects.values("pk", "sha256")) == before
-    assert counts(run(source)) == {"added": 1, "changed": 1, "removed": 1}
+    assert get_counts(run(source)) == {"added": 1, "changed": 1, "removed": 1}
 
 
 def test_a_dry_run_tells_a_renamed_file_by_its_bytes_as_a_real_run_does(source, root):
@@ -244,21 +244,21 @@ def test_a_dry_run_tells_a_renamed_file_by_its_bytes_as_a_real_run_does(source, 
     (root / "a.txt").unlink()
     write(root, "b.txt", "세엣")
     told = run(source, dry_run=True)
-    assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
+    assert get_counts(told) == {"added": 1, "renamed": 1, "removed": 1}
     assert told.report == {
         "added": ["b.txt"],
         "renamed": ["2026 규정/출장.txt"],
         "removed": ["a.txt"],
     }
-    assert counts(run(source)) == counts(told)
+    assert get_counts(run(source)) == get_counts(told)
 
 
 def test_a_dry_run_tells_a_copy_of_what_is_still_there_as_added(source, root):
     write(root, "b.txt", "하나")
     run(source)
     write(root, "a.txt", "하나")
-    assert counts(run(source, dry_run=True)) == {"added": 1}
-    assert counts(run(source)) == {"added": 1}
+    assert get_counts(run(source, dry_run=True)) == {"added": 1}
+    assert get_counts(run(source)) == {"added": 1}
 
 
 def test_a_dry_run_tells_which_of_two_copies_was_renamed(source, root):
@@ -267,24 +267,28 @@ def test_a_dry_run_tells_which_of_two_copies_was_renamed(source, root):
     run(source)
     (root / "z.txt").rename(root / "0.txt")
     told = run(source, dry_run=True)
-    assert (counts(told), told.report) == ({"renamed": 1}, {"renamed": ["0.txt"]})
-    assert counts(run(source)) == {"renamed": 1}
+    assert (get_counts(told), told.report) == ({"renamed": 1}, {"renamed": ["0.txt"]})
+    assert get_counts(run(source)) == {"renamed": 1}
 
 
 def test_a_dry_run_twice_tells_the_same(source, root):
     write(root, "a.txt")
     run(source)
     (root / "a.txt").rename(root / "b.txt")
-    assert counts(run(source, dry_run=True)) == counts(run(source, dry_run=True)) == {"renamed": 1}
+    assert (
+        get_counts(run(source, dry_run=True))
+        == get_counts(run(source, dry_run=True))
+        == {"renamed": 1}
+    )
 
 
 def test_a_file_that_cannot_be_read_as_its_type_is_told_and_stays_told(source, root):
     write(root, "가짜.pdf", "이것은 PDF가 아니다")
     write(root, "a.txt")
     done = run(source)
-    assert counts(done) == {"added": 1, "failed": 1}
+    assert get_counts(done) == {"added": 1, "failed": 1}
     assert SourceEntry.objects.get(uri="가짜.pdf").error_code == "type_mismatch"
-    assert counts(run(source)) == {"failed": 1}
+    assert get_counts(run(source)) == {"failed": 1}
     assert not SourceEntry.objects.get(uri="가짜.pdf").pending
 
 
@@ -301,7 +305,7 @@ def test_an_unreadable_file_is_an_error_not_a_deletion(source, root):
     run(source)
     write(root, "a.txt", "neu")
     file.chmod(0)
-    assert counts(run(source)) == {"failed": 1}
+    assert get_counts(run(source)) == {"failed": 1}
     assert Document.objects.count() == 1
 
 
@@ -318,7 +322,7 @@ def test_an_unreadable_folder_deletes_nothing_below_it(source, root, monkeypatch
 
     monkeypatch.setattr(os, "open", refuse)
     done = run(source)
-    assert counts(done) == {"failed": 1}
+    assert get_counts(done) == {"failed": 1}
     assert Document.objects.count() == 2
 
 
@@ -328,7 +332,7 @@ def test_links_lead_nowhere(source, root, tmp_path):
     (root / "folder").symlink_to(outside)
     (root / "file.txt").symlink_to(outside / "비밀.txt")
     write(root, "a.txt")
-    assert counts(run(source)) == {"added": 1}
+    assert get_counts(run(source)) == {"added": 1}
 
 
 def test_a_folder_that_becomes_a_link_after_it_was_listed_leads_nowhere(source, root, tmp_path):
@@ -346,7 +350,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_listed_leads_nowhere(source, 
 def test_a_pipe_keeps_nobody_waiting(source, root):
     os.mkfifo(root / "pipe.txt")
     write(root, "a.txt")
-    assert counts(run(source)) == {"added": 1}
+    assert get_counts(run(source)) == {"added": 1}
 
 
 def test_names_of_a_mac_and_of_an_old_server_are_read(source, root):
@@ -356,9 +360,9 @@ def test_names_of_a_mac_and_of_an_old_server_are_read(source, root):
     os.write(handle, "둘".encode())
     os.close(handle)
     write(root, "줄\n바꿈.txt", "셋")
-    assert counts(run(source)) == {"added": 3}
+    assert get_counts(run(source)) == {"added": 3}
     assert {"휴가 규정.txt", "출장 규정.txt"} < set(Document.objects.values_list("name", flat=True))
-    assert counts(run(source)) == {}
+    assert get_counts(run(source)) == {}
 
 
 def test_patterns_choose_the_files(root, shared, administrator, sent):

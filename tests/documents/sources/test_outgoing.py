@@ -35,7 +35,7 @@ def fetch(url, max_bytes=100_000, seconds=10.0, **options):
 
 
 @pytest.fixture
-def names(monkeypatch):
+def resolver_names(monkeypatch):
     """What the resolver answers, name by name: a list, or one list after the other."""
     known = {}
 
@@ -90,16 +90,16 @@ def test_another_port_of_an_allowed_host_is_not_allowed(site, other_site):
     assert other_site.asked == []
 
 
-def test_a_name_with_one_address_inside_is_refused(names, other_site):
-    names["mixed.example"] = ["93.184.216.34", "127.0.0.1"]
+def test_a_name_with_one_address_inside_is_refused(resolver_names, other_site):
+    resolver_names["mixed.example"] = ["93.184.216.34", "127.0.0.1"]
     with pytest.raises(AddressForbidden):
         fetch(f"http://mixed.example:{other_site.port}/")
     assert other_site.asked == []
 
 
-def test_a_name_that_answers_otherwise_later_leads_nowhere(names, other_site, monkeypatch):
+def test_a_name_that_answers_otherwise_later_leads_nowhere(resolver_names, other_site, monkeypatch):
     """Rebinding: first a public address, then one inside. Only the first one is ever used."""
-    names["rebind.example"] = [["93.184.216.34"], ["127.0.0.1"]]
+    resolver_names["rebind.example"] = [["93.184.216.34"], ["127.0.0.1"]]
     tried = []
 
     def connect(_backend, host, *_arguments):
@@ -212,9 +212,11 @@ def test_what_is_no_address_is_refused(address):
         split_address(address)
 
 
-def test_what_an_administrator_entered_may_stand_inside_but_not_everywhere(other_site, names):
+def test_what_an_administrator_entered_may_stand_inside_but_not_everywhere(
+    other_site, resolver_names
+):
     other_site.put("/", "안")
-    names["cloud.example"] = ["169.254.169.254"]
+    resolver_names["cloud.example"] = ["169.254.169.254"]
     with OutgoingClient(max_bytes=1000, seconds=5, is_entered=True) as client:
         assert client.fetch(f"{other_site.url}/").body.decode() == "안"
         for host in ("169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "cloud.example"):

@@ -42,23 +42,23 @@ def browser(manager):
     return client
 
 
-def url(library, rest=""):
+def to_url(library, rest=""):
     return f"/api/v1/libraries/{library.pk}/sources{rest}"
 
 
-def sum_of(text):
+def hash_text(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.fixture
 def program(manager_api, shared):
     """A source that a program fills; its address."""
-    made = manager_api.post(url(shared), {"kind": "manifest"}, format="json").json()
-    return url(shared, f"/{made['id']}")
+    made = manager_api.post(to_url(shared), {"kind": "manifest"}, format="json").json()
+    return to_url(shared, f"/{made['id']}")
 
 
 def send_list(api, address, files, **options):
-    body = {"files": [{"path": p, "sha256": sum_of(t)} for p, t in files.items()], **options}
+    body = {"files": [{"path": p, "sha256": hash_text(t)} for p, t in files.items()], **options}
     return api.post(f"{address}/manifest", body, format="json").json()
 
 
@@ -143,7 +143,7 @@ def test_only_administrators_reach_folders_and_buckets(manager_api, shared, sett
     settings.SOURCE_FOLDERS = (str(tmp_path),)
     for kind in ("folder", "s3"):
         body = {"kind": kind, "settings": {"path": str(tmp_path)}}
-        answer = manager_api.post(url(shared), body, format="json")
+        answer = manager_api.post(to_url(shared), body, format="json")
         assert (answer.status_code, answer.json()["code"]) == (403, "source_for_administrators")
 
 
@@ -155,7 +155,7 @@ def test_who_does_not_manage_the_library_finds_no_source(shared, program, manage
     api, pages = APIClient(), Client()
     api.force_authenticate(other)
     pages.force_login(other)
-    for path in (url(shared), program, f"{program}/runs", f"{program}/manifest"):
+    for path in (to_url(shared), program, f"{program}/runs", f"{program}/manifest"):
         assert api.get(path).status_code == 404
     assert api.post(f"{program}/run", {}, format="json").status_code == 404
     assert api.delete(program).status_code == 404
@@ -200,11 +200,11 @@ def test_schedules_are_told_as_they_were_given(manager_api, shared):
         {"at": "03:30"},
         None,
     ):
-        made = manager_api.post(url(shared), {**web, "schedule": schedule}, format="json").json()
+        made = manager_api.post(to_url(shared), {**web, "schedule": schedule}, format="json").json()
         assert made["schedule"] == schedule
         assert (made["next_run_at"] is None) == (schedule is None)
     bad = {**web, "schedule": {"every": 1, "unit": "minutes"}}
-    assert manager_api.post(url(shared), bad, format="json").status_code == 400
+    assert manager_api.post(to_url(shared), bad, format="json").status_code == 400
 
 
 def test_what_is_done_to_sources_is_in_the_audit_log(manager_api, program, manager):

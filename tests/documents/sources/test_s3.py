@@ -13,7 +13,7 @@ from documents.sources import services, sync
 from documents.sources.base import SourceSettingInvalid
 from documents.sources.kinds import s3
 from documents.sources.models import Source, SourceEntry
-from tests.documents.sources.test_folder import counts, run
+from tests.documents.sources.test_folder import get_counts, run
 from tests.servers.hostile import HostileServer
 
 pytestmark = pytest.mark.django_db
@@ -70,12 +70,12 @@ def test_objects_are_kept_in_step(source, bucket):
     bucket.put("규정/출장.txt", "출장")
     bucket.put("다른/비밀.txt", "밖")
     bucket.put("규정/그림.xyz", "x")
-    assert counts(run(source)) == {"added": 2}
-    assert counts(run(source)) == {}
+    assert get_counts(run(source)) == {"added": 2}
+    assert get_counts(run(source)) == {}
     bucket.put("규정/휴가.txt", "휴가 다시")
     bucket.delete("규정/출장.txt")
     bucket.put("규정/새/출장 규정.txt", "출장")
-    assert counts(run(source)) == {"changed": 1, "renamed": 1}
+    assert get_counts(run(source)) == {"changed": 1, "renamed": 1}
     assert {one.metadata["source_uri"] for one in Document.objects.all()} == {
         f"s3://{bucket.name}/규정/휴가.txt",
         f"s3://{bucket.name}/규정/새/출장 규정.txt",
@@ -91,13 +91,13 @@ def test_a_dry_run_tells_a_renamed_object_by_its_bytes(source, bucket):
     bucket.put("규정/2026/휴가 규정.txt", "휴가는")
     bucket.put("규정/보안.txt", "보안")  # as long as what is gone, with other words
     told = run(source, dry_run=True)
-    assert counts(told) == {"added": 1, "renamed": 1, "removed": 1}
+    assert get_counts(told) == {"added": 1, "renamed": 1, "removed": 1}
     assert told.report == {
         "added": [f"s3://{bucket.name}/규정/보안.txt"],
         "renamed": [f"s3://{bucket.name}/규정/2026/휴가 규정.txt"],
         "removed": [f"s3://{bucket.name}/규정/출장.txt"],
     }
-    assert counts(run(source)) == counts(told)
+    assert get_counts(run(source)) == get_counts(told)
 
 
 def test_a_bucket_that_is_not_there_deletes_nothing(source, bucket):
