@@ -224,7 +224,7 @@ CHECK_PAUSE_SECONDS = 0.5
 """The shortest time between two checks, so that a burst of changes causes few frames."""
 
 
-class ReadingWatcher(LoopTask):
+class RightsWatcher(LoopTask):
     """Tells open pages that their user may read less or more than before, or has another role.
 
     Requests are refused already; the pages also hide what they still show, and offer what is new.
@@ -249,7 +249,7 @@ class ReadingWatcher(LoopTask):
         await access.wait_for_change(self._changed, RIGHTS_CHECK_SECONDS)
         pages = NoticeListener.of_running_loop().pages
         known = {pk: roles for pk, roles in self._roles_by_user.items() if pk in pages}
-        roles, moved_documents = await in_database(find_readable, [*known])
+        roles, moved_documents = await in_database(find_roles_and_moves, [*known])
         new_moves = [
             document
             for document in moved_documents
@@ -287,7 +287,7 @@ class MovedDocument(NamedTuple):
         )
 
 
-def find_readable(
+def find_roles_and_moves(
     user_ids: Collection[int],
 ) -> tuple[dict[int, set[tuple[UUID, str]]], list[MovedDocument]]:
     """The libraries that each user may read, with roles, and the documents moved just now."""
@@ -328,12 +328,12 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         self._relays: dict[UUID, asyncio.Task[None]] = {}
         self._notices: deque[str] = deque(maxlen=MAX_WAITING_NOTICES)
         self._sending: asyncio.Task[None] | None = None
-        self._answers = {
-            "ping": self._answer_ping,
-            "send": self._answer_send,
-            "resume": self._answer_resume,
-            "stop": self._answer_stop,
-            "watch": self._answer_watch,
+        self._handlers = {
+            "ping": self._handle_ping,
+            "send": self._handle_send,
+            "resume": self._handle_resume,
+            "stop": self._handle_stop,
+            "watch": self._handle_watch,
         }
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
@@ -371,11 +371,11 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         self.language = access.read_language(self.scope)
         if KeyScope.READ in holder.scopes:
             await NoticeListener.of_running_loop().add(self)
-            await ReadingWatcher.of_running_loop().add(self.user.pk)
+            await RightsWatcher.of_running_loop().add(self.user.pk)
         access.watch_credential(credential, self._end)
 
     async def websocket_receive(self, message: Message) -> None:
-        """Answer one frame."""
+        """Handle one frame."""
         if not self._limit.take_frame():
             await self._refuse("too_many_frames", None)
             await self._close(CLOSE_TOO_MANY)
@@ -398,20 +398,20 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     async def _handle_frame(self, text: str | None) -> None:
         frame = _parse_frame(text)
-        answer = self._answers.get(frame["type"]) if frame else None
-        if frame is None or answer is None:
+        handle = self._handlers.get(frame["type"]) if frame else None
+        if frame is None or handle is None:
             await self._refuse("bad_frame", None)
             return
         try:
             with bound_contextvars(request_id=uuid4().hex):
-                await answer(frame)
+                await handle(frame)
         except NuraError as error:
             await self._refuse(error.code, frame, error.params)
 
-    async def _answer_ping(self, _frame: Fields) -> None:
+    async def _handle_ping(self, _frame: Fields) -> None:
         await self._send_text(log.to_json(to_frame("pong", {"release": read_release()})))
 
-    async def _answer_send(self, frame: Fields) -> None:
+    async def _handle_send(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)
         key = self.credential.token
         verdict = await limiter.consume_by_rule("ask", f"user:{self.user.pk}", key=key)
@@ -420,16 +420,16 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         run_id, chat_id = await in_database(open_turn, self.user, frame, self.language, key)
         self._start_relay(run_id, chat_id, 0)
 
-    async def _answer_resume(self, frame: Fields) -> None:
+    async def _handle_resume(self, frame: Fields) -> None:
         self.holder.require(KeyScope.READ)
         run_id, chat_id, after_seq = await in_database(find_run, self.user, frame)
         self._start_relay(run_id, chat_id, after_seq)
 
-    async def _answer_stop(self, frame: Fields) -> None:
+    async def _handle_stop(self, frame: Fields) -> None:
         self.holder.require(KeyScope.ASK)
         await in_database(stop_run, self.user, frame)
 
-    async def _answer_watch(self, frame: Fields) -> None:
+    async def _handle_watch(self, frame: Fields) -> None:
         self.holder.require(KeyScope.READ)
         share_id = _validate(WatchFrame, frame)["share_id"]
         if not await in_database(find_live_shares, {(self.user, share_id)}):
@@ -441,9 +441,9 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         previous = self._relays.pop(run_id, None)
         if previous is not None:
             previous.cancel()
-        self._relays[run_id] = asyncio.create_task(self._follow(run_id, chat_id, after_seq))
+        self._relays[run_id] = asyncio.create_task(self._relay_run(run_id, chat_id, after_seq))
 
-    async def _follow(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
+    async def _relay_run(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         framer = reader.Framer(chat_id, run_id)
         async for event in reader.follow_run(run_id, after_seq):
             if event is not None:

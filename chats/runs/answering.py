@@ -35,7 +35,7 @@ from chats.runs.summaries import summarise_held_turn
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json, to_started_data, to_terminal_event
 from chats.services import answer_cache, tools
-from chats.services.answer_cache import CacheKey, KeptAnswer
+from chats.services.answer_cache import CacheHit, CacheKey
 from chats.services.assistants import to_persona
 from chats.services.memory import extract_from_turn, learn_from_turn, load_profiles
 from chats.services.turn_store import AnswerOutcome
@@ -309,8 +309,8 @@ class _Progress:
     finished: Finished | None = None
     retrieval: SourcesFound | None = None
     error: NuraError | None = None
-    key: CacheKey | None = None
-    kept_outcome: AnswerOutcome | None = None
+    cache_key: CacheKey | None = None
+    cached_outcome: AnswerOutcome | None = None
     trace: dict[str, object] = field(default_factory=dict)
     model: str = ""
     """What its server calls the language model."""
@@ -360,7 +360,7 @@ async def _answer(
     claimed: ClaimedRun, writer: RunWriter, lost: asyncio.Future[None]
 ) -> Turn | None:
     progress = _Progress()
-    work = asyncio.create_task(_consume(claimed, writer, progress))
+    work = asyncio.create_task(_run_engine(claimed, writer, progress))
     stopped = await log.wait_unless_stopped(claimed.lease.job_id, work, lost)
     if lost.done():
         lost.result()  # raises RunLost
@@ -370,13 +370,13 @@ async def _answer(
     if writer.first_word_at is not None:
         wait = writer.first_word_at - claimed.run.created_at
         outcome = replace(outcome, first_word_ms=max(0, wait // timedelta(milliseconds=1)))
-    kind, data, turn = await _store_end(claimed, outcome, progress.key)
+    kind, data, turn = await _store_end(claimed, outcome, progress.cache_key)
     writer.add(kind, data)
     await writer.close()
     return turn
 
 
-async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
+async def _run_engine(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
     """Let the engine answer. Raises `RunLost`, and database errors while the question is loaded."""
     if claimed.refused is not None:
         progress.error = claimed.refused
@@ -390,10 +390,10 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
             load_question, claimed.run, claimed.space_in_use, claimed.profile
         )
     if settings.ANSWER_CACHE_HOURS and not claimed.run.message.chat.temporary:
-        progress.key, kept_answer = await _find_kept_answer(claimed.run, loaded)
-        if kept_answer is not None:
-            _write_kept_answer(kept_answer, writer)
-            progress.kept_outcome = kept_answer.outcome
+        progress.cache_key, hit = await _look_up_cache(claimed.run, loaded)
+        if hit is not None:
+            _write_cached_answer(hit, writer)
+            progress.cached_outcome = hit.outcome
             return
     loaded = await _consult_tools(claimed.run, loaded, writer, progress)
     store = ReleasingStore(loaded.store)
@@ -446,9 +446,9 @@ async def _consult_tools(
     return replace(loaded, question=replace(loaded.question, tool_results=findings.results))
 
 
-async def _find_kept_answer(
+async def _look_up_cache(
     run: Run, loaded: LoadedQuestion
-) -> tuple[CacheKey | None, KeptAnswer | None]:
+) -> tuple[CacheKey | None, CacheHit | None]:
     """The cache key of a question and the answer kept under it, each None if there is none."""
     started_at, owner = time.perf_counter(), run.message.chat.owner
     key = await in_database(answer_cache.make_key, loaded.question, loaded.config, owner=owner)
@@ -457,21 +457,21 @@ async def _find_kept_answer(
     key = await asyncio.to_thread(answer_cache.embed_key, key, get_engine(loaded.config))
     if run.anew:
         return key, None
-    kept_answer = await in_database(answer_cache.find_answer, key, owner=owner)
-    if kept_answer is None:
+    hit = await in_database(answer_cache.find_answer, key, owner=owner)
+    if hit is None:
         return key, None
     trace = {
-        **kept_answer.outcome.trace,
+        **hit.outcome.trace,
         "timings_ms": {"total": measure_milliseconds_since(started_at)},
     }
-    return key, replace(kept_answer, outcome=replace(kept_answer.outcome, trace=trace))
+    return key, replace(hit, outcome=replace(hit.outcome, trace=trace))
 
 
-def _write_kept_answer(kept_answer: KeptAnswer, writer: RunWriter) -> None:
-    detail = {"made_at": kept_answer.made_at.isoformat(), "near": kept_answer.near}
+def _write_cached_answer(hit: CacheHit, writer: RunWriter) -> None:
+    detail = {"made_at": hit.made_at.isoformat(), "near": hit.near}
     writer.add(log.STATUS, {"step": "cache", "detail": detail})
-    writer.add(log.SOURCES, kept_answer.outcome.sources)
-    writer.add(log.DELTA, {"text": kept_answer.outcome.content})
+    writer.add(log.SOURCES, hit.outcome.sources)
+    writer.add(log.DELTA, {"text": hit.outcome.content})
 
 
 def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
@@ -496,8 +496,8 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
 
 
 def _to_outcome(progress: _Progress, writer: RunWriter, stopped: bool) -> AnswerOutcome:
-    if progress.kept_outcome is not None:
-        return progress.kept_outcome
+    if progress.cached_outcome is not None:
+        return progress.cached_outcome
     finished, retrieval = progress.finished, progress.retrieval
     sources = retrieval.sources if retrieval else ()
     common_fields: dict[str, Any] = {

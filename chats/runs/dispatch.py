@@ -138,14 +138,10 @@ async def follow_request(request_id: UUID) -> AsyncGenerator[RunEvent | None, No
             yield event
         elif time.monotonic() - heard_at > patience:
             await _forget(request_id)
-            yield RunEvent(0, log.ERROR, _make_lost_error(code))
+            yield RunEvent(0, log.ERROR, {"code": code, "detail": explain_code(code)})
             return
         else:
             yield None
-
-
-def _make_lost_error(code: str) -> dict[str, Any]:
-    return {"code": code, "detail": explain_code(code)}
 
 
 async def _forget(request_id: UUID) -> None:

@@ -91,7 +91,7 @@ class CacheKey:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class CacheHit:
     """A cached answer and when it was made. `near`: it was asked for in other words."""
 
     outcome: AnswerOutcome
@@ -183,14 +183,14 @@ def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
 # Finding
 
 
-def find_answer(key: CacheKey, *, owner: User) -> KeptAnswer | None:
+def find_answer(key: CacheKey, *, owner: User) -> CacheHit | None:
     """The cached answer to this question, or to one that is nearly the same."""
     exact = _list_fresh(key).filter(question_key=key.question).first()
     entry = exact or _find_near(key)
     _count_result("miss" if entry is None else "same" if exact else "near")
     if entry is None:
         return None
-    return _to_kept(entry, key, is_own=entry.message.chat.owner_id == owner.pk)
+    return _to_hit(entry, key, is_own=entry.message.chat.owner_id == owner.pk)
 
 
 def _list_fresh(key: CacheKey) -> QuerySet[CachedAnswer]:
@@ -211,7 +211,7 @@ def _find_near(key: CacheKey) -> CachedAnswer | None:
     return None
 
 
-def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
+def _to_hit(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> CacheHit:
     answer = entry.message
     is_near = entry.question_key != key.question
     details = {"entry": entry.pk, "made_at": entry.made_at.isoformat(), "near": is_near}
@@ -235,7 +235,7 @@ def _to_kept(entry: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
         trace=trace | {"cache": details},
         made_at=entry.made_at,
     )
-    return KeptAnswer(outcome, entry.made_at, is_near)
+    return CacheHit(outcome, entry.made_at, is_near)
 
 
 # Keeping

@@ -220,7 +220,7 @@ def open_answer(  # noqa: PLR0913 - everything that is settled when a question i
     `anew`: do not reuse a cached answer. `confirmed` are calls of tools that the user agreed to.
     Raises `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
     """
-    answering = assistant or _find_kept_assistant(chat)
+    answering = assistant or _find_chat_assistant(chat)
     main_model = _choose_model(chat, answering, model)
     named_documents = _list_named_documents(question) if documents is None else documents
     count_question(chat.owner_id)
@@ -374,7 +374,7 @@ def regenerate_answer(  # noqa: PLR0913 - the options of an answer
         asked_with=asked_with,
         anew=True,
         model=model,
-        assistant=_find_asked_assistant(message),
+        assistant=_find_assistant_of_answer(message),
         confirmed=confirmed,
     )
 
@@ -414,7 +414,7 @@ def edit_question(
     )
 
 
-def _find_asked_assistant(answer: Message) -> Assistant | None:
+def _find_assistant_of_answer(answer: Message) -> Assistant | None:
     """The assistant that gave an answer, if the chat's owner may still use it."""
     reference = (answer.scope or {}).get("assistant")
     if not reference:
@@ -440,7 +440,7 @@ def clean_content(content: str) -> str:
     return text
 
 
-def _find_kept_assistant(chat: Chat) -> Assistant | None:
+def _find_chat_assistant(chat: Chat) -> Assistant | None:
     """The assistant of the chat, if its owner may still use it."""
     if chat.assistant_id is None:
         return None
