@@ -1,17 +1,15 @@
 """What can be done with a message, and what an answer says of itself."""
 
-import json
 import re
 import threading
 
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
-from tests.e2e.conftest import MANUAL, SAMPLES
-from tests.e2e.people import Person
+from tests.e2e.conftest import MANUAL
 from tests.e2e.test_looks import PHONE
 from tests.servers.llm import Failure, Hang, Stream
-from tests.support import Product, wait_until
+from tests.support import wait_until
 
 BUBBLES = ".msg-question .bubble"
 
@@ -50,34 +48,6 @@ def test_what_stands_near_the_passages_is_offered_as_a_next_question(page):
     expect(page.locator(BUBBLES).last).to_have_text(words)
     answer(page, 1)
     expect(done.locator(".followups")).to_be_hidden()
-
-
-def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(
-    windows, llm, small_models
-):
-    next_one = "청소는 얼마나 자주 하나요?"
-
-    def reply(request):
-        if request["model"] == "main":
-            return Stream(
-                ["필터는 6개월마다 교체합니다. [1]", "\n\n| 필터 | 개월 |\n|---|---|\n| 헤파 | 6 |"]
-            )
-        wanted = "이어서 물을" in request["messages"][0]["content"]
-        return Stream([json.dumps({"questions": [next_one] if wanted else []})])
-
-    llm.default = reply
-    models = {"NURA_LLM_MODEL": "main", "NURA_LIGHT_LLM_MODEL": "light"}
-    with Product(NURA_LLM_BASE_URL=llm.url, **models, **small_models) as product:
-        person = Person(product, "curious")
-        person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
-        person.wait_for_documents()
-        page = windows(person)
-        page.goto("/")
-        ask(page, "헤파 필터는 언제 교체하나요?")
-        expect(answer(page).locator(".followup")).to_have_text([next_one])
-        expect(answer(page).locator(".prose table")).to_have_count(1)
-        page.reload()
-        expect(answer(page).locator(".followup")).to_have_text([next_one])
 
 
 def test_a_question_can_be_reworded_without_asking_again(talk, talker, llm):

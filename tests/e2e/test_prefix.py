@@ -1,6 +1,7 @@
 """The product below a path of its host (NURA_URL_PREFIX): no page, script or file leaves it.
 
-Each window is watched for requests outside the product's address (`tests/e2e/watching.py`).
+Each window is watched for requests outside the product's address (`tests/e2e/watching.py`). It is
+the one product of the browser tests with a light model, too.
 """
 
 import http.client
@@ -11,8 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask
-from tests.e2e.conftest import NOTICE, SAMPLES
+from tests.e2e.conftest import MANUAL, NOTICE, SAMPLES
 from tests.e2e.people import Person
+from tests.servers.llm import Stream
 from tests.support import Product
 
 PREFIX = "/nura"
@@ -27,12 +29,18 @@ class PrefixedProduct(Product):
 
 
 @pytest.fixture(scope="module")
-def reader_below(small_models):
-    with PrefixedProduct(**small_models) as product:
-        person = Person(product, "reader")
-        person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
-        person.wait_for_documents()
-        yield person
+def product_below(llm, small_models):
+    models = {"NURA_LLM_MODEL": "main", "NURA_LIGHT_LLM_MODEL": "light"}
+    with PrefixedProduct(NURA_LLM_BASE_URL=llm.url, **models, **small_models) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def reader_below(product_below):
+    person = Person(product_below, "reader")
+    person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
+    person.wait_for_documents()
+    return person
 
 
 def get(product, path, **headers):
@@ -44,7 +52,8 @@ def get(product, path, **headers):
     return response, body
 
 
-def test_a_question_its_source_and_the_documents_stay_below_the_prefix(windows, reader_below):
+def test_a_question_its_source_and_the_documents_stay_below_the_prefix(windows, reader_below, llm):
+    llm.default = Stream(["사업의 예산은 문서에 있습니다. [1]"])
     home = reader_below.product.url
     page = windows(reader_below)
     page.goto(f"{home}/")
@@ -82,3 +91,29 @@ def test_redirects_cookies_and_errors_know_the_prefix(reader_below):
     assert json.loads(body)["error"]["code"]
     response, body = get(product, f"{PREFIX}/api/v1/chats")
     assert json.loads(body)["status"] == 401
+
+
+def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(
+    windows, product_below, llm
+):
+    next_one = "청소는 얼마나 자주 하나요?"
+
+    def reply(request):
+        if request["model"] == "main":
+            return Stream(
+                ["필터는 6개월마다 교체합니다. [1]", "\n\n| 필터 | 개월 |\n|---|---|\n| 헤파 | 6 |"]
+            )
+        wanted = "이어서 물을" in request["messages"][0]["content"]
+        return Stream([json.dumps({"questions": [next_one] if wanted else []})])
+
+    llm.default = reply
+    person = Person(product_below, "curious")
+    person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
+    person.wait_for_documents()
+    page = windows(person)
+    page.goto(f"{product_below.url}/")
+    ask(page, "헤파 필터는 언제 교체하나요?")
+    expect(answer(page).locator(".followup")).to_have_text([next_one])
+    expect(answer(page).locator(".prose table")).to_have_count(1)
+    page.reload()
+    expect(answer(page).locator(".followup")).to_have_text([next_one])
