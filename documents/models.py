@@ -952,7 +952,7 @@ class VectorCodes(models.Model):
 
         constraints = (
             models.UniqueConstraint(
-                fields=("document_id", "space_id"), name="one_row_of_codes_a_document"
+                fields=("document_id", "space_id"), include=("id",), name="codes_of_a_document"
             ),
         )
 

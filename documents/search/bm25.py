@@ -232,10 +232,13 @@ BEST_CHUNKS = f"""
           FROM unnest(%(keys)s::int8[], %(scores)s::float8[]) AS found(id, score)
           JOIN documents_chunkterms terms ON terms.chunk_id = found.id
          ORDER BY 2 DESC, 1 LIMIT %(limit)s)
-    SELECT {database.PASSAGE_COLUMNS}, best.score
+    SELECT {database.PASSAGE_COLUMNS}, best.score, halfvec_send(embedding.vector)
       FROM {database.PASSAGE_TABLES} JOIN best ON best.id = chunk.id
+      LEFT JOIN documents_chunkembedding embedding
+        ON embedding.chunk_id = chunk.id AND embedding.space_id = %(space)s
      ORDER BY best.score DESC, chunk.id
 """
+"""With their vectors, which whoever searches by both asks for next: one statement less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,13 +357,16 @@ def _fetch_hits(
     keys, base, coverage = candidates
     if not len(keys):
         return []
+    space = search.facts.space
     rows = search.fetch_rows(
         BEST_CHUNKS,
         query=query.to_sparsevec(),
         limit=limit,
+        space=space.pk if space else None,
         keys=database.to_number_array(keys),
         scores=database.to_number_array(base),
     )
+    search.scope.vectors |= {row[0]: row[-1] for row in rows if row[1] in search.scope}
     coverage_by_key = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
     max_score = float(query.weights.sum()) * (K1 + 1)
     return [_to_hit(row, max_score, coverage_by_key[row[0]]) for row in rows]

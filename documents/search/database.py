@@ -36,7 +36,7 @@ class SearchedSpace:
 
 @dataclass(frozen=True, slots=True)
 class ScopeFacts:
-    """Chunks in the scope and everywhere, and the active space.
+    """Chunks in the scope and everywhere, and the space that is searched.
 
     Everywhere by an estimate; in scopes of more than `COUNTED_DOCUMENTS` so are those of the scope.
     `namespaces` are those of the documents that were counted; None where one has none.
@@ -65,15 +65,19 @@ class Namespaces:
 class SearchScope(Collection[UUID]):
     """Ids that passed `visible_to(user)`, in order, each once."""
 
-    def __init__(self, document_ids: Collection[UUID]) -> None:
+    def __init__(self, document_ids: Collection[UUID], space: SearchedSpace | None = None) -> None:
+        """`space` is the embedding space that is searched; None: the active one."""
         # by their numbers, which hash several times as fast: there may be tens of thousands
         self._members = {one.int: one for one in document_ids}
         self.documents = list(self._members.values())
+        self.space = space
         self.facts: ScopeFacts | None = None
         self.namespaces: Namespaces | None = None
         self.postings: dict[tuple[bool, str], tuple[NDArray[Any], NDArray[Any]]] = {}
         """Keys and lengths of the chunks that a lookup found; other words for a question come with
         the question's own again. Whether it was one of the whole, and what was looked up."""
+        self.vectors: dict[int, bytes | None] = {}
+        """As `halfvec_send` gives them, of chunks in scope that were read; None: there is none."""
         self.lock = threading.Lock()
         """Both legs ask for the facts at once: one of them does, the other one waits."""
         self._uuid_array: BinaryArray | None = None
@@ -328,7 +332,7 @@ def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
         "size": len(scope.documents) if is_large else 0,
     }
     ((everywhere, whole, chunks, namespaces, *space),) = _fetch_rows(cursor, FACTS, asked)
-    searched = SearchedSpace(*space) if space[0] else None
+    searched = scope.space or (SearchedSpace(*space) if space[0] else None)
     if whole:
         return ScopeFacts(everywhere, everywhere, searched, None, whole=True)
     if is_large:

@@ -187,16 +187,17 @@ def to_graph_statement(space: SearchedSpace, within: str = database.WITHIN) -> s
     return APPROXIMATE.format(within=within, **names)
 
 
-def load_vectors(
+def fetch_vectors(
     search: SearchTransaction, space: SearchedSpace, keys: Sequence[int]
-) -> dict[int, Sequence[float]]:
-    """The stored vectors of those of the chunks that are in scope."""
+) -> dict[int, bytes]:
+    """The stored vectors of those of the chunks that are in scope, as they are sent."""
     rows = search.fetch_rows(VECTORS, keys=list(keys), space=space.pk)
-    return {
-        key: array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
-        for key, document, sent in rows
-        if document in search.scope
-    }
+    return {key: sent for key, document, sent in rows if document in search.scope}
+
+
+def parse_vector(sent: bytes) -> Sequence[float]:
+    """What `halfvec_send` gave."""
+    return array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
 
 
 def _to_hit(row: tuple[Any, ...]) -> Hit:
@@ -256,7 +257,8 @@ class ScopedStore:
     def __init__(
         self, document_ids: Collection[UUID], *, space: EmbeddingSpace | None = None
     ) -> None:
-        self._scope = SearchScope(document_ids)
+        searched = SearchedSpace(space.pk, space.dimensions, space.unrelated) if space else None
+        self._scope = SearchScope(document_ids, searched)
         self._space = space
 
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
@@ -274,7 +276,7 @@ class ScopedStore:
             return []
 
         def find(search: SearchTransaction) -> list[Hit]:
-            space = self._get_searched_space(search)
+            space = search.facts.space
             if space is None or space.dimensions != len(vector):
                 return []
             return find_nearest_chunks(search, space, vector, limit)
@@ -341,14 +343,17 @@ class ScopedStore:
 
     def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The stored vectors of these chunks in the space that is searched."""
-        if not self._scope.documents or not keys:
-            return {}
+        known = self._scope.vectors
+        missing = [key for key in keys if key not in known]
 
-        def load(search: SearchTransaction) -> dict[int, Sequence[float]]:
-            space = self._get_searched_space(search)
-            return load_vectors(search, space, keys) if space else {}
+        def fetch(search: SearchTransaction) -> dict[int, bytes]:
+            space = search.facts.space
+            return fetch_vectors(search, space, missing) if space else {}
 
-        return database.run_search(self._scope, load)
+        if self._scope.documents and missing:
+            known |= database.run_search(self._scope, fetch)
+        found = ((key, known.get(key)) for key in keys)
+        return {key: parse_vector(sent) for key, sent in found if sent is not None}
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """A stretch of a document's text, as its chunks' offsets count it."""
@@ -362,14 +367,6 @@ class ScopedStore:
     def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:
         """On another connection, while some are free."""
         return database.run_concurrently(work)
-
-    def _get_searched_space(self, search: database.SearchTransaction) -> SearchedSpace | None:
-        fixed = self._space
-        return (
-            SearchedSpace(fixed.pk, fixed.dimensions, fixed.unrelated)
-            if fixed
-            else search.facts.space
-        )
 
 
 class ReleasingStore:

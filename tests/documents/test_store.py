@@ -172,6 +172,24 @@ def test_similar_gives_the_cosine(owner):
     assert hits[0].score >= hits[1].score
 
 
+def test_the_vectors_of_what_words_found_come_with_it(owner, monkeypatch):
+    document = index(owner, ["연차 휴가", "연차 출장", "수당"])
+    found = store(document)
+    keys = [hit.passage.key for hit in found.find_by_terms({"연차": 1}, 5)]
+    (other,) = {hit.passage.key for hit in found.find_by_terms({"수당": 1, "연차": 1}, 5)} - {*keys}
+    right = store(document).read_vectors([*keys, other])
+    assert right[keys[0]] == pytest.approx(TinyEmbedder().embed_query("연차 휴가"), abs=1e-3)
+    monkeypatch.setattr(database, "_fetch_rows", lambda *_: pytest.fail("asked again"))
+    assert found.read_vectors([*keys, other]) == right
+
+
+def test_vectors_are_read_within_the_scope_alone(owner, stranger):
+    mine, theirs = index(owner, ["연차 휴가"]), index(stranger, ["연차 출장"])
+    (hit,) = store(theirs).find_by_terms({"연차": 1}, 5)
+    assert store(theirs).read_vectors([hit.passage.key])
+    assert store(mine).read_vectors([hit.passage.key]) == {}
+
+
 def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
     dice = random.Random(3)
     texts = [" ".join(dice.choices([f"w{n}" for n in range(200)], k=12)) for _ in range(400)]

@@ -130,5 +130,8 @@ def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, st
             assert asked._scope.facts.chunks == Chunk.objects.count()
             assert len(found) == 30
             assert beside.pk not in {hit.passage.document_id for hit in found}
+        assert (
+            asked.read_vectors([chunk.pk for chunk in Chunk.objects.filter(document=beside)]) == {}
+        )
         everywhere = store(*documents, beside).find_by_terms(question, 5)
     assert {hit.passage.document_id for hit in everywhere} == {beside.pk}

@@ -1,4 +1,4 @@
-"""The plans of the three main queries: which index they use, and how many rows they read."""
+"""The plans of the main queries: which index they use, and how many rows they read."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from documents import spaces
-from documents.search import bm25, database, store
+from documents.search import bm25, codes, database, store
 from documents.search.database import SearchedSpace, SearchScope
 from tests.documents.conftest import TinyEmbedder, make_owner
 from tests.documents.test_store import index
@@ -80,11 +80,19 @@ def test_the_best_are_read_by_their_keys(scope):
     from documents.models import Chunk
 
     keys = list(Chunk.objects.filter(document_id=scope.documents[0]).values_list("pk", flat=True))
-    parameters = {"query": bm25.to_sparsevec([("말1", 1.0)]), "limit": 5}
+    parameters = {
+        "query": bm25.to_sparsevec([("말1", 1.0)]),
+        "limit": 5,
+        "space": spaces.get_active_space().pk,
+    }
     plan = list_plan_nodes(
         scope, bm25.BEST_CHUNKS, keys=keys, scores=[1.0] * len(keys), **parameters
     )
-    assert read(plan) == {"documents_chunkterms": CHUNKS, "documents_chunk": 5}
+    assert read(plan) == {
+        "documents_chunkterms": CHUNKS,
+        "documents_chunk": 5,
+        "documents_chunkembedding": 5,
+    }
     assert not list_sequential_scans(plan)
 
 
@@ -119,3 +127,12 @@ def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
     assert f"embedding_space_{active.pk}" in list_index_names(plan)
     assert not list_sequential_scans(plan)
     assert read(plan) == {"documents_chunkembedding": 5, "documents_chunk": 5}
+
+
+def test_which_codes_there_are_comes_from_an_index_alone(scope):
+    plan = list_plan_nodes(scope, codes.ROWS, space=spaces.get_active_space().pk)
+    scans = [node for node in plan if "Index Name" in node]
+    assert [(node["Node Type"], node["Index Name"]) for node in scans] == [
+        ("Index Only Scan", "codes_of_a_document")
+    ]
+    assert scans[0]["Actual Rows"] == 1
