@@ -28,7 +28,7 @@ import certifi
 import httpcore2
 from django.conf import settings
 
-from rag.adapters.wire import find_carried, is_never_asked, is_never_asked_host
+from rag.adapters.wire import find_embedded_ipv4, is_forbidden_address, is_forbidden_host
 from rag.errors import NuraError
 
 MAX_REDIRECTS = 5
@@ -86,7 +86,7 @@ class FetchedResponse:
 def is_private_address(address: str) -> bool:
     """Whether an IP address is not public: private, local, shared, reserved or multicast."""
     parsed = ip_address(address.partition("%")[0])
-    embedded = find_carried(parsed)
+    embedded = find_embedded_ipv4(parsed)
     if embedded is not None and is_private_address(str(embedded)):
         return True
     return (
@@ -116,7 +116,7 @@ def resolve_address(
     except (OSError, UnicodeError) as error:
         raise AddressUnreachable(f"no address of {host}", host=host) from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-    is_refused = is_never_asked if is_entered else is_private_address
+    is_refused = is_forbidden_address if is_entered else is_private_address
     if not is_allowed_by_name(host, port) and any(map(is_refused, addresses)):
         raise AddressForbidden(f"{host} is inside", host=host)
     return addresses
@@ -364,7 +364,7 @@ class OutgoingClient:
         if self._is_entered and not proxy_bypass(f"{host}:{port}"):
             proxies = getproxies()
             proxy = proxies.get(urlsplit(url).scheme) or proxies.get("all", "")
-        if proxy and is_never_asked_host(host) and not is_allowed_by_name(host, port):
+        if proxy and is_forbidden_host(host) and not is_allowed_by_name(host, port):
             raise AddressForbidden(f"{host} is inside", host=host)  # only the proxy is connected to
         if proxy not in self._pools:
             self._pools[proxy] = httpcore2.ConnectionPool(

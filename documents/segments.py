@@ -112,12 +112,12 @@ def write_due_segments() -> int:
 
 def find_stale_segments() -> int:
     """How many hold chunks that are no longer there, or that a newer one holds."""
-    return sum(1 for _ in _iterate_stale_segments())
+    return sum(1 for _ in _iterate_remaining_keys())
 
 
 def renew_stale_segments() -> int:
     """Write these anew, without those chunks, one a transaction; how many."""
-    return sum(_renew_segment(*stale) for stale in list(_iterate_stale_segments()))
+    return sum(_renew_segment(*stale) for stale in list(_iterate_remaining_keys()))
 
 
 def _renew_segment(segment: int, namespace: int, keys: NDArray[np.int64]) -> bool:
@@ -187,8 +187,8 @@ def _take_documents(cursor: CursorWrapper, namespace: int) -> tuple[list[int], d
     return rows, documents
 
 
-def _iterate_stale_segments() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-    """Segment, namespace and the keys that remain."""
+def _iterate_remaining_keys() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+    """The segments of which chunks are gone or moved: their namespace and the keys that remain."""
     with connection.cursor() as cursor:
         cursor.execute(CHANGED)
         namespaces = [namespace for (namespace,) in cursor.fetchall()]

@@ -298,7 +298,9 @@ class Pipeline:
         analysed = await self._retrieve(analysed)
         context, budget, selection = await self._prepare_prompt(self.writer, analysed)
         if selection.portions:
-            selection = selection.with_noted((), budget.room, budget.make_cost(analysed.language))
+            selection = selection.with_noted_passages(
+                (), budget.room, budget.make_cost_counter(analysed.language)
+            )
         return build_messages(_add_evidence(context, selection, analysed))
 
     async def _analyse(
@@ -367,7 +369,9 @@ class Pipeline:
             context = replace(context, notes=tuple(note.text for note in notes))
             numbers = {number for note in notes for number in note.numbers}
             room = budget.room - writer.counter.count("\n".join(context.notes))
-            selection = selection.with_noted(numbers, room, budget.make_cost(analysed.language))
+            selection = selection.with_noted_passages(
+                numbers, room, budget.make_cost_counter(analysed.language)
+            )
             if reader.unread or selection.incomplete or len(notes) < len(reader.notes):
                 draft.notices = (PARTS_UNREAD,)
         draft.context = _add_evidence(context, selection, analysed)
@@ -494,7 +498,7 @@ class Pipeline:
         """The evidence; for documents no longer readable, what earlier answers showed of them."""
         if analysed.retrieval is None:
             return Selection()
-        cost = budget.make_cost(analysed.language)
+        cost = budget.make_cost_counter(analysed.language)
         if restored := restore_passages(analysed.unreadable_documents, MAX_READ_PASSAGES):
             return select_passages(restored, room=budget.room, cost=cost)
         try:

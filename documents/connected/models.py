@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from documents.secrets import can_open, open_secret, seal_secret
-from rag.adapters.wire import is_never_asked_host
+from rag.adapters.wire import is_forbidden_host
 
 SLUG_CHARACTERS = 60
 ENVIRONMENT = "installation"
@@ -32,7 +32,7 @@ def check_address(address: str) -> None:
         raise ValidationError(
             _("Enter the address alone: the key goes into its own field, the rest into headers.")
         )
-    if is_never_asked_host(parts.hostname):
+    if is_forbidden_host(parts.hostname):
         raise ValidationError(
             _("Nura never connects to this address: it is reserved for the machine itself.")
         )

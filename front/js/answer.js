@@ -8,7 +8,7 @@ import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { formatDateTime, formatTime, formatTimeAgo } from "./format.js";
 import { countVerdicts, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
-import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
+import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, logDrawingError } from "./message.js";
 import { createToolCalls } from "./models.js";
 import { copyText, showError, showToast } from "./notify.js";
 import { Reasoning } from "./reasoning.js";
@@ -167,7 +167,7 @@ export class AnswerView {
       showAskedColumn(this.body, this.hooks.before(message).at(-1)?.content ?? "");
       return null;
     } catch (error) {
-      reportUndrawn(error, message);
+      logDrawingError(error, message);
       this.body.replaceChildren(renderPlainText(message));
       return createPlainNote();
     }

@@ -125,7 +125,7 @@ async function beginTemporaryChat(content) {
   composer.setBusy(true);
   try {
     const chat = await postJson("/chats", { temporary: true, model: models.value, assistant_id: addressee.id, tool_ids: tools.ids });
-    becomeChat(chat.id, content);
+    enterChat(chat.id, content);
     return true;
   } catch (error) {
     composer.restoreRefused(content, error.message);
@@ -146,7 +146,7 @@ runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
   thread.acceptPending(pending, frame);
   composer.markSent();
   const id = frame.chat_id ?? frame.data.user_message.chat_id;
-  if (!chatId) becomeChat(id, pending.content);
+  if (!chatId) enterChat(id, pending.content);
   updateScope(id);
   refreshChats();
 });
@@ -174,7 +174,7 @@ thread.addEventListener("busy", () => {
 
 if (chatId) refreshMemoryCards(byId("memory-cards"));
 
-function becomeChat(id, title) {
+function enterChat(id, title) {
   chatId = id;
   composer.openChat(id);
   localStorage.removeItem("nura.draft.new");

@@ -219,12 +219,12 @@ const uploads = new Uploads({
 });
 
 /** Clear the tray once all files are ready: they are in the table. */
-function clearLater() {
+function clearTrayWhenReady() {
   if (!uploads.items.length || !uploads.items.every((item) => item.state === "completed" && !item.duplicate)) return;
   setTimeout(() => uploads.working.length || uploads.clearCompleted(), CLEAR_AFTER_MS);
 }
 
-uploads.addEventListener("completed", clearLater);
+uploads.addEventListener("completed", clearTrayWhenReady);
 uploads.addEventListener("changed", () => socket.isOpen || refreshTable());
 watchFileInput({
   input: byId("file-input"),

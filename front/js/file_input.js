@@ -102,7 +102,7 @@ function readFile(entry) {
 }
 
 /** Buttons for choosing a file in the page's language; the browser's own use that of the browser. */
-export function dressFileInputs() {
+export function replaceFileButtons() {
   /** @type {NodeListOf<HTMLInputElement>} */
   const inputs = document.querySelectorAll("input[type=file]:not([hidden])");
   for (const input of inputs) {

@@ -387,7 +387,7 @@ function* cutTable(tokens) {
     return;
   }
   const above = tokens.slice(0, body + 1);
-  const again = above.map((token) => Object.assign(Object.create(Object.getPrototypeOf(token)), token, { attrs: withoutPlace(token) }));
+  const again = above.map((token) => Object.assign(Object.create(Object.getPrototypeOf(token)), token, { attrs: dropPlace(token) }));
   for (let from = 0; from < rows.length; from += step) {
     const end = rows[from + step] ?? close;
     const line = from ? tokens[rows[from]].map[0] : tokens[0].map[0];
@@ -396,6 +396,6 @@ function* cutTable(tokens) {
   }
 }
 
-function withoutPlace({ attrs }) {
+function dropPlace({ attrs }) {
   return attrs?.filter(([name]) => name !== "data-at") ?? null;
 }

@@ -107,7 +107,7 @@ export function openMenu(anchor, entries, title = t("more")) {
 }
 
 /** Log to the console; the reader still gets the text. */
-export function reportUndrawn(error, message) {
+export function logDrawingError(error, message) {
   console.error(`Message ${message.id} could not be drawn`, error);
 }
 
@@ -126,7 +126,7 @@ export function createViewOrPlain(message, hooks, make) {
   try {
     return make();
   } catch (error) {
-    reportUndrawn(error, message);
+    logDrawingError(error, message);
     return new PlainView(message, hooks);
   }
 }

@@ -235,7 +235,7 @@ export class Panel extends EventTarget {
       const isShown = name === this.tab;
       tab.setAttribute("aria-selected", String(isShown));
       tab.tabIndex = isShown ? 0 : -1;
-      if (isShown) bringIntoRow(this.tabs, tab);
+      if (isShown) scrollRowTo(this.tabs, tab);
     }
     this.drawChips();
   }
@@ -247,7 +247,7 @@ export class Panel extends EventTarget {
     const isAlone = (one) => isSeveral && list.filter((other) => other.document_id === one.document_id).length === 1;
     this.chips.replaceChildren(...list.map((one) => this.createChip(one, isAlone(one))));
     const shown = this.chips.querySelector("[aria-current]");
-    if (shown) bringIntoRow(this.chips, shown);
+    if (shown) scrollRowTo(this.chips, shown);
   }
 
   /** `isAlone`: no other passage of its document is shown beside it, but some of others are. */
@@ -394,6 +394,6 @@ function cutMiddle(text) {
 }
 
 /** Scroll only `row`, so that `item` is a third from its left edge, if it can be scrolled that far. */
-function bringIntoRow(row, item) {
+function scrollRowTo(row, item) {
   row.scrollTo({ left: item.offsetLeft - row.clientWidth / 3, behavior: "instant" });
 }

@@ -2,7 +2,7 @@
 
 import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
-import { dressFileInputs } from "./file_input.js";
+import { replaceFileButtons } from "./file_input.js";
 import { togglePalette } from "./palette.js";
 import { runShortcut, setShortcut, showShortcuts } from "./shortcuts.js";
 import "./sidebar.js";
@@ -100,7 +100,7 @@ narrowScreen.addEventListener("change", showSidebarState);
 watchUserMenu();
 watchKeyboard();
 showSidebarState();
-dressFileInputs();
+replaceFileButtons();
 
 // The service worker shows the offline page and caches nothing else. Browsers allow it on https and on localhost only.
 addEventListener("load", () => navigator.serviceWorker?.register(document.documentElement.dataset.serviceWorker));

@@ -196,10 +196,10 @@ function showReadingState(button, state) {
   button.title = t(state === "off" ? "read_aloud" : "read_aloud.stop");
 }
 
-function offerSpeech() {
+function markVoiceless() {
   document.body.classList.toggle("voiceless", !fromServer && !hasVoice());
 }
 
-offerSpeech();
-watchVoices(offerSpeech);
+markVoiceless();
+watchVoices(markVoiceless);
 addEventListener("pagehide", stopReading);

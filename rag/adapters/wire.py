@@ -17,7 +17,7 @@ import httpx2
 
 MAX_ANSWER_BYTES = 64 * 2**20
 """The vectors of a whole batch take some ten million bytes."""
-NEVER_ASKED = (
+FORBIDDEN_NETWORKS = (
     *(
         ip_network("169.254.0.0/16"),
         ip_network("fe80::/10"),
@@ -32,7 +32,7 @@ _CARRIERS = (
 """IPv6 addresses whose last four bytes are an IPv4 address that a gateway connects to."""
 
 
-class AddressNeverAsked(httpcore2.ConnectError, OSError):
+class ForbiddenAddress(httpcore2.ConnectError, OSError):
     """The address is link-local or that of a metadata service."""
 
 
@@ -40,7 +40,7 @@ class AnswerTooLong(httpx2.ReadError):
     """A response exceeds its size limit."""
 
 
-def find_carried(address: IPv4Address | IPv6Address) -> IPv4Address | None:
+def find_embedded_ipv4(address: IPv4Address | IPv6Address) -> IPv4Address | None:
     """The IPv4 address embedded in an IPv6 address, if any."""
     if not isinstance(address, IPv6Address):
         return None
@@ -50,42 +50,42 @@ def find_carried(address: IPv4Address | IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour or (teredo[1] if teredo else None)
 
 
-def is_never_asked(address: str) -> bool:
+def is_forbidden_address(address: str) -> bool:
     """Whether an IP address must not be connected to."""
     known = ip_address(address.partition("%")[0])
-    carried = find_carried(known)
-    return any(one in network for one in (known, carried) if one for network in NEVER_ASKED)
+    embedded = find_embedded_ipv4(known)
+    return any(one in network for one in (known, embedded) if one for network in FORBIDDEN_NETWORKS)
 
 
-def is_never_asked_host(host: str) -> bool:
+def is_forbidden_host(host: str) -> bool:
     """The same for a host, however an address is spelled; False for names: those need a look-up."""
     try:
         addresses = getaddrinfo(host.strip("[]"), None, flags=AI_NUMERICHOST)
     except (gaierror, UnicodeError, ValueError):
         return False
-    return any(is_never_asked(str(entry[4][0])) for entry in addresses)
+    return any(is_forbidden_address(str(entry[4][0])) for entry in addresses)
 
 
 def open_socket(resolved: tuple[Any, ...]) -> socket:
     """A socket for a resolved address, as aiohttp requests it.
 
-    Raises `AddressNeverAsked`.
+    Raises `ForbiddenAddress`.
     """
     family, kind, protocol, _name, address = resolved
-    if is_never_asked(str(address[0])):
-        raise AddressNeverAsked(str(address[0]))
+    if is_forbidden_address(str(address[0])):
+        raise ForbiddenAddress(str(address[0]))
     return socket(family, kind, protocol)
 
 
 def _check_peer(stream: Any) -> None:
     peer = stream.get_extra_info("server_addr")
-    if isinstance(peer, tuple) and is_never_asked(str(peer[0])):
-        raise AddressNeverAsked(str(peer[0]))
+    if isinstance(peer, tuple) and is_forbidden_address(str(peer[0])):
+        raise ForbiddenAddress(str(peer[0]))
 
 
 def _check_target(request: httpx2.Request) -> None:
     """Refuse an address by its spelling: behind a proxy, the connection goes to the proxy."""
-    if is_never_asked_host(request.url.host):
+    if is_forbidden_host(request.url.host):
         raise httpx2.ConnectError(request.url.host, request=request)
 
 
@@ -94,7 +94,7 @@ def _check_connected_peer(step: str, info: dict[str, Any]) -> None:
     if step.endswith("connect_tcp.complete"):
         try:
             _check_peer(info["return_value"])
-        except AddressNeverAsked:
+        except ForbiddenAddress:
             info["return_value"].close()
             raise
 
@@ -103,7 +103,7 @@ async def _check_connected_peer_async(step: str, info: dict[str, Any]) -> None:
     if step.endswith("connect_tcp.complete"):
         try:
             _check_peer(info["return_value"])
-        except AddressNeverAsked:
+        except ForbiddenAddress:
             await info["return_value"].aclose()
             raise
 
@@ -210,7 +210,7 @@ class BoundedByAiohttp(httpx2.AsyncBaseTransport):
         return aiohttp.ClientSession(connector=connector)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises `httpx2.ConnectError` for an address that is never asked."""
+        """Raises `httpx2.ConnectError` for a forbidden address."""
         _check_target(request)
         response = await self._transport.handle_async_request(request)
         response.extensions[CONTENT] = response.stream._aiohttp_response.content  # noqa: SLF001
@@ -225,7 +225,7 @@ class BoundedTransport(httpx2.HTTPTransport):
     """A synchronous transport with these checks and limits."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises `httpx2.ConnectError` for an address that is never asked."""
+        """Raises `httpx2.ConnectError` for a forbidden address."""
         _check_target(request)
         request.extensions = {**request.extensions, "trace": _check_connected_peer}
         return bound_answer(super().handle_request(request), request)
@@ -252,7 +252,7 @@ class BoundedAsyncTransport(httpx2.AsyncHTTPTransport):
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises `httpx2.ConnectError` for an address that is never asked."""
+        """Raises `httpx2.ConnectError` for a forbidden address."""
         _check_target(request)
         request.extensions = {**request.extensions, "trace": _check_connected_peer_async}
         return bound_answer(await super().handle_async_request(request), request, self._max_bytes)

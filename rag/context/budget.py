@@ -99,7 +99,7 @@ class Budget:
         """The same budget with what these parts used."""
         return replace(self, used={**self.used, **tokens})
 
-    def make_cost(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
+    def make_cost_counter(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
         """A function that counts the tokens of a passage after another one.
 
         The line of the document counts if the document changes.

@@ -90,7 +90,7 @@ class Selection:
             "parts": len(self.portions),
         }
 
-    def with_noted(self, numbers: Collection[int], room: int, cost: Cost) -> "Selection":
+    def with_noted_passages(self, numbers: Collection[int], room: int, cost: Cost) -> "Selection":
         """The most informative passages of the portions that fit into `room`, and those noted.
 
         Passages that notes rest on come first; then each section in turn, from its beginning.

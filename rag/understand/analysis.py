@@ -286,10 +286,10 @@ def _judge_by_rules(
         return replace(unread, question_type=kind, text=rest, forgets=True)
     message = read_message(text)
     alone = replace(unread, question_type=kinds.decide_question_type(message, rules))
-    return _judge_bond(alone, message, question, rules, embedder)
+    return _judge_follow_up(alone, message, question, rules, embedder)
 
 
-def _judge_bond(
+def _judge_follow_up(
     alone: QuestionAnalysis,
     message: ParsedMessage,
     question: Question,
@@ -309,7 +309,7 @@ def _judge_bond(
         follows = _is_simple_followup(message, conversation, rules, embedder)
         return bind_to_conversation(analysis, 1.0) if follows else analysis
     signals = followup.find_signals(message, conversation, rules)
-    likelihood = followup.estimate_bond(message, signals)
+    likelihood = followup.estimate_follow_up_likelihood(message, signals)
     weighed = replace(analysis, certainty=max(likelihood, 1 - likelihood), signals=signals)
     return bind_to_conversation(weighed, weighed.certainty) if likelihood >= 0.5 else weighed
 

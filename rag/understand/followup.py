@@ -104,7 +104,7 @@ def find_signals(
     }
 
 
-def estimate_bond(message: ParsedMessage, signals: Mapping[str, float]) -> float:
+def estimate_follow_up_likelihood(message: ParsedMessage, signals: Mapping[str, float]) -> float:
     """How likely a question with these signals is a follow-up, 0..1."""
     weights = _WEIGHTS["ko" if message.korean else "en"]
     logit = sum(weights[name] * value for name, value in signals.items())

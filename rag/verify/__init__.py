@@ -136,7 +136,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
         reasons = _find_reasons(checkable)
     checks = tuple(_to_checked(sentence, reasons.get(sentence), slots) for sentence in split)
     lacks = any(
-        sentences.is_lack(sentence.text, cites=bool(sentence.numbers)) for sentence in split
+        sentences.admits_lack(sentence.text, cites=bool(sentence.numbers)) for sentence in split
     )
     rests_on_turns = not citations and bool(earlier) and _is_from_earlier_turns(all_claims, earlier)
     is_from_tools = not citations and bool(tools) and _is_from_tools(all_claims, tools)
@@ -371,8 +371,8 @@ def _find_contradictions(
         yield "date"
     if claims.find_missing(claim.names, letters):
         yield "name"
-    if claims.is_sign_turned(
-        claim.details.signs, claims.join_signs(detail.signs for detail in details)
+    if claims.is_polarity_reversed(
+        claim.details.polarities, claims.merge_polarities(detail.polarities for detail in details)
     ):
         yield "negation"
     if details and claims.is_name_swapped(claim.details.words, details[0].words):

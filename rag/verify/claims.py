@@ -262,7 +262,7 @@ _STOP = load_words("stop.en")
 _CALENDAR = load_words("calendar.en")
 _NEGATORS = load_words("negators.en")
 
-Signs = Mapping[str, frozenset[bool]]
+Polarities = Mapping[str, frozenset[bool]]
 """For the stem of each word, whether a sentence affirms it (True), denies it (False), or both.
 
 A word with an opposite also adds an entry for the pair: affirmed if it is the first of the pair,
@@ -298,7 +298,7 @@ class Details:
     """What is compared word by word, only with the units closest to a sentence."""
 
     names: tuple[str, ...]
-    signs: Signs
+    polarities: Polarities
     words: tuple[ClaimWord, ...]
 
 
@@ -345,7 +345,7 @@ def read_details(text: str, morphemes: Sequence[Morpheme] | None) -> Details:
     morphemes = morphemes or ()
     return Details(
         tuple(read_names(text, morphemes)),
-        read_signs(text, morphemes),
+        read_polarities(text, morphemes),
         tuple(read_words(text, morphemes)),
     )
 
@@ -400,32 +400,37 @@ def _find_capitalised(text: str) -> Iterator[str]:
         first = text[match.end() : match.end() + 1] in (":", "—")
 
 
-def read_signs(text: str, morphemes: Sequence[Morpheme]) -> Signs:
+def read_polarities(text: str, morphemes: Sequence[Morpheme]) -> Polarities:
     """What a sentence affirms and denies."""
     korean = bool(tokenize.HANGUL.search(text))
-    signs = list(_read_korean_signs(morphemes) if korean else _read_english_signs(text))
+    words = list(_read_korean_polarities(morphemes) if korean else _read_english_polarities(text))
     pairs = _load_opposites("ko" if korean else "en")
-    signs += [(pair[0], sign is pair[1]) for word, sign in signs if (pair := pairs.get(word))]
-    return join_signs([{word: frozenset([sign])} for word, sign in signs])
+    words += [
+        (pair[0], affirmed is pair[1]) for word, affirmed in words if (pair := pairs.get(word))
+    ]
+    return merge_polarities([{word: frozenset([affirmed])} for word, affirmed in words])
 
 
-def join_signs(several: Iterable[Signs]) -> Signs:
-    """The signs of several sentences combined."""
-    together: dict[str, frozenset[bool]] = defaultdict(frozenset)
-    for signs in several:
-        for word, word_signs in signs.items():
-            together[word] |= word_signs
-    return together
+def merge_polarities(several: Iterable[Polarities]) -> Polarities:
+    """The polarities of several sentences combined."""
+    merged: dict[str, frozenset[bool]] = defaultdict(frozenset)
+    for polarities in several:
+        for word, of_word in polarities.items():
+            merged[word] |= of_word
+    return merged
 
 
-def is_sign_turned(mine: Signs, its: Signs) -> bool:
-    """Whether a word in both has a sign in `mine` that it lacks in `its`."""
-    return any(word_signs - its.get(word, word_signs) for word, word_signs in mine.items())
+def is_polarity_reversed(mine: Polarities, its: Polarities) -> bool:
+    """Whether a word in both has a polarity in `mine` that it lacks in `its`."""
+    return any(of_word - its.get(word, of_word) for word, of_word in mine.items())
 
 
-def _read_korean_signs(morphemes: Sequence[Morpheme]) -> list[tuple[str, bool]]:
-    """The signs of nouns, verbs and adjectives; 않, 못하, 아니, 수 없 negate what they follow."""
-    signs: list[tuple[str, bool]] = []
+def _read_korean_polarities(morphemes: Sequence[Morpheme]) -> list[tuple[str, bool]]:
+    """Nouns, verbs and adjectives, each with whether it is affirmed.
+
+    않, 못하, 아니, 수 없 negate what they follow.
+    """
+    words: list[tuple[str, bool]] = []
     pairs = _load_opposites("ko")
     denied = False  # by "불", "미" before a noun
     for previous, item in zip((None, *morphemes), morphemes, strict=False):
@@ -437,16 +442,16 @@ def _read_korean_signs(morphemes: Sequence[Morpheme]) -> list[tuple[str, bool]]:
             or (item.tag == "VX" and item.form in _DENYING)
             or (item.form, previous_form) in (("아니", "지"), ("없", "수"))
         ):
-            signs[-1:] = [(word, not sign) for word, sign in signs[-1:]]
+            words[-1:] = [(word, not affirmed) for word, affirmed in words[-1:]]
         elif item.form in pairs or (item.tag in _NOUNS | _VERBS and len(item.form) > 1):
-            signs.append((item.form, not denied))
+            words.append((item.form, not denied))
             denied = False
-    return signs
+    return words
 
 
-def _read_english_signs(text: str) -> list[tuple[str, bool]]:
-    """The signs of words; "not" negates the next content word."""
-    signs: list[tuple[str, bool]] = []
+def _read_english_polarities(text: str) -> list[tuple[str, bool]]:
+    """Content words, each with whether it is affirmed; "not" negates the next one."""
+    words: list[tuple[str, bool]] = []
     reach = 0
     for match in _ENGLISH_TOKEN.finditer(text):
         word = match[0].lower().replace("’", "").replace("'", "")
@@ -456,11 +461,11 @@ def _read_english_signs(text: str) -> list[tuple[str, bool]]:
         elif word in _NEGATORS:
             reach = _REACH
         elif stem in _load_opposites("en") or (word not in _STOP and len(word) > 2):
-            signs.append((stem, reach == 0))
+            words.append((stem, reach == 0))
             reach = 0
         else:
             reach = max(0, reach - 1)
-    return signs
+    return words
 
 
 @functools.cache

@@ -185,11 +185,11 @@ def is_without_claim(sentence: Sentence) -> bool:
         or _is_matching_any(_CLAIMLESS, text)
         or text in _load_notes()
         or _is_courtesy(text)
-        or is_lack(text, cites=bool(sentence.numbers))
+        or admits_lack(text, cites=bool(sentence.numbers))
     )
 
 
-def is_lack(text: str, *, cites: bool) -> bool:
+def admits_lack(text: str, *, cites: bool) -> bool:
     """Whether the sentence says that the documents lack something."""
     return _is_matching_any(_LACKS if cites else (*_LACKS, "lack_uncited_ko"), text)
 

@@ -235,7 +235,7 @@ def test_what_was_noted_stands_first_and_stays_citable(library):
     add(library, "가", 40)
     asked = make_retrieval(library, [("가", 0)], reason=ScopeReason.EXPLICIT, whole=True)
     selection = select_evidence(asked, library.store, room=500, cost=count_cost)
-    read = selection.with_noted({33, 7, 12, 20, 25, 30}, 350, count_cost)
+    read = selection.with_noted_passages({33, 7, 12, 20, 25, 30}, 350, count_cost)
     assert {item.number for item in read.evidence} < {33, 7, 12, 20, 25, 30}
     assert {item.number for item in read.citable} == {33, 7, 12, 20, 25, 30}
     assert read.tokens <= 350
@@ -245,7 +245,7 @@ def test_where_nothing_was_noted_each_section_has_its_turn(library):
     add(library, "가", 40)
     asked = make_retrieval(library, [("가", 0)], reason=ScopeReason.EXPLICIT, whole=True)
     selection = select_evidence(asked, library.store, room=500, cost=count_cost)
-    read = selection.with_noted((), 500, count_cost)
+    read = selection.with_noted_passages((), 500, count_cost)
     assert read.evidence
     assert sum(map(count_cost, read.evidence)) <= 500
 

@@ -17,7 +17,7 @@ from rag.adapters import wire
 from rag.adapters.encoders import EndpointEmbedder, EndpointReranker
 from rag.adapters.endpoint import reset_breakers
 from rag.adapters.openai import OpenAILLM
-from rag.adapters.wire import BoundedAsyncClient, BoundedClient, is_never_asked_host
+from rag.adapters.wire import BoundedAsyncClient, BoundedClient, is_forbidden_host
 from rag.config import Endpoint
 from rag.context.budget import find_context_length, reset_context_lengths
 from rag.errors import EmbedderFailed, EngineUnavailable, LLMError
@@ -47,8 +47,8 @@ def _fresh():
 @pytest.fixture
 def own_surroundings(monkeypatch):
     """This machine stands for what is never asked; a name leads there, as one that was rebound."""
-    widened = (*wire.NEVER_ASKED, ip_network("127.0.0.0/8"), ip_network("::1/128"))
-    monkeypatch.setattr(wire, "NEVER_ASKED", widened)
+    widened = (*wire.FORBIDDEN_NETWORKS, ip_network("127.0.0.0/8"), ip_network("::1/128"))
+    monkeypatch.setattr(wire, "FORBIDDEN_NETWORKS", widened)
 
 
 def ask(client, url):
@@ -73,7 +73,7 @@ def say_something(endpoint):
 
 @pytest.mark.parametrize("host", SPELLINGS)
 def test_no_spelling_of_a_machines_own_surroundings_is_asked(host):
-    assert is_never_asked_host(host)
+    assert is_forbidden_host(host)
     shown = f"[{host}]" if ":" in host else host
     for client in (BoundedClient(timeout=5), BoundedAsyncClient(timeout=5)):
         with pytest.raises((httpx2.ConnectError, httpx2.InvalidURL)):
@@ -94,7 +94,7 @@ def test_no_proxy_is_told_to_ask_them(hostile, monkeypatch):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "192.168.0.9", "::1", "gpu.example"])
 def test_the_own_network_may_be_asked(host):
-    assert not is_never_asked_host(host)
+    assert not is_forbidden_host(host)
 
 
 def test_a_name_that_leads_there_is_sent_nothing(hostile, own_surroundings):

@@ -231,9 +231,10 @@ class HwpWriter:
                 number = self._numberer.number_paragraph(paragraph.head) if paragraph.head else ""
                 yield f"{number} {text}".strip()
             for block in paragraph.anchored:
-                yield from self._iterate_block_texts(block)
+                yield from self._read_block(block)
 
-    def _iterate_block_texts(self, block: AnchoredBlock) -> Iterator[str]:
+    def _read_block(self, block: AnchoredBlock) -> Iterator[str]:
+        """The texts in a table or frame; margins and pictures are written where they belong."""
         match block:
             case HwpTable():
                 yield from self._iterate_texts(block.caption)

@@ -37,7 +37,7 @@ from documents.sources.base import (
     is_readable_name,
     register_kind,
 )
-from rag.adapters.wire import is_never_asked_host
+from rag.adapters.wire import is_forbidden_host
 from rag.errors import NuraError
 
 LIST_SECONDS, OBJECT_SECONDS = 60.0, 600.0
@@ -189,7 +189,7 @@ def _check_s3(values: Mapping[str, Any]) -> None:
             host = split_address(values["endpoint"])[0]
         except AddressInvalid as error:
             raise SourceSettingInvalid(name="endpoint", reason="address") from error
-        if is_never_asked_host(host):
+        if is_forbidden_host(host):
             raise SourceSettingInvalid(name="endpoint", reason="address")
 
 
