@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """One table; for a million chunks a tenth of a second, during which its readers wait."""
 
-    dependencies = [("documents", "0023_plainer_words")]
+    dependencies = [("documents", "0024_library_statistics")]
 
     operations = [
         migrations.RemoveConstraint(model_name="vectorcodes", name="one_row_of_codes_a_document"),
