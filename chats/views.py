@@ -40,6 +40,8 @@ from documents.models import Chunk, Document, Library
 from jobs.replica import ReplicaPaginator
 
 PAGE_SIZE = 40
+MAX_PAGES_AT_ONCE = 25
+"""Pages of the sidebar that are loaded again together."""
 PINNED, RECENT, ARCHIVED = "pinned", "recent", "archived"
 """Parts of the sidebar; the others are folders, by their ids."""
 SHORT_ID_CHARACTERS = 8
@@ -66,11 +68,13 @@ class SidebarPart:
     next_page: int | None
 
     @classmethod
-    def load_page(cls, user: "User", name: str, page: str | int = 1) -> Self:
+    def load_page(
+        cls, user: "User", name: str, page: str | int = 1, *, pages_at_once: int = 1
+    ) -> Self:
         """Load a page, newest first. Raises `NotFound` for a folder that is not the user's."""
         rows = _list_chats(user, name)
-        chats = ReplicaPaginator(rows, PAGE_SIZE).get_page(page)
-        next_page = chats.next_page_number() if chats.has_next() else None
+        chats = ReplicaPaginator(rows, pages_at_once * PAGE_SIZE).get_page(page)
+        next_page = pages_at_once * chats.number + 1 if chats.has_next() else None
         if name not in {RECENT, ARCHIVED}:
             return cls(name, [SidebarGroup("", [*chats])], next_page)
         before = (chats.number - 1) * PAGE_SIZE
@@ -97,10 +101,12 @@ class Sidebar:
     has_archived: bool = False
 
     @classmethod
-    def load(cls, user: "User", *, open_folders: str = "", current: Chat | None = None) -> Self:
+    def load(
+        cls, user: "User", *, open_folders: str = "", current: Chat | None = None, pages: int = 1
+    ) -> Self:
         """The user's chats. `open_folders` are short ids of folders, separated by dots.
 
-        The folder of the `current` chat is opened as well.
+        The folder of the `current` chat is opened as well. `pages` of chats in no folder.
         """
         names = {*open_folders.split("."), _to_short_id(current.category_id if current else None)}
         listed = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
@@ -111,7 +117,8 @@ class Sidebar:
             )
             for category in Category.objects.owned_by(user)
         ]
-        parts = [SidebarPart.load_page(user, PINNED), SidebarPart.load_page(user, RECENT)]
+        recent = SidebarPart.load_page(user, RECENT, pages_at_once=pages)
+        parts = [SidebarPart.load_page(user, PINNED), recent]
         has_archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
         return cls(parts, folders, has_archived=has_archived)
 
@@ -123,9 +130,10 @@ class Sidebar:
         return SidebarPart.load_page(user, str(category.pk)) if is_open else None
 
     @classmethod
-    def load_archive(cls, user: "User") -> Self:
+    def load_archive(cls, user: "User", *, pages: int = 1) -> Self:
         """The user's archived chats."""
-        return cls([SidebarPart.load_page(user, ARCHIVED)], is_archive=True)
+        archived = SidebarPart.load_page(user, ARCHIVED, pages_at_once=pages)
+        return cls([archived], is_archive=True)
 
     @property
     def is_empty(self) -> bool:
@@ -385,15 +393,24 @@ def show_sidebar(request: HttpRequest) -> HttpResponse:
         except NotFound as error:
             raise Http404 from error
         return render(request, "panels/sidebar_part.html", context)
-    is_archive = request.GET.get("view") == ARCHIVED
+    pages = _count_pages(request.GET.get("shown", ""))
     context["sidebar"] = (
-        Sidebar.load_archive(user)
-        if is_archive
+        Sidebar.load_archive(user, pages=pages)
+        if request.GET.get("view") == ARCHIVED
         else Sidebar.load(
-            user, open_folders=_read_open_folders(request), current=_find_chat(user, request)
+            user,
+            open_folders=_read_open_folders(request),
+            current=_find_chat(user, request),
+            pages=pages,
         )
     )
     return render(request, "panels/sidebar_chats.html", context)
+
+
+def _count_pages(shown: str) -> int:
+    """How many pages hold as many chats as the sidebar has `shown`."""
+    count = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 5 else 0
+    return min(max(1, -(-count // PAGE_SIZE)), MAX_PAGES_AT_ONCE)
 
 
 @require_GET

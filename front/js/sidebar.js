@@ -38,6 +38,12 @@ export function refreshChats() {
   }, REFRESH_AFTER_MS);
 }
 
+// A list that is fetched again is as long as the reader has made it by scrolling.
+list.addEventListener("htmx:configRequest", (event) => {
+  if (event.target !== list) return;
+  event.detail.parameters.shown = list.querySelectorAll("[data-drop=recent] .side-chat, #chat-list > .side-chats > .side-chat").length;
+});
+
 // A list requested earlier may arrive while this one is held.
 list.addEventListener("htmx:beforeSwap", (event) => {
   if (isHeld()) event.detail.shouldSwap = false;

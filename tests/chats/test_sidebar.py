@@ -67,6 +67,26 @@ def test_a_period_has_its_heading_once_on_however_many_pages(visitor, owner):
     assert "side-heading" not in second
 
 
+@pytest.mark.parametrize("view", ["", "archived"])
+def test_a_list_that_is_fetched_again_stays_as_long_as_it_was(visitor, owner, view):
+    made = [make_chat(owner, archived=bool(view)) for _number in range(3 * PAGE_SIZE + 1)]
+    oldest = [str(chat.pk) for chat in made[: PAGE_SIZE + 1]]
+    text = read_panel(visitor, view=view, shown=PAGE_SIZE + 1)
+    assert text.count("data-chat-id") == 2 * PAGE_SIZE
+    assert "page=3" in text
+    assert not any(pk in text for pk in oldest)
+    text = read_panel(visitor, view=view, shown=4 * PAGE_SIZE)
+    assert all(pk in text for pk in oldest)
+    assert "side-more-chats" not in text
+
+
+@pytest.mark.parametrize("shown", ["", "-1", "x", "²", "9999999999", "1.5"])
+def test_a_list_of_no_sensible_length_is_the_first_page(visitor, owner, shown):
+    for _number in range(PAGE_SIZE + 1):
+        make_chat(owner)
+    assert read_panel(visitor, shown=shown).count("data-chat-id") == PAGE_SIZE
+
+
 def test_a_chat_of_a_folder_stands_in_it(visitor, owner):
     folder = make_folder(owner)
     chat = make_chat(owner, "보고서 이야기", category=folder)

@@ -310,4 +310,9 @@ def test_older_chats_come_as_the_list_is_scrolled(page, reader):
     expect(row(page, made[0])).to_have_count(0)
     page.locator(".side-more-chats").scroll_into_view_if_needed()
     expect(row(page, made[0])).to_be_attached()
+    with page.expect_response("**/panels/chats?**shown=**"):
+        reader.api(f"chats/{made[-1]}", {"title": "새 이름"}, method="PATCH")
+        page.evaluate("() => document.body.dispatchEvent(new Event('chats-changed'))")
+    expect(row(page, made[-1])).to_contain_text("새 이름")
+    expect(row(page, made[0])).to_be_attached()
     reader.api("chats/bulk", {"chat_ids": made, "deleted": True})
