@@ -26,7 +26,12 @@ from django.utils.translation import ngettext
 from knox.models import AuthToken
 from unfold.admin import StackedInline, TabularInline
 from unfold.decorators import action
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.forms import (
+    AdminPasswordChangeForm,
+    UnfoldReadOnlyPasswordHashWidget,
+    UserChangeForm,
+    UserCreationForm,
+)
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
     UnfoldAdminPasswordWidget,
@@ -122,6 +127,17 @@ PASSWORD_MESSAGE = [{"changed": {"fields": ["password"]}}]
 """The change message of Django's password form."""
 
 
+class PasswordState(UnfoldReadOnlyPasswordHashWidget):  # type: ignore[misc]
+    """Whether there is a password, and nothing of how it is stored."""
+
+    def get_context(self, name: str, value: str, attrs: Any) -> dict[str, Any]:
+        """The context with one entry."""
+        context: dict[str, Any] = super().get_context(name, value, attrs)
+        if len(context["summary"]) > 1:  # parts of the hash
+            context["summary"] = [{"label": _("Set")}]
+        return context
+
+
 class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
     """A user with the role; the name must not resemble another one."""
 
@@ -139,6 +155,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.initial["role"] = get_role(self.instance)
+        self.fields["password"].widget = PasswordState()
 
     def clean_role(self) -> AccountRole:
         """The role; unchanged if none is given."""

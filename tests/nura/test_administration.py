@@ -72,6 +72,16 @@ def test_an_empty_list_tells_whether_there_is_nothing_or_nothing_like_it(admin_c
     assert "아직 없습니다." not in page
 
 
+def test_the_page_of_a_user_tells_whether_there_is_a_password_and_no_hash(admin_client, minsu):
+    address = f"/admin/auth/user/{minsu.pk}/change/"
+    page = to_text(admin_client.get(address))
+    assert "설정됨" in page
+    assert "솔트" not in page
+    minsu.set_unusable_password()
+    minsu.save()
+    assert "설정됨" not in to_text(admin_client.get(address))
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_others_open_none(name, minsu):
     client = Client()
