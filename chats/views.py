@@ -183,6 +183,8 @@ def choose_heading(day: date, today: date) -> str | Promise:
         return gettext_lazy("Yesterday")
     if day > today - timedelta(days=7):
         return gettext_lazy("Last 7 days")
+    if day > today - timedelta(days=30):
+        return gettext_lazy("Last 30 days")
     return gettext_lazy("Earlier")
 
 

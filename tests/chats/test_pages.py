@@ -134,7 +134,10 @@ def test_many_chats_come_in_pages(visitor, owner):
 
 @pytest.mark.parametrize(
     ("days", "heading"),
-    [(0, "오늘"), (1, "어제"), (2, "지난 7일"), (6, "지난 7일"), (7, "이전"), (400, "이전")],
+    [
+        *((0, "오늘"), (1, "어제"), (2, "지난 7일"), (6, "지난 7일")),
+        *((7, "지난 30일"), (29, "지난 30일"), (30, "이전"), (400, "이전")),
+    ],
 )
 def test_chats_are_grouped_by_day(days, heading):
     with override("ko"):
