@@ -28,7 +28,7 @@ def expire(row):
     Errand.objects.filter(pk=row.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
 
 
-def owners_of(leases):
+def list_owners(leases):
     return [Errand.objects.get(pk=lease.job_id).owner for lease in leases]
 
 
@@ -117,10 +117,10 @@ def test_many_leases_are_renewed_in_one_statement(errands, django_assert_num_que
 
 def test_one_job_of_another_owner_comes_next_before_a_thousand(errands):
     errands.bulk_create(Errand(owner=1) for _ in range(30))
-    assert owners_of(claim_next_jobs(Errand)) == [1]
+    assert list_owners(claim_next_jobs(Errand)) == [1]
     errands.create(owner=2)
-    assert owners_of(claim_next_jobs(Errand)) == [2]
-    assert owners_of(claim_next_jobs(Errand)) == [1]
+    assert list_owners(claim_next_jobs(Errand)) == [2]
+    assert list_owners(claim_next_jobs(Errand)) == [1]
 
 
 def test_owners_take_turns_with_one_worker_too(errands):
@@ -129,7 +129,7 @@ def test_owners_take_turns_with_one_worker_too(errands):
     seen = []
     for _ in range(6):
         leases = claim_next_jobs(Errand)
-        seen += owners_of(leases)
+        seen += list_owners(leases)
         leases[0].rows().update(ended=True, **RELEASED)
     assert seen == [1, 2, 1, 2, 1, 2]
 
@@ -138,7 +138,7 @@ def test_owners_take_turns_within_one_claim_of_many(errands):
     errands.bulk_create(Errand(owner=1) for _ in range(9))
     errands.bulk_create(Errand(owner=2) for _ in range(2))
     leases = claim_next_jobs(Errand, limit=5)
-    assert sorted(owners_of(leases)) == [1, 1, 1, 2, 2]
+    assert sorted(list_owners(leases)) == [1, 1, 1, 2, 2]
     assert len({lease.token for lease in leases}) == 5
 
 
@@ -173,19 +173,19 @@ def test_what_is_written_with_a_claim_is_plain_values(errands):
 def test_no_owner_has_more_at_work_than_one_may_however_much_room_there_is(errands):
     for owner in (1, 1, 1, 1, 2):
         errands.create(owner=owner)
-    assert sorted(owners_of(claim_next_jobs(Errand, limit=10, limit_per_owner=2))) == [1, 1, 2]
+    assert sorted(list_owners(claim_next_jobs(Errand, limit=10, limit_per_owner=2))) == [1, 1, 2]
     assert claim_next_jobs(Errand, limit=10, limit_per_owner=2) == []
     Errand.objects.filter(owner=1, claim__isnull=False).first().delete()
-    assert owners_of(claim_next_jobs(Errand, limit=10, limit_per_owner=2)) == [1]
+    assert list_owners(claim_next_jobs(Errand, limit=10, limit_per_owner=2)) == [1]
 
 
 def test_of_some_jobs_alone_the_owners_take_turns_by_all_that_they_have_at_work(errands):
     for owner, place in ((1, "far"), (1, "near"), (2, "far"), (2, "near")):
         errands.create(owner=owner, place=place)
-    assert owners_of(claim_next_jobs(Errand)) == [1]  # to far away
+    assert list_owners(claim_next_jobs(Errand)) == [1]  # to far away
     near = Q(place="near")
-    assert owners_of(claim_next_jobs(Errand, condition=near)) == [2]
-    assert owners_of(claim_next_jobs(Errand, condition=near)) == [1]
+    assert list_owners(claim_next_jobs(Errand, condition=near)) == [2]
+    assert list_owners(claim_next_jobs(Errand, condition=near)) == [1]
     assert claim_next_jobs(Errand, condition=near) == []
     assert [one.place for one in select_waiting_jobs(Errand)] == ["far"]
 

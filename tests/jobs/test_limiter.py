@@ -16,12 +16,12 @@ def _fresh():
     limiter.forget_refusals()
 
 
-def bucket(amount=5, seconds=60.0, name="ask"):
+def make_bucket(amount=5, seconds=60.0, name="ask"):
     return Bucket(name, f"test:{uuid4()}", amount, seconds)
 
 
 async def test_a_bucket_gives_what_it_holds_at_once_and_then_says_how_long_to_wait():
-    one = bucket(amount=5, seconds=60)
+    one = make_bucket(amount=5, seconds=60)
     told = [await limiter.consume([one]) for _ in range(6)]
     assert [verdict.left for verdict in told[:5]] == [4, 3, 2, 1, 0]
     assert [verdict.allowed for verdict in told] == [True] * 5 + [False]
@@ -29,7 +29,7 @@ async def test_a_bucket_gives_what_it_holds_at_once_and_then_says_how_long_to_wa
 
 
 async def test_a_bucket_refills_with_time():
-    one = bucket(amount=10, seconds=1)
+    one = make_bucket(amount=10, seconds=1)
     while (await limiter.consume([one])).allowed:
         pass
     await asyncio.sleep(0.25)  # two or three of ten a second
@@ -37,7 +37,7 @@ async def test_a_bucket_refills_with_time():
 
 
 async def test_what_is_refused_is_taken_out_of_no_bucket():
-    large, small = bucket(amount=5, name="large"), bucket(amount=1, name="small")
+    large, small = make_bucket(amount=5, name="large"), make_bucket(amount=1, name="small")
     assert (await limiter.consume([large, small])).allowed
     for _ in range(3):
         verdict = await limiter.consume([large, small])
@@ -47,13 +47,13 @@ async def test_what_is_refused_is_taken_out_of_no_bucket():
 
 
 async def test_many_at_once_are_given_no_token_twice():
-    one = bucket(amount=20)
+    one = make_bucket(amount=20)
     told = await asyncio.gather(*(limiter.consume([one]) for _ in range(100)))
     assert sum(verdict.allowed for verdict in told) == 20
 
 
 async def test_a_cost_above_the_bucket_is_let_in_once_and_paid_off():
-    one = bucket(amount=10, seconds=60)
+    one = make_bucket(amount=10, seconds=60)
     assert (await limiter.consume([one], cost=30)).allowed
     refused = await limiter.consume([one], cost=1)
     assert not refused.allowed
@@ -61,7 +61,7 @@ async def test_a_cost_above_the_bucket_is_let_in_once_and_paid_off():
 
 
 async def test_the_headers_are_those_of_the_draft():
-    one = bucket(amount=2, seconds=60)
+    one = make_bucket(amount=2, seconds=60)
     assert (await limiter.consume([one])).headers == {
         "RateLimit-Policy": '"ask";q=2;w=60',
         "RateLimit": '"ask";r=1;t=30',
@@ -73,14 +73,14 @@ async def test_the_headers_are_those_of_the_draft():
 
 
 async def test_an_amount_of_nought_is_no_limit():
-    assert await limiter.consume([bucket(amount=0)]) is None
+    assert await limiter.consume([make_bucket(amount=0)]) is None
 
 
 async def test_a_redis_that_is_away_limits_nobody_and_is_not_waited_for(settings, monkeypatch):
     gone = redis.asyncio.Redis.from_url("unix:///nowhere/redis.sock")
     monkeypatch.setattr(connections, "get_async_client", lambda: gone)
     begun = asyncio.get_running_loop().time()
-    assert [await limiter.consume([bucket(amount=1)]) for _ in range(50)] == [None] * 50
+    assert [await limiter.consume([make_bucket(amount=1)]) for _ in range(50)] == [None] * 50
     assert asyncio.get_running_loop().time() - begun < 1
 
 
@@ -92,8 +92,8 @@ async def test_a_request_that_cannot_be_sent_fails_and_holds_up_none_after_it(mo
         with monkeypatch.context() as patched:
             patched.setattr(connections, "execute_all", fail)
             with pytest.raises(TypeError):
-                await limiter.consume([bucket()])
-        assert (await limiter.consume([bucket()])).allowed
+                await limiter.consume([make_bucket()])
+        assert (await limiter.consume([make_bucket()])).allowed
 
 
 async def test_a_key_has_a_part_of_its_account_and_leaves_the_rest(settings):

@@ -16,7 +16,7 @@ def _empty_redis(db):
     connections.get_client().flushdb()
 
 
-def texts(messages):
+def list_texts(messages):
     return [message.fields["text"] for message in messages]
 
 
@@ -29,7 +29,9 @@ def test_a_message_goes_to_one_of_several_readers():
         found = [await one.read(limit=9, patience=0.01)]  # makes the group
         found += [await one.read(limit=2, patience=0.01), await other.read(limit=9, patience=0.01)]
         await one.acknowledge(found[1])
-        return [texts(part) for part in found], await connections.get_async_client().xlen(one.key)
+        return [list_texts(part) for part in found], await connections.get_async_client().xlen(
+            one.key
+        )
 
     assert asyncio.run(read()) == ([[], ["a", "b"], ["c"]], 1)
 
@@ -48,7 +50,7 @@ def test_what_a_dead_reader_left_is_taken_over(monkeypatch):
         await living.remove_idle_readers()
         await dead.remove_idle_readers()
         readers = await connections.get_async_client().xinfo_consumers("errands", "workers")
-        return texts(early), texts(late), readers
+        return list_texts(early), list_texts(late), readers
 
     assert asyncio.run(read()) == ([], ["left"], [])
 
@@ -64,7 +66,7 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
         await connections.get_async_client().flushdb()
         stream.send({"text": "after"})
         found = await waiting
-        return texts(found or await stream.read(limit=1, patience=5))
+        return list_texts(found or await stream.read(limit=1, patience=5))
 
     assert asyncio.run(read()) == ["after"]
 

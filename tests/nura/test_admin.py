@@ -41,7 +41,7 @@ def chat(minsu):
     return chat
 
 
-def registered_lists():
+def list_registered():
     return [
         reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
         for model in admin.site._registry
@@ -50,7 +50,7 @@ def registered_lists():
 
 def test_every_list_and_its_first_row_open(admin_client, chat):
     assert admin_client.get("/admin/").status_code == 200
-    for address in registered_lists():
+    for address in list_registered():
         page = admin_client.get(address)
         assert page.status_code == 200, address
         row = re.search(rf'href="({address}[^"/?]+/change/)', page.content.decode())
@@ -58,19 +58,19 @@ def test_every_list_and_its_first_row_open(admin_client, chat):
             assert admin_client.get(row[1]).status_code == 200, row[1]
 
 
-def words_of(admin_client, address, language):
+def read_words(admin_client, address, language):
     admin_client.cookies["django_language"] = language
     return " ".join(strip_tags(admin_client.get(address).content.decode()).split())
 
 
 def test_counts_and_buttons_have_the_order_of_words_of_their_language(admin_client, minsu):
     users = "/admin/auth/user/"
-    korean = words_of(admin_client, users, "ko")
+    korean = read_words(admin_client, users, "ko")
     assert "총 2건" in korean
     assert "2개 중 0개 선택됨" in korean
-    assert "2 in total" in words_of(admin_client, users, "en")
-    assert "사용자 삭제" in words_of(admin_client, f"{users}{minsu.pk}/change/", "ko")
-    assert "Delete user" in words_of(admin_client, f"{users}{minsu.pk}/change/", "en")
+    assert "2 in total" in read_words(admin_client, users, "en")
+    assert "사용자 삭제" in read_words(admin_client, f"{users}{minsu.pk}/change/", "ko")
+    assert "Delete user" in read_words(admin_client, f"{users}{minsu.pk}/change/", "en")
     admin_client.cookies["django_language"] = "ko"
     scripts = admin_client.get("/admin/jsi18n/").content.decode()
     assert json.dumps("%(cnt)s개 중 %(sel)s개 선택됨") in scripts
@@ -78,7 +78,7 @@ def test_counts_and_buttons_have_the_order_of_words_of_their_language(admin_clie
 
 @pytest.mark.parametrize("model", ["chat", "message", "run"])
 def test_the_column_of_ids_is_headed_id_in_capitals(admin_client, chat, model):
-    assert " ID " in words_of(admin_client, f"/admin/chats/{model}/", "ko")
+    assert " ID " in read_words(admin_client, f"/admin/chats/{model}/", "ko")
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_messages_are_narrowed_to_a_model_that_is_connected_or_that_a_link_names
 
 
 def test_every_list_can_be_searched(admin_client, chat):
-    for address in registered_lists():
+    for address in list_registered():
         assert admin_client.get(address, {"q": "예산 x"}).status_code == 200, address
 
 
 def test_ordinary_users_are_refused(client, minsu):
     client.force_login(minsu)
-    for address in registered_lists():
+    for address in list_registered():
         assert client.get(address).status_code in {302, 403}, address
     assert client.get("/admin/login/").status_code == 403
 
@@ -144,7 +144,7 @@ def test_strangers_are_sent_to_the_one_sign_in_page(client):
 
 def test_the_pages_are_korean(admin_client, chat, minsu):
     rows = [f"/admin/chats/chat/{chat.pk}/change/", f"/admin/auth/user/{minsu.pk}/change/"]
-    for address in ["/admin/", "/admin/auth/user/add/", *rows, *registered_lists()]:
+    for address in ["/admin/", "/admin/auth/user/add/", *rows, *list_registered()]:
         page = admin_client.get(address).content.decode()
         text = strip_tags(re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL))
         assert set(re.findall(r"\b[A-Z][a-z]+ [a-z]+\b", text)) <= {"English en"}, address

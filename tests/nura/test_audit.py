@@ -36,7 +36,7 @@ def sign_in(client, name, password, **extra):
     return client.post("/accounts/login/", {"login": name, "password": password}, **extra)
 
 
-def last(action):
+def get_last_event(action):
     return AuditEvent.objects.filter(action=action).first()
 
 
@@ -56,7 +56,7 @@ def test_the_database_refuses_to_change_an_entry(statement, minsu):
         connection.cursor() as cursor,
     ):
         cursor.execute(statement)
-    assert last(Action.SIGN_IN).actor_name == "minsu"
+    assert get_last_event(Action.SIGN_IN).actor_name == "minsu"
 
 
 def test_an_entry_goes_with_the_transaction_it_tells_about(minsu):
@@ -68,7 +68,7 @@ def test_an_entry_goes_with_the_transaction_it_tells_about(minsu):
 
 def test_a_sign_in_tells_who_from_where_and_in_which_request(client, minsu):
     response = sign_in(client, "minsu", PASSWORD, REMOTE_ADDR="192.0.2.7")
-    entry = last(Action.SIGN_IN)
+    entry = get_last_event(Action.SIGN_IN)
     assert (entry.actor_id, entry.actor_name, entry.address) == (minsu.pk, "minsu", "192.0.2.7")
     assert entry.request_id == response.headers["X-Request-ID"]
 
@@ -86,7 +86,7 @@ def test_a_lock_is_written_down_once(client, minsu):
     for _ in range(9):
         sign_in(client, "minsu", "wrong")
     assert AuditEvent.objects.filter(action=Action.SIGN_IN_LOCKED).count() == 1
-    assert last(Action.SIGN_IN_LOCKED).subject_id == minsu.pk
+    assert get_last_event(Action.SIGN_IN_LOCKED).subject_id == minsu.pk
 
 
 def test_a_sign_out_and_a_new_password_are_written_down(client, minsu):
@@ -97,16 +97,20 @@ def test_a_sign_out_and_a_new_password_are_written_down(client, minsu):
         "password2": "another long one 1",
     }
     client.post("/accounts/password/change/", form)
-    assert last(Action.PASSWORD_CHANGED).actor_id == minsu.pk
+    assert get_last_event(Action.PASSWORD_CHANGED).actor_id == minsu.pk
     sign_in(client, "minsu", "another long one 1")
     client.post("/accounts/logout/")
-    assert last(Action.SIGN_OUT).actor_id == minsu.pk
+    assert get_last_event(Action.SIGN_OUT).actor_id == minsu.pk
 
 
 def test_keys_are_written_down_without_their_secret(minsu):
     key = services.create_key(user=minsu)
     services.revoke_key(user=minsu, key_id=make_key_id(minsu.auth_token_set.get()))
-    assert last(Action.KEY_CREATED).subject_id == last(Action.KEY_REVOKED).subject_id == minsu.pk
+    assert (
+        get_last_event(Action.KEY_CREATED).subject_id
+        == get_last_event(Action.KEY_REVOKED).subject_id
+        == minsu.pk
+    )
     assert key not in json.dumps([*AuditEvent.objects.values()], default=str)
 
 
@@ -115,7 +119,7 @@ def test_what_an_administrator_does_to_an_account_is_written_down(admin_client, 
     form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     admin_client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
     for action in (Action.ACCOUNT_DEACTIVATED, Action.RIGHTS_CHANGED, Action.ACCOUNT_CHANGED):
-        entry = last(action)
+        entry = get_last_event(action)
         assert (entry.actor_id, entry.subject_id) == (admin_user.pk, minsu.pk), action
     rights = AuditEvent.objects.filter(action=Action.RIGHTS_CHANGED).values_list(
         "details", flat=True
@@ -125,7 +129,7 @@ def test_what_an_administrator_does_to_an_account_is_written_down(admin_client, 
     passwords = {"password1": "long enough 42", "password2": "long enough 42"}
     address = f"/admin/auth/user/{minsu.pk}/password/"
     admin_client.post(address, passwords | {"usable_password": "true"})
-    assert last(Action.PASSWORD_CHANGED).actor_id == admin_user.pk
+    assert get_last_event(Action.PASSWORD_CHANGED).actor_id == admin_user.pk
     admin_client.post(f"/admin/auth/user/{minsu.pk}/delete/", {"post": "yes"})
     deleted = AuditEvent.objects.filter(action=Action.ACCOUNT_DELETED)
     assert deleted.get(actor_id=admin_user.pk).subject_name == "minsu"
@@ -137,7 +141,7 @@ def test_revoking_all_keys_is_one_entry_that_counts_them(admin_client, minsu):
         services.create_key(user=minsu)
     form = {"action": "revoke_keys", "_selected_action": [minsu.pk]}
     admin_client.post("/admin/auth/user/", form)
-    assert last(Action.KEY_REVOKED).details == {"count": 3}
+    assert get_last_event(Action.KEY_REVOKED).details == {"count": 3}
 
 
 def test_the_page_can_be_searched_and_filtered(admin_client, minsu):
@@ -165,7 +169,7 @@ def test_the_export_holds_what_was_chosen_and_is_an_entry_itself(admin_client, a
     lines = b"".join(response.streaming_content).decode().splitlines()
     assert [json.loads(line)["action"] for line in lines] == ["sign_in"]
     assert json.loads(lines[0])["details"] == {"가": "나"}
-    entry = last(Action.DATA_EXPORTED)
+    entry = get_last_event(Action.DATA_EXPORTED)
     assert (entry.actor_id, entry.details) == (admin_user.pk, {"filters": {"action": "sign_in"}})
 
 
@@ -187,6 +191,6 @@ def test_old_entries_are_moved_to_a_file_and_that_is_written_down(tmp_path, mins
     assert place.stat().st_mode & 0o777 == 0o600
     left = AuditEvent.objects.order_by("pk").values_list("action", flat=True)
     assert list(left) == [Action.SIGN_OUT, Action.LOG_TRIMMED]
-    assert last(Action.LOG_TRIMMED).details["count"] == 1
+    assert get_last_event(Action.LOG_TRIMMED).details["count"] == 1
     with pytest.raises(DatabaseError), transaction.atomic():
         AuditEvent.objects.all().delete()

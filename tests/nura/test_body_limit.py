@@ -49,7 +49,7 @@ def test_a_body_without_a_declared_length_is_counted(web):
     assert (status, problem["code"]) == (413, "too_large")
 
 
-def routes():
+def list_routes():
     """(path, method, whether it takes a form) of every call in the schema that takes a body."""
     for path, calls in SchemaGenerator().get_schema(public=True)["paths"].items():
         for method, call in calls.items():
@@ -83,7 +83,7 @@ async def lets_through(path, method, size):
 async def test_every_upload_of_the_schema_and_nothing_else_has_the_limit_of_uploads(settings):
     settings.MAX_UPLOAD_MB = 20
     found = {True: set(), False: set()}
-    for path, method, form in routes():
+    for path, method, form in list_routes():
         found[form].add((path, method))
         limit = 21 if form else 3
         assert await lets_through(path, method, limit * MEGABYTE), (method, path)
@@ -97,7 +97,7 @@ def owner(transactional_db):
     return User.objects.create_user("owner", "owner@example.com", "pw")
 
 
-def form(size):
+def make_form(size):
     """A form with one file of so many bytes: its length, and its pieces one by one."""
     head = (
         b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n'
@@ -122,7 +122,7 @@ def test_large_files_come_in_by_every_upload_and_memory_stays_flat(web, owner, s
     here = psutil.Process()
     document = None
     for method, path, done in (("POST", "/api/v1/documents", 201), ("PUT", "", 202)):
-        length, body = form((50 if method == "PUT" else 40) * MEGABYTE)
+        length, body = make_form((50 if method == "PUT" else 40) * MEGABYTE)
         before = here.memory_info().rss
         status, document = post(
             web,

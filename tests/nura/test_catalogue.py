@@ -21,7 +21,7 @@ CATALOGUES = [OURS, LIBRARIES / "django.po", LIBRARIES / "djangojs.po"]
 STANDS_FOR = re.compile(r"%\(\w+\)[sd]|\{\w*\}")
 
 
-def texts_of_python(path):
+def read_texts_of_python(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
             continue
@@ -30,23 +30,23 @@ def texts_of_python(path):
             yield first.value
 
 
-def texts_of_template(path):
+def read_texts_of_template(path):
     code = templatize(path.read_text(encoding="utf-8"), origin=str(path))
     for _name, literal in CALL.findall(code):
         yield ast.literal_eval(literal)
 
 
-def texts_of_the_sources():
+def read_texts_of_sources():
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*.py"):
             if "migrations" not in path.parts:
-                yield from texts_of_python(path)
+                yield from read_texts_of_python(path)
     for kind in ("*.html", "*.txt"):
         for path in (ROOT / "templates").rglob(kind):
-            yield from texts_of_template(path)
+            yield from read_texts_of_template(path)
 
 
-def entries(path):
+def read_entries(path):
     """`{msgid: msgstr}` of a .po file, plural forms under their singular."""
     found, msgid, field = {}, None, None
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -65,39 +65,39 @@ def entries(path):
     return found
 
 
-def compiled(path):
+def read_compiled(path):
     with path.with_suffix(".mo").open("rb") as file:
         catalogue = gettext.GNUTranslations(file)._catalog
     return {key[0] if isinstance(key, tuple) else key: text for key, text in catalogue.items()}
 
 
 def test_every_text_of_the_sources_has_its_korean():
-    korean = compiled(OURS)
-    missing = {text for text in texts_of_the_sources() if text.strip() and not korean.get(text)}
+    korean = read_compiled(OURS)
+    missing = {text for text in read_texts_of_sources() if text.strip() and not korean.get(text)}
     assert not missing
 
 
 def test_the_catalogue_holds_nothing_that_the_sources_do_not():
-    left_over = set(entries(OURS)) - set(texts_of_the_sources()) - {""}
+    left_over = set(read_entries(OURS)) - set(read_texts_of_sources()) - {""}
     assert not left_over
 
 
 @pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
 def test_the_compiled_catalogue_is_up_to_date(path: Path):
-    written = {key: text for key, text in entries(path).items() if key and text}
-    made = {key: text for key, text in compiled(path).items() if key}
+    written = {key: text for key, text in read_entries(path).items() if key and text}
+    made = {key: text for key, text in read_compiled(path).items() if key}
     assert written == made
 
 
 @pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
 def test_a_translation_fills_in_what_its_original_fills_in(path: Path):
-    for original, korean in entries(path).items():
+    for original, korean in read_entries(path).items():
         if original:
             assert set(STANDS_FOR.findall(korean)) <= set(STANDS_FOR.findall(original)), original
 
 
 def test_a_translation_is_korean_unless_it_is_a_name():
-    for original, korean in entries(OURS).items():
+    for original, korean in read_entries(OURS).items():
         if not original or re.search("[가-힣]", korean):
             continue
         letters = set(re.findall(r"[A-Za-z]+", STANDS_FOR.sub("", korean)))
@@ -107,5 +107,5 @@ def test_a_translation_is_korean_unless_it_is_a_name():
 @pytest.mark.parametrize("path", CATALOGUES, ids=["ours", "libraries", "scripts"])
 def test_pages_ask_in_one_tone(path: Path):
     """~해 주세요; to invite ~해 보세요, to warn ~하지 마세요, for later ~해 두세요."""
-    for korean in entries(path).values():
+    for korean in read_entries(path).values():
         assert not re.search(r"(?<! [주두])(?<![보마])세요|십시오|해주세요", korean), korean

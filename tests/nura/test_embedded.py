@@ -13,7 +13,7 @@ from nura.embedded import locations, postgres, redis, session, spawn
 
 
 @contextlib.contextmanager
-def services(folder):
+def serve_folder(folder):
     with session.lock_folder(folder, "a test"), session.run_services(folder, durable=False):
         yield
 
@@ -24,7 +24,7 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     folder.chmod(0o700)
     folder.parent.chmod(0o700)
-    with services(folder):
+    with serve_folder(folder):
         yield folder
 
 
@@ -32,7 +32,7 @@ def served(tmp_path_factory):
 def stopped(tmp_path_factory):
     """A data folder whose services ran and stopped."""
     folder = tmp_path_factory.mktemp("stopped")
-    with services(folder):
+    with serve_folder(folder):
         pass
     return folder
 
@@ -45,11 +45,11 @@ def former(stopped, tmp_path):
 
 
 def test_data_survives_a_restart(tmp_path):
-    with services(tmp_path):
+    with serve_folder(tmp_path):
         with postgres.connect(tmp_path) as connection:
             connection.execute("CREATE TABLE kept AS SELECT '남는다'::text AS word")
         Redis.from_url(locations.build_redis_url(tmp_path)).set("kept", "1")
-    with services(tmp_path):
+    with serve_folder(tmp_path):
         with postgres.connect(tmp_path) as connection:
             assert connection.execute("SELECT word FROM kept").fetchone() == ("남는다",)
         assert Redis.from_url(locations.build_redis_url(tmp_path)).get("kept") == b"1"
@@ -72,14 +72,14 @@ def test_a_killed_postgres_starts_again_over_its_stale_files(former):
         process.kill()
         process.wait()
         assert (former / "postgres" / "postmaster.pid").exists()
-    with services(former), postgres.connect(former) as connection:
+    with serve_folder(former), postgres.connect(former) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
 
 
 def test_a_postmaster_pid_of_an_unrelated_process_does_not_block(former):
     pid_file = former / "postgres" / "postmaster.pid"
     pid_file.write_text(f"{os.getpid()}\n/elsewhere\n0\n5432\n../run\n\n1 1\nready\n")
-    with services(former):
+    with serve_folder(former):
         assert postgres.is_answering(former)
 
 
@@ -87,7 +87,7 @@ def test_a_half_made_cluster_is_made_anew(tmp_path):
     draft = tmp_path / "postgres.new"
     draft.mkdir()
     (draft / "PG_VERSION").write_text("18\n")
-    with services(tmp_path):
+    with serve_folder(tmp_path):
         assert postgres.is_answering(tmp_path)
     assert not draft.exists()
 
@@ -95,7 +95,7 @@ def test_a_half_made_cluster_is_made_anew(tmp_path):
 def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
     folder = tmp_path / ("길" * 30) / "var"
     folder.mkdir(parents=True)
-    with services(folder):
+    with serve_folder(folder):
         assert postgres.is_answering(folder)
         assert redis.is_answering(folder)
     assert locations.find_socket_dir(folder).parent != folder
@@ -108,7 +108,7 @@ def test_a_link_in_place_of_the_socket_folder_is_refused(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other").chmod(0o755)
     (tmp_path / "run").symlink_to(tmp_path / "other")
-    with pytest.raises(RuntimeError, match="somebody else"), services(tmp_path):
+    with pytest.raises(RuntimeError, match="somebody else"), serve_folder(tmp_path):
         pass
     assert (tmp_path / "other").stat().st_mode & 0o777 == 0o755
 
@@ -194,7 +194,7 @@ def test_data_of_a_version_whose_role_was_superuser_is_kept_and_becomes_ours(tmp
     postgres._run_single_user(launch, binaries, "template1", ["CREATE DATABASE nura;"])
     postgres._run_single_user(launch, binaries, "nura", former)
     for _ in range(2):
-        with services(tmp_path), postgres.connect(tmp_path) as connection:
+        with serve_folder(tmp_path), postgres.connect(tmp_path) as connection:
             assert connection.execute("SELECT id FROM seen").fetchone() == (1,)
             connection.execute("ALTER TABLE numbered ADD COLUMN more int; DROP FUNCTION one()")
             connection.execute("ALTER TABLE numbered DROP COLUMN more")
@@ -205,7 +205,7 @@ def test_data_of_a_version_whose_role_was_superuser_is_kept_and_becomes_ours(tmp
 
 def test_another_secret_key_changes_the_passwords(former, settings):
     settings.SERVICE_PASSWORD = locations.derive_password("another")
-    with services(former):
+    with serve_folder(former):
         assert postgres.is_answering(former)
         assert redis.is_answering(former)
 
@@ -223,7 +223,7 @@ def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(former):
     for path in (*former.rglob("*"),):
         if path.parts[len(former.parts)] in {"postgres", "redis", "run"}:
             os.chown(path, 54321, 54321)
-    with services(former):
+    with serve_folder(former):
         assert postgres.is_answering(former)
         assert spawn.find_service_account(former).uid == 54321
 

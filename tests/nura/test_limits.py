@@ -64,14 +64,14 @@ def make_person(name):
     return User.objects.create_user(name, f"{name}@example.com", "pw")
 
 
-def program(web, user):
+def make_program(web, user):
     key = AuthToken.objects.create(user)[1]
     return httpx.Client(base_url=web.url, headers={"Authorization": f"Token {key}"}, timeout=30)
 
 
 @pytest.fixture
 def asker(web):
-    return program(web, make_person("asker"))
+    return make_program(web, make_person("asker"))
 
 
 @pytest.fixture
@@ -118,19 +118,19 @@ def test_a_refusal_speaks_the_language_that_its_reader_accepts(asker, limit):
 def test_one_account_at_its_limit_leaves_another_alone(web, asker, limit):
     limit(ask=1)
     assert [ask(asker).status_code for _ in range(2)] == [202, 429]
-    assert ask(program(web, make_person("other"))).status_code == 202
+    assert ask(make_program(web, make_person("other"))).status_code == 202
 
 
 def test_all_keys_of_an_account_together_have_no_more_than_the_account(web, limit):
     person = make_person("many-keys")
     limit(ask=8)
-    codes = [ask(program(web, person)).status_code for _ in range(10)]
+    codes = [ask(make_program(web, person)).status_code for _ in range(10)]
     assert codes == [202] * 8 + [429] * 2
 
 
 def test_a_session_keeps_what_its_keys_may_not_take(web, limit):
     person = make_person("owner")
-    key, browser = program(web, person), Client()
+    key, browser = make_program(web, person), Client()
     browser.force_login(person)
     limit(search=4)
     codes = {key.post("/api/v1/search", json={}).status_code for _ in range(4)}
@@ -215,12 +215,12 @@ def test_who_is_not_signed_in_is_limited_by_the_address(web, limit):
     wrong = httpx.get(f"{web.url}/api/v1/me", headers={"Authorization": "Token no-key"})
     assert wrong.status_code == 429
     assert httpx.get(f"{web.url}/healthz").status_code == 200
-    assert ask(program(web, make_person("known"))).status_code == 202
+    assert ask(make_program(web, make_person("known"))).status_code == 202
 
 
 def test_a_flood_of_refusals_costs_little(web, limit, monkeypatch):
     """They come one after the other, and neither Redis nor the database hears of them."""
-    one = program(web, make_person("flood"))
+    one = make_program(web, make_person("flood"))
     limit(ask=1)
     ask(one)
     ask(one)
@@ -256,7 +256,7 @@ def test_beyond_those_that_wait_for_their_refusal_there_is_a_bare_one_at_once(
     monkeypatch.setattr(limits, "MAX_DELAYED_REFUSALS", 2)
     monkeypatch.setattr(limits, "PACE_SECONDS", 1.0)
     person = make_person("hasty")
-    one, calm = program(web, person), program(web, make_person("calm"))
+    one, calm = make_program(web, person), make_program(web, make_person("calm"))
     limit(ask=1)
     assert [ask(one).status_code for _ in range(2)] == [202, 429]  # the next waits a second
     headers, body = dict(one.headers), {"content": "안녕하세요"}
@@ -298,7 +298,7 @@ async def test_beyond_those_that_wait_for_their_refusal_a_socket_is_closed_at_on
 
 
 def test_without_redis_requests_go_on(web, limit, settings, monkeypatch):
-    one = program(web, make_person("offline"))
+    one = make_program(web, make_person("offline"))
     limit(search=1)
     monkeypatch.setattr(connections, "get_async_client", _Gone)
     limiter.forget_refusals()
@@ -336,7 +336,7 @@ def test_c95_a_file_for_which_the_disk_has_no_room_is_refused_before_it_comes(
 
 def test_requests_of_one_account_take_turns_in_a_part_and_leave_others_alone(web, limit):
     """Searches wait for a worker that never comes; another part and another account do not."""
-    one, other = program(web, make_person("busy")), program(web, make_person("calm"))
+    one, other = make_program(web, make_person("busy")), make_program(web, make_person("calm"))
     limit(at_once=2)
     query = {"query": "출장 숙박비는 얼마인가요?"}
     threads = [

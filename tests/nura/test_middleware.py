@@ -44,7 +44,7 @@ def test_what_is_no_page_stays_as_it_is(response):
     assert "Content-Encoding" not in answer_with(response)
 
 
-def ids_of(**headers):
+def read_request_ids(**headers):
     """The id in the logs of a request and the one its response tells."""
     seen = []
 
@@ -57,18 +57,18 @@ def ids_of(**headers):
 
 
 def test_each_request_has_an_id_of_its_own_in_the_logs_and_in_its_response():
-    (logged, told), (other, _told) = ids_of(), ids_of()
+    (logged, told), (other, _told) = read_request_ids(), read_request_ids()
     assert logged == told != other
     assert "request_id" not in get_contextvars()
 
 
 def test_a_proxy_may_choose_the_id():
-    assert ids_of(**{"X-Request-ID": "edge-0123456789"}) == ("edge-0123456789",) * 2
+    assert read_request_ids(**{"X-Request-ID": "edge-0123456789"}) == ("edge-0123456789",) * 2
 
 
 @pytest.mark.parametrize("given", ["short", "x" * 65, "a b c d e f g h", "가나다라마바사아자"])
 def test_an_id_that_could_forge_a_line_is_replaced(given):
-    assert ids_of(**{"X-Request-ID": given})[0] != given
+    assert read_request_ids(**{"X-Request-ID": given})[0] != given
 
 
 @pytest.mark.django_db

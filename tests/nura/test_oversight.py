@@ -47,7 +47,7 @@ def document(minsu, settings, tmp_path):
     return made
 
 
-def addresses(chat, document):
+def list_addresses(chat, document):
     return {
         f"/admin/chats/chat/{chat.pk}/contents/": (TITLE, SAID, ANSWERED),
         f"/admin/chats/message/{chat.messages.last().pk}/contents/": (ANSWERED,),
@@ -68,7 +68,7 @@ def test_no_page_of_the_administration_shows_what_people_said_or_wrote(
         f"/admin/documents/document/{document.pk}/delete/",
         f"/admin/auth/user/{chat.owner_id}/delete/",
         *(f"/admin/chats/{kind}/?q={SAID[:2]}" for kind in ("chat", "message")),
-        *addresses(chat, document),
+        *list_addresses(chat, document),
     ]
     for address in pages:
         page = admin_client.get(address, follow=True).content.decode()
@@ -84,7 +84,7 @@ def test_a_search_does_not_tell_what_people_said(admin_client, chat):
 
 
 def test_a_reason_is_written_down_and_then_it_is_shown(admin_client, admin_user, chat, document):
-    for address, texts in addresses(chat, document).items():
+    for address, texts in list_addresses(chat, document).items():
         page = admin_client.post(address, {"reason": REASON})
         entry = AuditEvent.objects.filter(action=Action.DATA_VIEWED).first()
         assert (entry.actor_id, entry.subject_id) == (admin_user.pk, chat.owner_id)
@@ -96,7 +96,7 @@ def test_a_reason_is_written_down_and_then_it_is_shown(admin_client, admin_user,
 
 @pytest.mark.parametrize("reason", ["", "    ", "ok"])
 def test_without_a_reason_nothing_is_shown(admin_client, chat, document, reason):
-    for address, texts in addresses(chat, document).items():
+    for address, texts in list_addresses(chat, document).items():
         page = admin_client.post(address, {"reason": reason}).content.decode()
         assert not any(text in page for text in texts)
     assert not AuditEvent.objects.filter(action=Action.DATA_VIEWED).exists()
@@ -109,7 +109,7 @@ def test_who_is_no_administrator_sees_nothing_with_a_reason_either(client, chat,
     for user in (stranger, auditor, chat.owner):
         browser = Client()
         browser.force_login(user)
-        for address in addresses(chat, document):
+        for address in list_addresses(chat, document):
             assert browser.post(address, {"reason": REASON}).status_code in {302, 403}
     assert not AuditEvent.objects.filter(action=Action.DATA_VIEWED).exists()
 

@@ -25,14 +25,18 @@ def seed():
     call_command("seed", verbosity=0)
 
 
-def kept():
+def read_credentials():
     lines = get_credentials_file().read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
 
 def test_the_first_administrator_can_sign_in_with_what_is_kept():
     seed()
-    form = {"login": kept()["username"], "password": kept()["password"], "next": "/admin/"}
+    form = {
+        "login": read_credentials()["username"],
+        "password": read_credentials()["password"],
+        "next": "/admin/",
+    }
     client = Client()
     assert client.post("/accounts/login/", form).url == "/admin/"
     assert client.get("/admin/").status_code == 200
@@ -40,7 +44,7 @@ def test_the_first_administrator_can_sign_in_with_what_is_kept():
 
 def test_the_kept_key_works():
     seed()
-    headers = {"Authorization": f"Token {kept()['token']}"}
+    headers = {"Authorization": f"Token {read_credentials()['token']}"}
     assert Client().get("/api/v1/me", headers=headers).json()["is_staff"]
 
 
@@ -59,9 +63,9 @@ def test_the_samples_belong_to_the_administrator_and_wait_for_processing():
 
 def test_a_second_run_changes_nothing():
     seed()
-    before = kept()
+    before = read_credentials()
     seed()
-    assert kept() == before
+    assert read_credentials() == before
     assert User.objects.count() == 1
     assert Document.objects.count() == len(SAMPLES)
 

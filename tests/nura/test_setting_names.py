@@ -10,9 +10,9 @@ from tests.nura.test_catalogue import (
     FLOORS,
     OURS,
     ROOT,
-    entries,
-    texts_of_python,
-    texts_of_template,
+    read_entries,
+    read_texts_of_python,
+    read_texts_of_template,
 )
 
 SETTINGS = sorted((name for name in reference.describe_names() if "_" in name), key=len)[::-1]
@@ -27,7 +27,7 @@ FOR_ADMINISTRATORS = re.compile(
 )
 
 
-def files(suffix, *folders):
+def list_files(suffix, *folders):
     """`{name: text}` of our files, without those that only administrators get to see."""
     found = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}")):
@@ -37,7 +37,7 @@ def files(suffix, *folders):
     return found
 
 
-def strings(source):
+def list_strings(source):
     """The texts in a Python source, without its docstrings."""
     tree = ast.parse(source)
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -56,12 +56,12 @@ def test_no_entry_of_the_catalogue_names_a_setting_unless_it_is_for_administrato
     meant = set()
     for path in (path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")):
         if FOR_ADMINISTRATORS.search(str(path.relative_to(ROOT))):
-            meant |= set(texts_of_python(path))
+            meant |= set(read_texts_of_python(path))
     for path in (ROOT / "templates" / "admin").rglob("*.html"):
-        meant |= set(texts_of_template(path))
+        meant |= set(read_texts_of_template(path))
     naming = {
         original
-        for original, korean in entries(OURS).items()
+        for original, korean in read_entries(OURS).items()
         if original and MATTERS_OF_THE_SERVER.search(f"{original}\n{korean}")
     }
     assert naming, "the advice for administrators names settings"
@@ -70,11 +70,11 @@ def test_no_entry_of_the_catalogue_names_a_setting_unless_it_is_for_administrato
 
 @pytest.mark.parametrize("folder", ["chats", "documents", "rag"])
 def test_no_text_of_the_program_names_a_setting(folder):
-    sources = files(".py", folder)
+    sources = list_files(".py", folder)
     naming = {
         (name, text)
         for name, source in sources.items()
-        for text in strings(source)
+        for text in list_strings(source)
         if NAMES.search(text)
     }
     assert not naming
@@ -84,10 +84,10 @@ def test_no_text_of_the_program_names_a_setting(folder):
     ("suffix", "folder"), [(".html", "templates"), (".txt", "templates"), (".js", "front/js")]
 )
 def test_no_page_names_a_setting(suffix, folder):
-    assert not [name for name, text in files(suffix, folder).items() if NAMES.search(text)]
+    assert not [name for name, text in list_files(suffix, folder).items() if NAMES.search(text)]
 
 
 def test_no_answer_that_is_ready_made_names_a_setting():
-    replies = files(".toml", "rag/replies") | files(".txt", "rag/prompts")
+    replies = list_files(".toml", "rag/replies") | list_files(".txt", "rag/prompts")
     assert {"rag/replies/ko.toml", "rag/replies/en.toml"} <= set(replies)
     assert not [name for name, text in replies.items() if MATTERS_OF_THE_SERVER.search(text)]

@@ -31,7 +31,7 @@ class Ear(LineWriter):
             await asyncio.sleep(0.01)
 
 
-def part(name, code, **more):
+def make_part(name, code, **more):
     launch = Launch(name, (sys.executable, "-uc", code), ROOT)
     return ProcessSpec(name, lambda: launch, **more)
 
@@ -39,7 +39,7 @@ def part(name, code, **more):
 async def test_what_a_child_says_carries_its_name():
     ear = Ear()
     child = SupervisedProcess(
-        part("talker", "print('one'); print('two'); import time; time.sleep(60)"), ear
+        make_part("talker", "print('one'); print('two'); import time; time.sleep(60)"), ear
     )
     await start_all([child])
     await asyncio.wait_for(ear.hears("talker: two"), 10)
@@ -49,7 +49,7 @@ async def test_what_a_child_says_carries_its_name():
 
 async def test_a_crash_loop_is_reported_each_time_and_slows_down():
     ear = Ear()
-    child = SupervisedProcess(part("broken", "raise SystemExit(3)"), ear)
+    child = SupervisedProcess(make_part("broken", "raise SystemExit(3)"), ear)
     child.start()
     await asyncio.wait_for(ear.hears("broken ended with exit code 3; starts again in 0.5 s"), 10)
     await asyncio.wait_for(ear.hears("starts again in 1 s"), 10)
@@ -77,7 +77,7 @@ async def test_a_child_that_ignores_the_request_is_killed_with_its_children():
         "print('inner', inner.pid)\n"
         "time.sleep(60)\n"
     )
-    child = SupervisedProcess(part("deaf", code, patience=0.5), ear)
+    child = SupervisedProcess(make_part("deaf", code, patience=0.5), ear)
     await start_all([child])
     await asyncio.wait_for(ear.hears("inner"), 10)
     inner = int(ear.lines[0].split()[-1])
@@ -94,7 +94,9 @@ async def test_parts_stop_in_the_order_that_was_asked_for():
         "signal.signal(signal.SIGTERM, end); print('up')\n"
         "while True: time.sleep(1)\n"
     )
-    children = [SupervisedProcess(part(name, code), ear) for name in ("first", "second", "third")]
+    children = [
+        SupervisedProcess(make_part(name, code), ear) for name in ("first", "second", "third")
+    ]
     await start_all(children)
     for name in ("first", "second", "third"):
         await asyncio.wait_for(ear.hears(f"{name}: up"), 10)
@@ -105,7 +107,9 @@ async def test_parts_stop_in_the_order_that_was_asked_for():
 
 async def test_a_line_longer_than_any_buffer_stops_nothing():
     ear = Ear()
-    child = SupervisedProcess(part("long", "print('x' * 300_000); print('after'); input()"), ear)
+    child = SupervisedProcess(
+        make_part("long", "print('x' * 300_000); print('after'); input()"), ear
+    )
     child.start()
     await asyncio.wait_for(ear.hears("long: after"), 10)
     await child.stop()

@@ -29,7 +29,7 @@ def is_in(browser):
     return browser.get("/settings/profile").status_code == 200
 
 
-def other_session(user, browser):
+def find_other_session(user, browser):
     found = list_sessions(user=user, current_key=browser.session.session_key)
     return next(one for one in found if not one.is_current)
 
@@ -77,7 +77,7 @@ def test_all_other_devices_are_signed_out_at_once(minsu, stranger):
 
 def test_a_stranger_neither_sees_nor_ends_a_device(minsu, stranger):
     here, phone, another = sign_in(), sign_in(agent=PHONE), sign_in("stranger")
-    session = other_session(minsu, here)
+    session = find_other_session(minsu, here)
     assert "iPhone" not in another.get("/settings/devices").content.decode()
     assert another.post(f"/settings/devices/{session.id}/end").status_code == 404
     assert is_in(phone)

@@ -60,7 +60,7 @@ def to_form(group=None, members=(), gone=(), **fields):
     return form | fields
 
 
-def memberships():
+def list_memberships():
     entries = AuditEvent.objects.filter(action=Action.RIGHTS_CHANGED, details__has_key="group")
     return [
         (one.subject_name, one.details["group"], one.details["member"])
@@ -77,7 +77,7 @@ def test_an_administrator_makes_a_group_and_changes_its_members(browser, minsu):
     address = f"/admin/auth/group/{group.pk}/change/"
     assert browser.post(address, to_form(group, gone=rows)).status_code == 302
     assert not group.user_set.exists()
-    assert memberships() == [("minsu", "인사팀", True), ("minsu", "인사팀", False)]
+    assert list_memberships() == [("minsu", "인사팀", True), ("minsu", "인사팀", False)]
 
 
 def test_the_page_of_a_group_is_korean(browser):
@@ -94,7 +94,7 @@ def test_the_page_of_an_account_changes_its_groups(browser, minsu):
     form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     assert browser.post(f"/admin/auth/user/{minsu.pk}/change/", form).status_code == 302
     assert list(minsu.groups.all()) == [two]
-    assert set(memberships()) == {("minsu", "둘", True), ("minsu", "하나", False)}
+    assert set(list_memberships()) == {("minsu", "둘", True), ("minsu", "하나", False)}
 
 
 def test_a_group_that_is_deleted_is_left_by_all(browser, minsu):
@@ -102,7 +102,7 @@ def test_a_group_that_is_deleted_is_left_by_all(browser, minsu):
     change_memberships(user=minsu, join=[group])
     browser.post(f"/admin/auth/group/{group.pk}/delete/", {"post": "yes"})
     assert not Group.objects.exists()
-    assert memberships()[-1] == ("minsu", "하나", False)
+    assert list_memberships()[-1] == ("minsu", "하나", False)
 
 
 def test_two_groups_have_not_the_same_name_in_the_directory(browser):
@@ -122,7 +122,7 @@ def test_who_is_in_the_group_already_joins_silently(minsu):
     group = make("하나")
     for _ in range(2):
         change_memberships(user=minsu, join=[group])
-    assert memberships() == [("minsu", "하나", True)]
+    assert list_memberships() == [("minsu", "하나", True)]
 
 
 def test_an_auditor_and_a_stranger_see_no_groups(minsu):
@@ -145,5 +145,5 @@ def test_a_member_cannot_be_written_over_by_another_one(browser, minsu):
     del form["User_groups-0-DELETE"]
     browser.post(f"/admin/auth/group/{group.pk}/change/", form)
     assert list(group.user_set.all()) == [minsu]
-    assert memberships() == [("minsu", "인사팀", True)]
+    assert list_memberships() == [("minsu", "인사팀", True)]
     assert "minsu" in browser.get(f"/admin/auth/group/{group.pk}/change/").content.decode()

@@ -45,11 +45,11 @@ def invite(browser, page, days="7"):
     return browser.post(ADDRESS, {"tried": tried, "days": days})
 
 
-def links_of(answer):
+def find_links(answer):
     return list(csv.DictReader(StringIO(answer.content.decode("utf-8-sig"))))
 
 
-def problems(text):
+def find_problems(text):
     content = text if isinstance(text, bytes) else text.encode()
     return dict(read_invitation_list(content).errors)
 
@@ -62,7 +62,7 @@ def test_a_list_is_tried_without_inviting_anybody(browser):
 
 
 def test_the_links_of_a_list_are_downloaded_and_work(browser):
-    rows = links_of(invite(browser, try_list(browser, LIST)))
+    rows = find_links(invite(browser, try_list(browser, LIST)))
     assert [row["email"] for row in rows] == ["hana@example.com", "dul@example.com"]
     visitor = Client()
     visitor.get(rows[0]["link"].removeprefix("http://testserver"))
@@ -114,8 +114,8 @@ def test_what_is_wrong_is_told_with_the_number_of_its_line(browser):
         "c@example.com;аdmin;\n"
         "d@example.com;괜찮은이름;인사팀\n"
     )
-    assert set(problems(text)) == {2, 3, 4, 6, 7, 8}
-    assert "없는 팀" in problems(text)[4]
+    assert set(find_problems(text)) == {2, 3, 4, 6, 7, 8}
+    assert "없는 팀" in find_problems(text)[4]
     page = try_list(browser, text).content.decode()
     assert "1 person can be invited" in page
 

@@ -25,14 +25,14 @@ def _own_files(settings, tmp_path):
     settings.MEDIA_ROOT, settings.DATA_DIR = tmp_path / "files", tmp_path
 
 
-def program(user, *scopes, **options):
+def make_program(user, *scopes, **options):
     _stored, key = services.make_key(user=user, name="p", scopes=scopes, **options)
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Token {key}")
     return client
 
 
-def needed(operation):
+def find_needed_scope(operation):
     """The scope that an operation should take."""
     if operation.path.startswith(("/api/v1/me/keys", "/api/v1/me/sessions", "/api/v1/me/export")):
         return "admin"
@@ -49,10 +49,10 @@ CLOSED = [one for one in operations() if not one.public]
 @pytest.mark.parametrize("operations", strangers.all_of(CLOSED))
 def test_a_key_without_the_scope_is_refused_with_a_sentence(operations, minsu):
     world = strangers.make_world(minsu)
-    lacking = {scope: program(minsu, *(set(ALL) - {scope})) for scope in ALL}
+    lacking = {scope: make_program(minsu, *(set(ALL) - {scope})) for scope in ALL}
     before = strangers.everything()
     for operation in operations:
-        wanted = needed(operation)
+        wanted = find_needed_scope(operation)
         response = call(lacking[wanted], operation, world)
         assert response.status_code == 403, operation
         body = response.json()
@@ -64,7 +64,7 @@ def test_a_key_without_the_scope_is_refused_with_a_sentence(operations, minsu):
 
 @pytest.mark.parametrize("scope", ALL)
 def test_one_scope_holds_no_other(scope, minsu):
-    client = program(minsu, scope)
+    client = make_program(minsu, scope)
     assert (client.get("/api/v1/chats").status_code == 200) is (scope == "read")
     assert (client.post("/api/v1/chats", {}, format="json").status_code == 201) is (scope == "ask")
     assert (client.get(KEYS).status_code == 200) is (scope == "admin")
@@ -80,7 +80,7 @@ def test_a_key_from_before_there_were_scopes_may_do_everything(minsu):
 
 
 def test_the_secret_is_told_once(minsu):
-    client = program(minsu, *ALL)
+    client = make_program(minsu, *ALL)
     soon = timezone.now() + timedelta(days=30)
     made = client.post(
         KEYS, {"name": "집", "scopes": ["ask", "read"], "expires_at": soon}, format="json"
@@ -108,11 +108,11 @@ def test_the_secret_is_told_once(minsu):
     ],
 )
 def test_a_key_that_makes_no_sense_is_not_made(minsu, body):
-    assert program(minsu, *ALL).post(KEYS, body, format="json").status_code == 400
+    assert make_program(minsu, *ALL).post(KEYS, body, format="json").status_code == 400
 
 
 def test_a_key_makes_no_key_that_may_do_more_or_lives_longer(minsu):
-    client = program(minsu, "admin", expires_at=timezone.now() + timedelta(days=1))
+    client = make_program(minsu, "admin", expires_at=timezone.now() + timedelta(days=1))
     refused = client.post(KEYS, {"name": "x", "scopes": ["admin", "read"]}, format="json")
     assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
     made = client.post(KEYS, {"name": "x", "scopes": ["admin"]}, format="json").json()
@@ -122,7 +122,7 @@ def test_a_key_makes_no_key_that_may_do_more_or_lives_longer(minsu):
 
 
 def test_a_revoked_key_is_401_and_a_strangers_404(minsu, stranger):
-    client, theirs = program(minsu, *ALL), program(stranger, *ALL)
+    client, theirs = make_program(minsu, *ALL), make_program(stranger, *ALL)
     key_id = client.get(KEYS).json()["results"][0]["id"]
     assert theirs.delete(f"{KEYS}/{key_id}").status_code == 404
     assert client.delete(f"{KEYS}/{key_id}").status_code == 204
@@ -130,7 +130,7 @@ def test_a_revoked_key_is_401_and_a_strangers_404(minsu, stranger):
 
 
 def test_the_last_use_is_written_once_a_minute_at_most(minsu):
-    client = program(minsu, *ALL)
+    client = make_program(minsu, *ALL)
     client.get("/api/v1/chats")
     first = KeyDetails.objects.get().last_used_at
     client.get("/api/v1/chats")
@@ -146,7 +146,7 @@ def test_a_key_in_the_address_is_none(minsu):
         assert APIClient().get(f"/api/v1/chats?{name}={key}").status_code == 401
 
 
-def browser_of(user, agent):
+def make_browser(user, agent):
     browser = Client(headers={"User-Agent": agent})
     browser.post(
         "/accounts/login/", {"login": user.username, "password": "correct horse battery staple"}
@@ -162,8 +162,8 @@ CHROME = (
 
 
 def test_sessions_are_listed_with_their_device_and_this_one_first(minsu):
-    browser_of(minsu, FIREFOX)
-    here = browser_of(minsu, CHROME)
+    make_browser(minsu, FIREFOX)
+    here = make_browser(minsu, CHROME)
     told = here.get(SESSIONS).json()["results"]
     assert [(one["device"], one["is_current"]) for one in told] == [
         ("Chrome · Windows", True),
@@ -174,10 +174,10 @@ def test_sessions_are_listed_with_their_device_and_this_one_first(minsu):
 
 
 def test_one_session_is_ended_from_another(minsu, stranger):
-    there, here = browser_of(minsu, FIREFOX), browser_of(minsu, CHROME)
+    there, here = make_browser(minsu, FIREFOX), make_browser(minsu, CHROME)
     other = here.get(SESSIONS).json()["results"][1]["id"]
-    assert program(stranger, "admin").delete(f"{SESSIONS}/{other}").status_code == 404
-    assert program(minsu, "admin").delete(f"{SESSIONS}/{other}").status_code == 204
+    assert make_program(stranger, "admin").delete(f"{SESSIONS}/{other}").status_code == 404
+    assert make_program(minsu, "admin").delete(f"{SESSIONS}/{other}").status_code == 204
     assert there.get("/api/v1/me").status_code == 401
     assert here.get("/api/v1/me").status_code == 200
     assert AuditEvent.objects.filter(action=Action.SESSION_ENDED, subject_id=minsu.pk).exists()
@@ -187,7 +187,7 @@ def test_one_session_is_ended_from_another(minsu, stranger):
 def test_signing_out_everywhere_ends_sessions_that_nobody_noted_too(minsu, keeps):
     unnoted = Client()
     unnoted.force_login(minsu)
-    there, here = browser_of(minsu, FIREFOX), browser_of(minsu, CHROME)
+    there, here = make_browser(minsu, FIREFOX), make_browser(minsu, CHROME)
     token = here.cookies["csrftoken"].value if "csrftoken" in here.cookies else ""
     query = "?keep_current=true" if keeps else ""
     response = here.delete(f"{SESSIONS}{query}", headers={"X-CSRFToken": token})

@@ -18,28 +18,28 @@ pytestmark = pytest.mark.django_db
 FORM = {"name": "내 서버", "scopes": ["read", "ask"], "days": ""}
 
 
-def new_key(client, **form):
+def make_key(client, **form):
     page = client.post("/settings/keys", FORM | form).content.decode()
     return re.search(r'<pre id="new-key">(\w+)</pre>', page)[1]
 
 
-def me(key):
+def get_me(key):
     return Client().get("/api/v1/me", headers={"Authorization": f"Token {key}"})
 
 
 def test_a_new_key_works(trusted_client):
-    assert me(new_key(trusted_client)).json()["username"] == "minsu"
+    assert get_me(make_key(trusted_client)).json()["username"] == "minsu"
 
 
 def test_a_key_is_shown_once(trusted_client):
-    key = new_key(trusted_client)
+    key = make_key(trusted_client)
     page = trusted_client.get("/settings/keys").content.decode()
     assert key not in page
     assert key[: services.SHOWN_CHARACTERS] in page
 
 
 def test_a_key_is_stored_as_its_hash(trusted_client):
-    key = new_key(trusted_client)
+    key = make_key(trusted_client)
     row = AuthToken.objects.values().get()
     assert key not in str(row)
 
@@ -49,10 +49,10 @@ def test_the_page_that_shows_a_key_is_not_kept_by_caches(trusted_client):
 
 
 def test_a_key_may_expire(trusted_client):
-    key = new_key(trusted_client, days="30")
-    assert me(key).status_code == 200
+    key = make_key(trusted_client, days="30")
+    assert get_me(key).status_code == 200
     AuthToken.objects.update(expiry=timezone.now() - timedelta(seconds=1))
-    assert me(key).status_code == 401
+    assert get_me(key).status_code == 401
 
 
 def test_a_made_up_lifetime_makes_no_key(trusted_client):
@@ -61,26 +61,26 @@ def test_a_made_up_lifetime_makes_no_key(trusted_client):
 
 
 def test_a_revoked_key_is_refused(trusted_client):
-    key = new_key(trusted_client)
+    key = make_key(trusted_client)
     key_id = make_key_id(AuthToken.objects.get())
     assert trusted_client.post(f"/settings/keys/{key_id}/revoke").status_code == 302
-    assert me(key).status_code == 401
+    assert get_me(key).status_code == 401
 
 
 def test_a_stranger_can_neither_see_nor_revoke_a_key(trusted_client, stranger):
-    key = new_key(trusted_client)
+    key = make_key(trusted_client)
     key_id = make_key_id(AuthToken.objects.get())
     client = Client()
     client.force_login(stranger)
     assert str(key_id) not in client.get("/settings/keys").content.decode()
     assert client.post(f"/settings/keys/{key_id}/revoke").status_code == 404
-    assert me(key).status_code == 200
+    assert get_me(key).status_code == 200
 
 
 def test_a_key_has_the_name_and_the_rights_that_were_chosen(trusted_client):
-    key = new_key(trusted_client, name="백업", scopes=["read"])
+    key = make_key(trusted_client, name="백업", scopes=["read"])
     assert list_scopes(AuthToken.objects.select_related("details").get()) == {"read"}
-    me(key)
+    get_me(key)
     page = trusted_client.get("/settings/keys").content.decode()
     assert "백업" in page
     assert "대화와 문서 읽기, 검색" in page
@@ -100,7 +100,7 @@ def test_whoever_makes_a_key_shows_the_password_first_and_goes_on_from_there(min
     assert not AuthToken.objects.exists()
     proof = {"password": PASSWORD, "next": "/settings/keys"}
     page = minsus_client.post("/accounts/reauthenticate/", proof).content.decode()
-    assert me(re.search(r'<pre id="new-key">(\w+)</pre>', page)[1]).status_code == 200
+    assert get_me(re.search(r'<pre id="new-key">(\w+)</pre>', page)[1]).status_code == 200
 
 
 def test_a_browser_makes_no_key_by_the_interface_without_the_password(minsus_client):
@@ -117,7 +117,7 @@ def test_the_page_needs_a_signed_in_user(client):
 
 
 def test_the_key_of_a_deactivated_user_is_refused(trusted_client, minsu):
-    key = new_key(trusted_client)
+    key = make_key(trusted_client)
     minsu.is_active = False
     minsu.save()
-    assert me(key).status_code == 401
+    assert get_me(key).status_code == 401

@@ -58,7 +58,7 @@ def keep(owner, kind, key, value, **fields):
     )
 
 
-def shown(page):
+def read_page(page):
     return page.get(PAGE).content.decode()
 
 
@@ -66,13 +66,13 @@ def shown(page):
 
 
 def test_the_page_shows_what_is_known_by_kind_with_the_sentence_it_comes_from(page, allergy):
-    text = shown(page)
+    text = read_page(page)
     assert "알레르기" in text
     assert "저는 땅콩 알레르기가 있어요." in text
 
 
 def test_a_proposal_stands_first_and_is_settled_by_a_tap(page, proposal, allergy):
-    assert "이제 ‘땅콩’은(는) 해당하지 않나요?" in shown(page)
+    assert "이제 ‘땅콩’은(는) 해당하지 않나요?" in read_page(page)
     page.post(f"{PAGE}/{proposal.pk}", {"do": "no"})
     assert [(one.status, one.value) for one in ProfileSlot.objects.all()] == [("active", "땅콩")]
 
@@ -102,20 +102,20 @@ def test_one_thing_or_everything_is_forgotten(page, owner, allergy):
 
 def test_something_is_added_by_hand(page):
     page.post(f"{PAGE}/add", {"kind": "fact", "key": "서버", "value": "A동"})
-    assert "A동" in shown(page)
+    assert "A동" in read_page(page)
 
 
 def test_memory_is_switched_off_and_on(page):
     page.post(f"{PAGE}/switch", {"enabled": "false"})
-    assert "기억하기가 꺼져 있습니다" in shown(page)
+    assert "기억하기가 꺼져 있습니다" in read_page(page)
     page.post(f"{PAGE}/switch", {"enabled": "true"})
-    assert "기억하기가 꺼져 있습니다" not in shown(page)
+    assert "기억하기가 꺼져 있습니다" not in read_page(page)
 
 
 def test_the_page_of_another_user_shows_nothing_and_changes_nothing(stranger, allergy):
     other = Client()
     other.force_login(stranger)
-    assert "땅콩" not in shown(other)
+    assert "땅콩" not in read_page(other)
     assert other.post(f"{PAGE}/{allergy.pk}", {"do": "forget"}).status_code == 404
     other.post(f"{PAGE}/forget")
     assert ProfileSlot.objects.filter(pk=allergy.pk).exists()

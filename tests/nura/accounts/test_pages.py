@@ -27,7 +27,7 @@ PAGES_OF_A_USER = ("/accounts/logout/", "/accounts/password/change/")
 SAME_IN_BOTH = {"Nura", "API", "English", "Authorization", "Token"}
 
 
-def english_words(response):
+def find_english_words(response):
     page = re.sub(r"<(script|style)\b.*?</\1>", "", response.content.decode(), flags=re.DOTALL)
     return set(re.findall(r"[A-Za-z]{3,}", strip_tags(page))) - SAME_IN_BOTH
 
@@ -37,14 +37,14 @@ def test_a_page_for_everybody_is_korean_by_default(client, page):
     response = client.get(page, headers={"Accept-Language": "en-US"})
     assert response.status_code == 200
     assert '<html lang="ko"' in response.content.decode()
-    assert not english_words(response)
+    assert not find_english_words(response)
 
 
 @pytest.mark.parametrize("page", PAGES_OF_A_USER)
 def test_a_page_of_a_user_is_korean_by_default(minsus_client, page):
     response = minsus_client.get(page)
     assert response.status_code == 200
-    assert not english_words(response) - {"minsu"}
+    assert not find_english_words(response) - {"minsu"}
 
 
 @pytest.mark.parametrize("page", OPEN_PAGES)
@@ -81,7 +81,7 @@ def test_a_weak_password_is_refused_in_korean(client):
     assert response.status_code == 200
     assert "비밀번호" in response.content.decode()
     assert not User.objects.filter(username="hana").exists()
-    assert not english_words(response)
+    assert not find_english_words(response)
 
 
 def test_a_closed_sign_up_says_so_and_makes_nobody(client, settings):
@@ -93,7 +93,7 @@ def test_a_closed_sign_up_says_so_and_makes_nobody(client, settings):
         "password2": PASSWORD,
     }
     response = client.post("/accounts/signup/", form)
-    assert not english_words(response)
+    assert not find_english_words(response)
     assert not User.objects.filter(username="hana").exists()
 
 
@@ -126,7 +126,7 @@ def test_a_deactivated_user_cannot_sign_in(client, minsu):
     response = client.post("/accounts/login/", {"login": "minsu", "password": PASSWORD})
     assert response.url == "/accounts/inactive/"
     assert "_auth_user_id" not in client.session
-    assert not english_words(client.get("/accounts/inactive/"))
+    assert not find_english_words(client.get("/accounts/inactive/"))
 
 
 def test_signing_out_ends_the_session(minsus_client):
@@ -153,11 +153,11 @@ def test_the_password_is_reset_by_a_link_that_works_once(client, minsu):
     client.post("/accounts/password/reset/", {"email": "minsu@example.com"})
     link = re.search(r"http://testserver(/accounts/password/reset/key/\S+)", mail.outbox[0].body)[1]
     form_page = client.get(link, follow=True)
-    assert not english_words(form_page)
+    assert not find_english_words(form_page)
     new = "another long password 42"
     address = form_page.redirect_chain[-1][0]
     done = client.post(address, {"password1": new, "password2": new}, follow=True)
-    assert not english_words(done)
+    assert not find_english_words(done)
     minsu.refresh_from_db()
     assert minsu.check_password(new)
     assert Client().get(link, follow=True).context["token_fail"]
@@ -240,4 +240,4 @@ def test_a_post_without_its_csrf_token_is_refused_with_a_page():
     response = Client(enforce_csrf_checks=True).post("/accounts/login/", {"login": "x"})
     assert response.status_code == 403
     assert "text/html" in response.headers["Content-Type"]
-    assert not english_words(response)
+    assert not find_english_words(response)

@@ -49,7 +49,7 @@ def make(name, role=AccountRole.USER):
     return user
 
 
-def browser_of(user):
+def make_browser(user):
     browser = Client()
     browser.cookies["django_language"] = "en"
     browser.force_login(user)
@@ -67,7 +67,7 @@ def auditor():
     return make("auditor", AccountRole.AUDITOR)
 
 
-def admin_addresses():
+def list_admin_addresses():
     """Every address of the administration that names no row."""
 
     def walk(patterns, before):
@@ -83,7 +83,7 @@ def admin_addresses():
 
 
 def test_an_administrator_who_is_no_superuser_opens_every_list_and_form(head):
-    browser = browser_of(head)
+    browser = make_browser(head)
     assert not head.is_superuser
     for model, its in admin.site._registry.items():
         root = f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
@@ -101,10 +101,10 @@ def test_the_first_start_needs_no_superuser():
     assert not made.is_superuser
 
 
-@pytest.mark.parametrize("address", admin_addresses())
+@pytest.mark.parametrize("address", list_admin_addresses())
 def test_an_auditor_opens_the_log_and_the_usage_and_nothing_else(address, auditor):
     make("head", AccountRole.ADMINISTRATOR)
-    browser = browser_of(auditor)
+    browser = make_browser(auditor)
     if address in AUDITED:
         assert browser.get(address).status_code in {200, 302, 405}
         return
@@ -112,16 +112,16 @@ def test_an_auditor_opens_the_log_and_the_usage_and_nothing_else(address, audito
         assert method(address).status_code in {403, 404, 405}, address
 
 
-@pytest.mark.parametrize("address", admin_addresses())
+@pytest.mark.parametrize("address", list_admin_addresses())
 def test_a_stranger_opens_nothing_of_the_administration(address):
-    response = browser_of(make("stranger")).get(address)
+    response = make_browser(make("stranger")).get(address)
     assert response.status_code in {302, 403}
     if response.status_code == 302 and address != "/admin/logout/":
         assert response.headers["Location"].startswith("/admin/login/")
 
 
 def test_rows_of_others_are_closed_to_an_auditor(auditor, head):
-    browser = browser_of(auditor)
+    browser = make_browser(auditor)
     for page in ("change", "delete", "history", "password"):
         assert browser.get(f"/admin/auth/user/{head.pk}/{page}/").status_code == 403
     actions = {"action": "revoke_keys", "_selected_action": [head.pk]}
@@ -129,7 +129,7 @@ def test_rows_of_others_are_closed_to_an_auditor(auditor, head):
 
 
 def test_the_page_of_an_auditor_links_to_log_and_usage_alone(auditor):
-    page = browser_of(auditor).get("/admin/").content.decode()
+    page = make_browser(auditor).get("/admin/").content.decode()
     assert "/admin/documents/auditevent/" in page
     assert "/admin/usage/" in page
     assert "/admin/chats/" not in page
@@ -138,7 +138,7 @@ def test_the_page_of_an_auditor_links_to_log_and_usage_alone(auditor):
 
 def test_an_auditor_exports_the_log_and_that_is_written_down(auditor):
     record_event(Action.SIGN_IN, actor=auditor)
-    export = browser_of(auditor).get("/admin/documents/auditevent/export/")
+    export = make_browser(auditor).get("/admin/documents/auditevent/export/")
     lines = [json.loads(line) for line in b"".join(export).splitlines()]
     assert "sign_in" in {line["action"] for line in lines}
     assert AuditEvent.objects.filter(action=Action.DATA_EXPORTED, actor_id=auditor.pk).exists()
@@ -149,22 +149,22 @@ def test_usage_tells_numbers_of_each_account(auditor, head):
     DailyMessages.objects.create(owner=head, day=today, count=41)
     DailyMessages.objects.create(owner=head, day=today.replace(year=today.year - 1), count=400)
     make("somebody")
-    page = browser_of(auditor).get("/admin/usage/").content.decode()
+    page = make_browser(auditor).get("/admin/usage/").content.decode()
     assert ">41<" in page
     assert ">somebody<" in page
-    found = browser_of(auditor).get("/admin/usage/?q=HEA").content.decode()
+    found = make_browser(auditor).get("/admin/usage/?q=HEA").content.decode()
     assert ">head<" in found
     assert ">somebody<" not in found
 
 
 def test_an_auditor_finds_the_way_to_the_administration(auditor):
-    assert 'href="/admin/"' in browser_of(auditor).get("/").content.decode()
-    assert 'href="/admin/"' not in browser_of(make("stranger")).get("/").content.decode()
+    assert 'href="/admin/"' in make_browser(auditor).get("/").content.decode()
+    assert 'href="/admin/"' not in make_browser(make("stranger")).get("/").content.decode()
 
 
 def test_an_auditor_shows_the_second_step_where_it_is_demanded(auditor, settings):
     settings.STAFF_TWO_STEP = True
-    answer = browser_of(auditor).get("/admin/documents/auditevent/", follow=True)
+    answer = make_browser(auditor).get("/admin/documents/auditevent/", follow=True)
     assert answer.redirect_chain[-1][0] == "/settings/two-step"
 
 
@@ -177,7 +177,7 @@ def change(browser, user, **fields):
 def test_an_administrator_gives_and_takes_roles_and_each_is_written_down(head):
     minsu = make("minsu")
     for role in (AccountRole.AUDITOR, AccountRole.ADMINISTRATOR, AccountRole.USER):
-        assert change(browser_of(head), minsu, role=role).status_code == 302
+        assert change(make_browser(head), minsu, role=role).status_code == 302
         minsu.refresh_from_db()
         assert get_role(minsu) == role
         entry = AuditEvent.objects.filter(action=Action.RIGHTS_CHANGED).first()
@@ -187,14 +187,14 @@ def test_an_administrator_gives_and_takes_roles_and_each_is_written_down(head):
 
 def test_a_role_that_is_taken_ends_at_once(head):
     minsu = make("minsu", AccountRole.AUDITOR)
-    browser = browser_of(minsu)
+    browser = make_browser(minsu)
     assert browser.get("/admin/documents/auditevent/").status_code == 200
-    change(browser_of(head), minsu)
+    change(make_browser(head), minsu)
     assert browser.get("/admin/documents/auditevent/").status_code == 302
 
 
 def test_the_last_administrator_stays_one(head):
-    browser = browser_of(head)
+    browser = make_browser(head)
     for fields in ({"role": "user"}, {"role": "administrator", "is_active": ""}):
         page = change(browser, head, **fields)
         assert "last administrator" in page.content.decode()
@@ -213,7 +213,7 @@ def test_the_last_administrator_cannot_delete_the_own_account(head):
         delete_account(user=head)
     head.refresh_from_db()
     assert head.is_active
-    browser = browser_of(head)
+    browser = make_browser(head)
     browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
     page = browser.post("/settings/delete", {"username": "head"}).content.decode()
     assert "last administrator" in page

@@ -54,7 +54,7 @@ def set_up(server, **fields):
     )
 
 
-def new_browser():
+def make_browser():
     browser = Client()
     browser.cookies["django_language"] = "en"
     return browser
@@ -70,20 +70,20 @@ def begin(browser, slug="keycloak", query=""):
     return f"{parts.path}?{parts.query}"
 
 
-def come_in(browser=None, **more):
-    browser = browser or new_browser()
+def sign_in_by_provider(browser=None, **more):
+    browser = browser or make_browser()
     return browser, browser.get(begin(browser, **more))
 
 
-def whose(browser):
+def get_signed_in_user(browser):
     key = browser.session.get("_auth_user_id")
     return User.objects.get(pk=key) if key else None
 
 
 def test_a_person_who_is_new_gets_an_account_and_is_signed_in(server, keycloak):
-    browser, answer = come_in()
+    browser, answer = sign_in_by_provider()
     assert (answer.status_code, answer.url) == (302, "/")
-    user = whose(browser)
+    user = get_signed_in_user(browser)
     assert (user.username, user.email, user.has_usable_password()) == (
         *("hana", "hana@example.com"),
         False,
@@ -94,36 +94,36 @@ def test_a_person_who_is_new_gets_an_account_and_is_signed_in(server, keycloak):
 
 
 def test_the_same_person_comes_back_to_the_same_account_under_another_name(server, keycloak):
-    first, _answer = come_in()
+    first, _answer = sign_in_by_provider()
     server.person |= {"preferred_username": "kim", "email": "kim@example.com"}
-    second, _answer = come_in()
-    assert whose(first) == whose(second)
+    second, _answer = sign_in_by_provider()
+    assert get_signed_in_user(first) == get_signed_in_user(second)
     assert User.objects.count() == 1
 
 
 def test_pkce_and_a_nonce_are_used(server, keycloak):
-    browser = new_browser()
+    browser = make_browser()
     sent = browser.get("/accounts/oidc/keycloak/login/")
     asked = parse_qs(urlsplit(sent.url).query)
     assert asked["code_challenge_method"] == ["S256"]
     assert len(asked["nonce"][0]) >= 32
-    come_in()
+    sign_in_by_provider()
     assert len(server.verifiers[0]) >= 43
 
 
 def test_a_visitor_cannot_choose_what_is_asked_of_the_server(server, keycloak):
     query = "?auth_params=nonce%3Dmine%26prompt%3Dnone&scope=admin&process=connect"
     asked = parse_qs(
-        urlsplit(new_browser().get(f"/accounts/oidc/keycloak/login/{query}").url).query
+        urlsplit(make_browser().get(f"/accounts/oidc/keycloak/login/{query}").url).query
     )
     assert asked["nonce"] != ["mine"]
     assert "prompt" not in asked
     assert set(asked["scope"][0].split()) == {"openid", "profile", "email"}
 
 
-def refused(browser, answer, status=401):
+def check_refusal(browser, answer, status=401):
     assert answer.status_code == status
-    assert whose(browser) is None
+    assert get_signed_in_user(browser) is None
     assert not User.objects.exists()
     assert AuditEvent.objects.filter(action=Action.SIGN_IN_FAILED).exists()
     return answer.content.decode()
@@ -145,65 +145,65 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_token_that_is_not_right_lets_nobody_in(lie, server, keycloak):
     server.wrong_claims = LIES[lie]
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
 
 
 def test_a_token_signed_by_somebody_else_lets_nobody_in(server, keycloak):
     server.signed_with = RSAKey.generate_key(2048, {"kid": "one"})
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
 
 
 def test_what_is_told_of_another_subject_lets_nobody_in(server, keycloak):
     server.userinfo = {"sub": "1"}
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
 
 
 def test_a_server_that_calls_itself_otherwise_is_not_asked(server, keycloak):
     server.discovery = {"issuer": "https://evil.example.com"}
-    browser = new_browser()
-    refused(browser, browser.get("/accounts/oidc/keycloak/login/"))
+    browser = make_browser()
+    check_refusal(browser, browser.get("/accounts/oidc/keycloak/login/"))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_server_that_is_down_is_told_in_words(moment, server, keycloak):
-    browser = new_browser()
+    browser = make_browser()
     address = begin(browser) if moment == "after" else "/accounts/oidc/keycloak/login/"
     server.is_down = True
-    assert "Keycloak could not be reached" in refused(browser, browser.get(address))
+    assert "Keycloak could not be reached" in check_refusal(browser, browser.get(address))
 
 
 def test_a_code_of_another_browser_lets_nobody_in(server, keycloak):
-    address = begin(new_browser())
-    browser = new_browser()
+    address = begin(make_browser())
+    browser = make_browser()
     begin(browser)
-    refused(browser, browser.get(address))
+    check_refusal(browser, browser.get(address))
 
 
 def test_a_code_is_good_once(server, keycloak):
-    browser = new_browser()
+    browser = make_browser()
     address = begin(browser)
     browser.get(address)
-    again = new_browser()
+    again = make_browser()
     assert again.get(address).status_code == 401
-    assert whose(again) is None
+    assert get_signed_in_user(again) is None
 
 
 def test_an_address_that_is_not_verified_takes_over_no_account(server):
     set_up(server, link_by_email=True)
     owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
     server.person["email_verified"] = False
-    browser, _answer = come_in()
-    assert whose(browser) != owner
-    assert whose(browser).email == ""
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) != owner
+    assert get_signed_in_user(browser).email == ""
     assert not SocialAccount.objects.filter(user=owner).exists()
 
 
 def test_a_verified_address_takes_over_no_account_unless_linking_is_allowed(server, keycloak):
     owner = User.objects.create_user("owner", "Hana@Example.com", PASSWORD)
-    browser, answer = come_in()
+    browser, answer = sign_in_by_provider()
     assert answer.status_code == 403
     assert "already has the e-mail address" in answer.content.decode()
-    assert whose(browser) is None
+    assert get_signed_in_user(browser) is None
     assert list(User.objects.all()) == [owner]
 
 
@@ -212,8 +212,8 @@ def test_a_verified_address_gets_its_account_where_linking_is_allowed(server):
     owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
     EmailAddress.objects.create(user=owner, email="hana@example.com", verified=True, primary=True)
     key = services.create_key(user=owner)
-    browser, _answer = come_in()
-    assert whose(browser) == owner
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) == owner
     owner.refresh_from_db()
     assert owner.check_password(PASSWORD)
     headers = {"Authorization": f"Token {key}"}
@@ -224,8 +224,8 @@ def test_who_typed_the_address_of_somebody_else_loses_password_and_keys(server):
     set_up(server, link_by_email=True)
     squatter = User.objects.create_user("owner", "hana@example.com", PASSWORD)
     key = services.create_key(user=squatter)
-    browser, _answer = come_in()
-    assert whose(browser) == squatter
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) == squatter
     squatter.refresh_from_db()
     assert not squatter.has_usable_password()
     headers = {"Authorization": f"Token {key}"}
@@ -236,9 +236,9 @@ def test_an_administrator_is_never_linked_by_an_address(server):
     set_up(server, link_by_email=True)
     head = User.objects.create_user("head", "hana@example.com", PASSWORD)
     set_role(user=head, role=AccountRole.ADMINISTRATOR)
-    browser, answer = come_in()
+    browser, answer = sign_in_by_provider()
     assert answer.status_code == 403
-    assert whose(browser) is None
+    assert get_signed_in_user(browser) is None
 
 
 @pytest.mark.parametrize(
@@ -254,49 +254,49 @@ def test_an_administrator_is_never_linked_by_an_address(server):
 def test_a_name_that_somebody_has_or_that_looks_like_it_is_not_taken(told, got, server, keycloak):
     User.objects.create_user("admin", password=PASSWORD)
     server.person["preferred_username"] = told
-    browser, _answer = come_in()
-    assert whose(browser).username == got
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser).username == got
 
 
 def test_a_deactivated_account_stays_out(server, keycloak):
-    come_in()
+    sign_in_by_provider()
     User.objects.update(is_active=False)
-    browser, _answer = come_in()
-    assert whose(browser) is None
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) is None
     assert User.objects.count() == 1
 
 
 def test_only_addresses_of_the_organization_come_in(server):
     set_up(server, domains="example.co.kr, example.org")
-    browser, answer = come_in()
-    assert "no verified e-mail address of this organization" in refused(browser, answer, 403)
+    browser, answer = sign_in_by_provider()
+    assert "no verified e-mail address of this organization" in check_refusal(browser, answer, 403)
 
 
 def test_a_server_that_verifies_nothing_can_be_vouched_for(server):
     set_up(server, vouches_for_email=True, domains="example.com")
     del server.person["email_verified"]
-    browser, _answer = come_in()
-    assert whose(browser).email == "hana@example.com"
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser).email == "hana@example.com"
 
 
 def test_only_the_invited_get_an_account_where_that_is_set(server):
     set_up(server, sign_up="invited")
-    browser, answer = come_in()
-    assert whose(browser) is None
+    browser, answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) is None
     assert "by invitation" in answer.content.decode()
     group = Group.objects.create(name="인사팀")
     _invitation, secret = create_invitation(by=None, max_uses=5, groups=[group])
     browser.get(build_path(secret))
-    come_in(browser)
-    assert list(whose(browser).groups.all()) == [group]
+    sign_in_by_provider(browser)
+    assert list(get_signed_in_user(browser).groups.all()) == [group]
 
 
 def test_an_invited_address_gets_its_account_without_the_link(server):
     set_up(server, sign_up="invited")
     invitation, _secret = create_invitation(by=None, email="hana@example.com")
-    browser, _answer = come_in()
+    browser, _answer = sign_in_by_provider()
     invitation.refresh_from_db()
-    assert invitation.used_by == whose(browser)
+    assert invitation.used_by == get_signed_in_user(browser)
 
 
 def test_groups_of_the_server_are_followed_at_each_sign_in(server):
@@ -306,8 +306,8 @@ def test_groups_of_the_server_are_followed_at_each_sign_in(server):
     GroupDetails.objects.create(group=other, directory_name="finance")
     for told, held in ((["/hr", "x"], {group}), ("finance", {other}), ([], set())):
         server.person["groups"] = told
-        browser, _answer = come_in()
-        assert set(whose(browser).groups.all()) == held
+        browser, _answer = sign_in_by_provider()
+        assert set(get_signed_in_user(browser).groups.all()) == held
 
 
 def test_groups_that_are_too_many_to_be_told_stay_as_they_are(server):
@@ -315,11 +315,11 @@ def test_groups_that_are_too_many_to_be_told_stay_as_they_are(server):
     group = Group.objects.create(name="인사")
     GroupDetails.objects.create(group=group, directory_name="hr")
     server.person["groups"] = ["hr"]
-    come_in()
+    sign_in_by_provider()
     del server.person["groups"]
     server.person["_claim_names"] = {"groups": "src1"}
-    browser, _answer = come_in()
-    assert list(whose(browser).groups.all()) == [group]
+    browser, _answer = sign_in_by_provider()
+    assert list(get_signed_in_user(browser).groups.all()) == [group]
 
 
 def test_the_server_gives_and_takes_the_roles_that_it_is_asked_for(server):
@@ -332,57 +332,57 @@ def test_the_server_gives_and_takes_the_roles_that_it_is_asked_for(server):
         ([], AccountRole.USER),
     ):
         server.person["roles"] = told
-        browser, _answer = come_in()
-        assert get_role(whose(browser)) == role
+        browser, _answer = sign_in_by_provider()
+        assert get_role(get_signed_in_user(browser)) == role
 
 
 def test_the_server_cannot_end_the_last_administrator(server):
     set_up(server, groups_claim="roles", administrators="nura-admins")
     server.person["roles"] = ["nura-admins"]
-    come_in()
+    sign_in_by_provider()
     server.person["roles"] = []
-    browser, _answer = come_in()
-    assert get_role(whose(browser)) == AccountRole.ADMINISTRATOR
+    browser, _answer = sign_in_by_provider()
+    assert get_role(get_signed_in_user(browser)) == AccountRole.ADMINISTRATOR
 
 
 def test_roles_stay_as_they_are_where_the_server_is_not_asked(server, keycloak):
-    browser, _answer = come_in()
-    set_role(user=whose(browser), role=AccountRole.ADMINISTRATOR)
+    browser, _answer = sign_in_by_provider()
+    set_role(user=get_signed_in_user(browser), role=AccountRole.ADMINISTRATOR)
     server.person["groups"] = ["x"]
-    browser, _answer = come_in()
-    assert get_role(whose(browser)) == AccountRole.ADMINISTRATOR
+    browser, _answer = sign_in_by_provider()
+    assert get_role(get_signed_in_user(browser)) == AccountRole.ADMINISTRATOR
 
 
 def test_two_servers_with_the_same_subject_are_two_people(server, keycloak):
-    come_in()
+    sign_in_by_provider()
     with oidc.run_server(person=HANA | {"email": "another@example.org"}) as second:
         set_up(second, slug="google", name="Google")
-        come_in(slug="google")
+        sign_in_by_provider(slug="google")
     assert User.objects.count() == 2
 
 
 def test_the_sign_in_page_has_a_button_for_each_server_that_is_switched_on(server, keycloak):
     set_up(server, slug="off", name="Old one", is_active=False)
-    page = new_browser().get("/accounts/login/?next=/documents").content.decode()
+    page = make_browser().get("/accounts/login/?next=/documents").content.decode()
     assert "Sign in with Keycloak" in page
     assert 'href="/accounts/oidc/keycloak/login/?next=/documents"' in page
     assert "Old one" not in page
-    assert new_browser().get("/accounts/oidc/off/login/").status_code == 404
+    assert make_browser().get("/accounts/oidc/off/login/").status_code == 404
 
 
 def test_one_comes_back_to_where_one_wanted_to_go_and_nowhere_else(server, keycloak):
-    _browser, answer = come_in(query="?next=/documents")
+    _browser, answer = sign_in_by_provider(query="?next=/documents")
     assert answer.url == "/documents"
-    _browser, answer = come_in(query="?next=https://evil.example.com/")
+    _browser, answer = sign_in_by_provider(query="?next=https://evil.example.com/")
     assert answer.url == "/"
 
 
 def test_signing_out_leads_to_the_sign_out_of_the_server(server, keycloak):
-    browser, _answer = come_in()
+    browser, _answer = sign_in_by_provider()
     page = browser.post("/accounts/logout/", follow=True)
     assert page.redirect_chain[0][0] == "/accounts/oidc/keycloak/signed-out/"
     assert f"{server.url}/end?client_id=nura&amp;post_logout_redirect_uri=" in page.content.decode()
-    assert whose(browser) is None
+    assert get_signed_in_user(browser) is None
 
 
 def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
@@ -391,15 +391,15 @@ def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
     head = User.objects.create_user("head", password=PASSWORD)
     set_role(user=head, role=AccountRole.ADMINISTRATOR)
     form = {"login": "minsu", "password": PASSWORD}
-    browser = new_browser()
+    browser = make_browser()
     browser.post("/accounts/login/", form)
-    assert whose(browser) is None
+    assert get_signed_in_user(browser) is None
     token = {"username": "minsu", "password": PASSWORD}
     assert Client().post("/api/v1/auth/token", token, "application/json").status_code == 401
     browser.post("/accounts/login/", form | {"login": "head"})
-    assert whose(browser) == head
-    other, _answer = come_in()
-    assert whose(other).username == "hana"
+    assert get_signed_in_user(browser) == head
+    other, _answer = sign_in_by_provider()
+    assert get_signed_in_user(other).username == "hana"
 
 
 @pytest.fixture
@@ -407,7 +407,7 @@ def heads_browser():
     """Of an administrator, signed in."""
     head = User.objects.create_user("head")
     set_role(user=head, role=AccountRole.ADMINISTRATOR)
-    browser = new_browser()
+    browser = make_browser()
     browser.force_login(head)
     return browser
 
@@ -428,25 +428,25 @@ def fill_in(server):
 def test_a_new_server_with_the_short_name_of_a_deleted_one_opens_no_account_of_it(
     server, keycloak, heads_browser
 ):
-    first, _answer = come_in()
-    hana = whose(first)
+    first, _answer = sign_in_by_provider()
+    hana = get_signed_in_user(first)
     keycloak.delete()
     heads_browser.post("/admin/nura/signonserver/add/", fill_in(server))
     server.person |= {"preferred_username": "mallory", "email": "mallory@example.com"}
-    other, _answer = come_in()
-    assert whose(other).username == "mallory"
-    assert connections_of(hana) == []
+    other, _answer = sign_in_by_provider()
+    assert get_signed_in_user(other).username == "mallory"
+    assert list_connections(hana) == []
     ended = AuditEvent.objects.get(action=Action.ACCOUNT_CHANGED, subject_id=hana.pk)
     assert ended.details == {"change": "account_disconnected", "server": "keycloak"}
 
 
 def test_changing_a_server_leaves_its_connections(server, keycloak, heads_browser):
-    first, _answer = come_in()
+    first, _answer = sign_in_by_provider()
     address = f"/admin/nura/signonserver/{keycloak.pk}/change/"
     heads_browser.post(address, fill_in(server) | {"name": "Renamed"})
     keycloak.refresh_from_db()
     assert keycloak.name == "Renamed"
-    assert connections_of(whose(first)) == [("keycloak", "1001")]
+    assert list_connections(get_signed_in_user(first)) == [("keycloak", "1001")]
 
 
 def test_a_server_cannot_pass_for_the_directory(server, heads_browser):
@@ -454,7 +454,7 @@ def test_a_server_cannot_pass_for_the_directory(server, heads_browser):
     SocialAccount.objects.create(user=hana, provider="ldap", uid="1001")
     heads_browser.post("/admin/nura/signonserver/add/", fill_in(server) | {"slug": "ldap"})
     assert not SignOnServer.objects.exists()
-    assert connections_of(hana) == [("ldap", "1001")]
+    assert list_connections(hana) == [("ldap", "1001")]
 
 
 def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settings, heads_browser):
@@ -467,8 +467,8 @@ def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settin
     address = f"/admin/nura/signonserver/{made.pk}/change/"
     assert oidc.CLIENT_SECRET not in browser.get(address).content.decode()
     browser.post(address, form | {"secret": "", "name": "Renamed"})
-    signed_in, _answer = come_in()
-    assert whose(signed_in).username == "hana"
+    signed_in, _answer = sign_in_by_provider()
+    assert get_signed_in_user(signed_in).username == "hana"
     unsafe = form | {"slug": "other", "issuer": "http://login.example.com"}
     page = browser.post("/admin/nura/signonserver/add/", unsafe).content.decode()
     assert "must begin with https://" in page
@@ -480,7 +480,7 @@ def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settin
 @pytest.fixture
 def minsus_browser(minsu):
     """Signed in with a password, which was asked for again just now."""
-    browser = new_browser()
+    browser = make_browser()
     browser.force_login(minsu)
     browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
     return browser
@@ -499,7 +499,7 @@ def connect(browser, slug="keycloak", query=None):
     return browser.get(begin(browser, slug, link), follow=True)
 
 
-def connections_of(user):
+def list_connections(user):
     return list(SocialAccount.objects.filter(user=user).values_list("provider", "uid"))
 
 
@@ -509,14 +509,14 @@ def test_a_person_connects_an_account_by_hand_and_signs_in_with_it(
     answer = connect(minsus_browser)
     assert answer.redirect_chain == [("/settings/sign-on", 302)]
     assert "Connected. You can now sign in with Keycloak." in answer.content.decode()
-    assert connections_of(minsu) == [("keycloak", "1001")]
+    assert list_connections(minsu) == [("keycloak", "1001")]
     minsu.refresh_from_db()
     assert (minsu.email, minsu.check_password(PASSWORD)) == ("minsu@example.com", True)
     assert not EmailAddress.objects.filter(email="hana@example.com").exists()
     told = AuditEvent.objects.get(action=Action.ACCOUNT_CHANGED, subject_id=minsu.pk).details
     assert told == {"change": "account_connected", "server": "keycloak"}
-    other, _answer = come_in()
-    assert whose(other) == minsu
+    other, _answer = sign_in_by_provider()
+    assert get_signed_in_user(other) == minsu
 
 
 def test_connecting_asks_for_the_password_first(server, keycloak, minsus_client):
@@ -527,7 +527,7 @@ def test_connecting_asks_for_the_password_first(server, keycloak, minsus_client)
 
 def test_who_has_nothing_here_to_prove_must_have_signed_in_just_now(server, keycloak):
     other = set_up(server, slug="entra", name="Entra")
-    browser, _answer = come_in()
+    browser, _answer = sign_in_by_provider()
     assert ask_to_connect(browser, "entra")
     session = browser.session
     for record in session["account_authentication_methods"]:
@@ -546,14 +546,14 @@ def test_no_address_of_somebody_else_connects_anything(
     forge, server, keycloak, minsu, minsus_browser, stranger
 ):
     if forge == "of another session":
-        theirs = new_browser()
+        theirs = make_browser()
         theirs.force_login(stranger)
         theirs.post("/accounts/reauthenticate/", {"password": PASSWORD})
         forge = ask_to_connect(theirs)
     answer = minsus_browser.get(f"/accounts/oidc/keycloak/login/{forge}")
     assert answer.url == "/settings/sign-on"
     assert not SocialAccount.objects.exists()
-    assert whose(minsus_browser) == minsu
+    assert get_signed_in_user(minsus_browser) == minsu
 
 
 def test_a_link_that_is_used_after_signing_out_connects_and_signs_in_nobody(
@@ -568,11 +568,11 @@ def test_a_link_that_is_used_after_signing_out_connects_and_signs_in_nobody(
 def test_an_account_that_signs_in_to_another_here_cannot_be_connected(
     server, keycloak, minsu, minsus_browser
 ):
-    first, _answer = come_in()
+    first, _answer = sign_in_by_provider()
     answer = connect(minsus_browser)
     assert "is connected to another account here" in answer.content.decode()
-    assert connections_of(minsu) == []
-    assert connections_of(whose(first)) == [("keycloak", "1001")]
+    assert list_connections(minsu) == []
+    assert list_connections(get_signed_in_user(first)) == [("keycloak", "1001")]
 
 
 @pytest.mark.parametrize("is_verified", [True, False])
@@ -584,8 +584,8 @@ def test_connecting_touches_nobody_who_has_the_same_address(
     owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
     key = services.create_key(user=owner)
     connect(minsus_browser)
-    assert connections_of(minsu) == [("keycloak", "1001")]
-    assert connections_of(owner) == []
+    assert list_connections(minsu) == [("keycloak", "1001")]
+    assert list_connections(owner) == []
     owner.refresh_from_db()
     assert owner.check_password(PASSWORD)
     headers = {"Authorization": f"Token {key}"}
@@ -596,7 +596,7 @@ def test_an_account_outside_of_the_organization_is_not_connected(server, minsu, 
     set_up(server, domains="corp.example.com")
     answer = connect(minsus_browser)
     assert "no verified e-mail address of this organization" in answer.content.decode()
-    assert connections_of(minsu) == []
+    assert list_connections(minsu) == []
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -611,8 +611,8 @@ def test_a_server_that_is_down_leaves_one_signed_in_and_says_so(
     answer = minsus_browser.get(address, follow=True)
     assert answer.redirect_chain[-1][0] == "/settings/sign-on"
     assert "Nothing was connected. Keycloak could not be reached" in answer.content.decode()
-    assert whose(minsus_browser) == minsu
-    assert connections_of(minsu) == []
+    assert get_signed_in_user(minsus_browser) == minsu
+    assert list_connections(minsu) == []
 
 
 def test_who_takes_long_at_the_server_proves_it_again_and_is_connected(
@@ -625,9 +625,9 @@ def test_who_takes_long_at_the_server_proves_it_again_and_is_connected(
         record["at"] -= 3600
     session.save()
     assert minsus_browser.get(back).url.startswith("/accounts/reauthenticate/")
-    assert connections_of(minsu) == []
+    assert list_connections(minsu) == []
     minsus_browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
-    assert connections_of(minsu) == [("keycloak", "1001")]
+    assert list_connections(minsu) == [("keycloak", "1001")]
 
 
 def disconnect(browser, account):
@@ -639,9 +639,9 @@ def test_a_connection_is_ended_by_hand(server, keycloak, minsu, minsus_browser):
     connect(minsus_browser)
     page = disconnect(minsus_browser, SocialAccount.objects.get(user=minsu))
     assert "The account is no longer connected." in page
-    assert connections_of(minsu) == []
-    browser, _answer = come_in()
-    assert whose(browser) != minsu
+    assert list_connections(minsu) == []
+    browser, _answer = sign_in_by_provider()
+    assert get_signed_in_user(browser) != minsu
 
 
 def test_ending_a_connection_asks_for_the_password_first(server, keycloak, minsu, minsus_client):
@@ -649,11 +649,11 @@ def test_ending_a_connection_asks_for_the_password_first(server, keycloak, minsu
     answer = minsus_client.post("/settings/sign-on", {"account": held.pk})
     assert answer.url.startswith("/accounts/reauthenticate/")
     minsus_client.post(answer.url, {"password": PASSWORD, "next": "/settings/sign-on"})
-    assert connections_of(minsu) == []
+    assert list_connections(minsu) == []
 
 
 def test_nobody_ends_the_connection_of_another(server, keycloak, minsus_browser):
-    come_in()
+    sign_in_by_provider()
     held = SocialAccount.objects.get()
     page = disconnect(minsus_browser, held)
     assert "hana@example.com" not in page
@@ -663,10 +663,10 @@ def test_nobody_ends_the_connection_of_another(server, keycloak, minsus_browser)
 
 
 def test_the_last_way_in_stays(server, keycloak, minsu, minsus_browser, settings):
-    browser, _answer = come_in()
+    browser, _answer = sign_in_by_provider()
     page = disconnect(browser, SocialAccount.objects.get())
     assert "Set a password first." in page
-    SocialAccount.objects.create(user=whose(browser), provider="gone", uid="1")
+    SocialAccount.objects.create(user=get_signed_in_user(browser), provider="gone", uid="1")
     page = disconnect(browser, SocialAccount.objects.get(provider="keycloak"))
     assert "Set a password first." in page
     server.person |= {"sub": "2002", "email": "kim@example.com"}
@@ -709,7 +709,7 @@ def test_a_server_that_never_ends_or_leads_elsewhere_lets_nobody_in(
     hostile.redirect_url = f"{hostile.url}/elsewhere"
     server.discovery = {endpoint: f"{hostile.url}/{way}"}
     began = time.monotonic()
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
     assert time.monotonic() - began < 6
     assert [one[1] for one in hostile.requests] == [f"/{way}"]
     assert hostile.sent_bytes < 200 * 2**20
@@ -722,7 +722,7 @@ def test_a_server_whose_first_answer_never_ends_is_told_in_words(
     monkeypatch.setattr(sign_on, "ANSWER_SECONDS", 0.4)
     hostile.answers["/.well-known/openid-configuration"] = way
     SignOnServer.objects.update(issuer=hostile.url)
-    page = new_browser().get("/accounts/oidc/keycloak/login/")
+    page = make_browser().get("/accounts/oidc/keycloak/login/")
     assert page.status_code in {200, 401, 403}
     assert len(hostile.requests) == 1
 
@@ -733,7 +733,7 @@ def test_a_server_that_names_the_machines_own_surroundings_is_not_followed(
 ):
     server.discovery = {endpoint: "http://169.254.169.254/latest/meta-data/"}
     began = time.monotonic()
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
     assert time.monotonic() - began < 4
     reason = AuditEvent.objects.filter(action=Action.SIGN_IN_FAILED).get().details["reason"]
     assert "AddressForbidden" in reason
@@ -757,7 +757,7 @@ def test_what_a_server_says_instead_of_a_token_is_written_down_nowhere(
 ):
     hostile.answers["/token"] = (400 if b"error" in body else 200, headers, body)
     server.discovery = {"token_endpoint": f"{hostile.url}/token"}
-    refused(*come_in())
+    check_refusal(*sign_in_by_provider())
     told = str(list(AuditEvent.objects.values_list("details", flat=True))) + caplog.text
     assert oidc.CLIENT_SECRET not in told
     assert "[[[" not in told
@@ -778,7 +778,7 @@ def test_what_a_server_says_instead_of_a_token_is_written_down_nowhere(
 )
 def test_claims_that_cannot_be_kept_are_no_error_of_ours(claims, server, keycloak):
     server.person |= claims
-    _browser, page = come_in()
+    _browser, page = sign_in_by_provider()
     assert page.status_code in {200, 302, 401, 403}
 
 
@@ -799,5 +799,5 @@ def test_claims_that_cannot_be_kept_are_no_error_of_ours(claims, server, keycloa
 def test_claims_of_other_shapes_are_no_error_of_ours(claims, server):
     set_up(server, groups_claim="groups")
     server.person |= claims
-    _browser, page = come_in()
+    _browser, page = sign_in_by_provider()
     assert page.status_code in {200, 302, 401, 403}

@@ -22,12 +22,12 @@ from tests.nura.accounts.conftest import PASSWORD
 pytestmark = pytest.mark.django_db
 
 
-def fill(name="hana", email="hana@example.com"):
+def make_form(name="hana", email="hana@example.com"):
     return {"username": name, "email": email, "password1": PASSWORD, "password2": PASSWORD}
 
 
 def sign_up(browser, **given):
-    return browser.post("/accounts/signup/", fill(**given))
+    return browser.post("/accounts/signup/", make_form(**given))
 
 
 def invite(**given):

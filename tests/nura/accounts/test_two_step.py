@@ -16,7 +16,7 @@ from tests.nura.accounts.conftest import PASSWORD
 pytestmark = pytest.mark.django_db
 
 
-def code_of(user):
+def make_code(user):
     secret = Authenticator.objects.get(user=user, type="totp")
     key = TOTP(secret).instance.data["secret"]
     from nura.accounts.profile import MFAAdapter
@@ -59,7 +59,7 @@ def test_before_the_second_step_a_socket_is_nobodys(protected):
     browser, _answer = sign_in()
     shown = [Credential(session=browser.session.session_key)]
     assert find_principals(shown) == [None]
-    browser.post("/accounts/2fa/authenticate/", {"code": code_of(protected)})
+    browser.post("/accounts/2fa/authenticate/", {"code": make_code(protected)})
     (holder,) = find_principals([Credential(session=browser.session.session_key)])
     assert holder is not None
     assert holder.user == protected
@@ -69,7 +69,7 @@ def test_the_code_lets_in_and_a_wrong_one_does_not(protected):
     browser, _answer = sign_in()
     wrong = browser.post("/accounts/2fa/authenticate/", {"code": "000000"})
     assert "코드가 올바르지 않거나" in wrong.content.decode()
-    assert browser.post("/accounts/2fa/authenticate/", {"code": code_of(protected)}).url == "/"
+    assert browser.post("/accounts/2fa/authenticate/", {"code": make_code(protected)}).url == "/"
 
 
 def test_the_second_step_has_the_code_typed_at_once_and_offers_no_passkey_that_is_not_there(
@@ -101,7 +101,7 @@ def test_a_key_for_a_password_needs_the_code_too(protected):
 
     assert ask().json()["code"] == "second_step_required"
     assert ask(code="000000").status_code == 401
-    assert ask(code=code_of(protected)).status_code == 200
+    assert ask(code=make_code(protected)).status_code == 200
 
 
 def test_the_secret_is_stored_encrypted(minsu):
@@ -160,7 +160,7 @@ def test_the_form_of_a_passkey_is_korean(protected):
 
 def turn_on_more(user):
     browser, _answer = sign_in()
-    browser.post("/accounts/2fa/authenticate/", {"code": code_of(user)})
+    browser.post("/accounts/2fa/authenticate/", {"code": make_code(user)})
     browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
     return browser
 
