@@ -15,9 +15,10 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -116,6 +117,7 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
     turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
     data = {
         "title": _to_printable(to_one_line(chat.title)),
+        "heading": list_typed_nodes(to_one_line(chat.title)),
         "language": (get_language() or "ko").partition("-")[0],
         "exported": _("Exported on %(when)s") % {"when": localtime(now()).strftime(TIME_FORMAT)},
         "words": {"sources": _("Sources")},
@@ -153,7 +155,7 @@ def _to_printed_turn(turn: Turn) -> dict[str, Any]:
     return {
         "number": turn.number,
         "when": localtime(turn.ts).strftime(TIME_FORMAT),
-        "question": list_question_nodes(turn.user_text),
+        "question": list_typed_nodes(turn.user_text),
         "answer": parse_markdown_tree(turn.assistant_text),
         "sources": [
             {"slot": ref["slot"], "text": _to_printable(describe_source(ref))}
@@ -188,11 +190,11 @@ def parse_markdown_tree(markdown: str) -> list[Node]:
 
 _LINES = MarkdownIt("zero").use(read_formulas)
 _NO_FORMULAS = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`|\n[ \t]*(?=\n))", re.DOTALL)
-"""What a formula of a question neither contains nor reaches over: code, and blank lines."""
+"""What such a formula neither contains nor reaches over: code, and blank lines."""
 
 
-def list_question_nodes(text: str) -> list[Node]:
-    """A question as it was typed, its formulas as nodes of their own."""
+def list_typed_nodes(text: str) -> list[Node]:
+    """A question or a title as it was typed, its formulas as nodes of their own."""
     nodes: list[Node] = []
     for number, part in enumerate(_NO_FORMULAS.split(drop_unprintable(text))):
         if number % 2:
@@ -200,7 +202,23 @@ def list_question_nodes(text: str) -> list[Node]:
             continue
         for inline in _LINES.parseInline(part):
             nodes += [_make_leaf_node(token) for token in inline.children or []]
+    nodes = _join_texts(nodes)
+    for before, after in pairwise(nodes):  # a centred formula has room around it
+        if after.get("block") and before["type"] == "text":
+            before["text"] = before["text"].rstrip()
+        elif before.get("block") and after["type"] == "text":
+            after["text"] = after["text"].lstrip("\n")
     return nodes
+
+
+def _join_texts(nodes: Iterable[Node]) -> list[Node]:
+    joined: list[Node] = []
+    for node in nodes:
+        if joined and node["type"] == joined[-1]["type"] == "text":
+            joined[-1]["text"] += node["text"]
+        else:
+            joined.append(node)
+    return joined
 
 
 def drop_unprintable(text: str) -> str:

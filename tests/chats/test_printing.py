@@ -10,7 +10,7 @@ import pytest
 
 from chats.models import Chat
 from chats.services import export as printing
-from chats.services.export import MAX_TREE_DEPTH, list_question_nodes, parse_markdown_tree
+from chats.services.export import MAX_TREE_DEPTH, list_typed_nodes, parse_markdown_tree
 from tests.chats.conftest import client, make_document
 from tests.chats.turns import add_turn
 
@@ -161,9 +161,22 @@ def test_formulas_of_a_question_are_set_as_well(api, owner):
     assert "`$y$`#값은$5와$6" in text
 
 
+def test_a_formula_in_the_title_is_set_as_well(api, owner):
+    text = remove_blanks(
+        read_text(export(api, make_chat(owner, "네.", "넓이 $\\pi r^2$은?")).content)
+    )
+    assert text.count("𝜋𝑟") == 2
+    assert "\\pi" not in text
+
+
+def test_a_centred_formula_of_a_question_has_no_blank_lines_around_it():
+    nodes = list_typed_nodes("앞\n\n$$x$$\n\n  뒤")
+    assert [node.get("text") for node in nodes] == ["앞", None, "  뒤"]
+
+
 @pytest.mark.parametrize("code", ["```\n$a=$b\n```", "`$a=$b`", "$a\n\n$b는"])
 def test_code_and_blank_lines_of_a_question_hold_no_formula(code):
-    nodes = list_question_nodes(code)
+    nodes = list_typed_nodes(code)
     assert {node["type"] for node in nodes} == {"text"}
     assert "".join(node["text"] for node in nodes) == code
 
