@@ -203,8 +203,8 @@ class Gallery:
             ...
             gallery.write()      # in the transaction that replaces the document's rows
 
-    `pages` reads a few pages ahead while the vision model works. It calls `on_wait` about every
-    second while it waits, measures that time with `watch`, and calls `on_recognition` before it
+    `pages` reads a few pages ahead while the vision model works. It calls `on_wait` about twice
+    a second while it waits, measures that time with `watch`, and calls `on_recognition` before it
     asks the model; exceptions of both propagate. Stored files are removed on exit after an error or
     without a call of `write`. `warnings` are codes for pictures that were not described.
     """

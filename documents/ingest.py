@@ -225,10 +225,18 @@ class _Recognition:
 
         Raises `LeaseLostError`, `TurnPassedError`.
         """
-        if time.monotonic() - self._last_look_at >= MIN_SECONDS_BETWEEN_LOOKS:
+        if self.yield_to_texts() and self._last_page_at:  # they come too quickly for a pause
+            self._pass_turn(self._turn_ends_at + self._turn_seconds)
+
+    def yield_to_texts(self) -> bool:
+        """Ingest a waiting document that needs no recognition; False if one was just looked for.
+
+        Raises `LeaseLostError`.
+        """
+        is_due = time.monotonic() - self._last_look_at >= MIN_SECONDS_BETWEEN_LOOKS
+        if is_due:
             self._ingest_others(0.0)
-            if self._last_page_at:  # they come too quickly for a pause
-                self._pass_turn(self._turn_ends_at + self._turn_seconds)
+        return is_due
 
     def _pass_turn(self, ends_at: float) -> None:
         """Raise `TurnPassedError` if the turn has ended and somebody waits for it."""
@@ -438,8 +446,13 @@ def _embed_and_store(job: _IngestAttempt, findings: index.IngestFindings) -> boo
     title = metadata.to_title_lines(
         job.version.name, metadata.merge_metadata(findings.metadata, job.document.stated)
     )
+
+    def note_embedded(done: int, total: int) -> None:
+        job.progress.move(done, total)
+        job.recognition.yield_to_texts()
+
     embed_chunks = get_engine(config).add_vectors
-    job.draft.index(embed_chunks(job.chunks, title, job.progress.move, job.chunks.count), space)
+    job.draft.index(embed_chunks(job.chunks, title, note_embedded, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
         index.replace_index(

@@ -132,6 +132,24 @@ def test_a_scan_that_was_put_off_has_not_had_its_turn(owner, stranger, recognise
     assert recognised_pages == ["a.md 0", "c.md 0"]
 
 
+def test_a_text_does_not_wait_for_the_vectors_of_a_scan(
+    owner, stranger, recognised_pages, monkeypatch
+):
+    """It is begun before the scan is stored, although all here turn out to be scans."""
+    enter, stages = ingest.IngestProgress.enter, []
+
+    def enter_and_upload(progress, stage):
+        enter(progress, stage)
+        if stage == "embedding":
+            make_row(stranger)
+        if stage == "indexing":
+            stages.append(Document.objects.get(owner=stranger).stage)
+
+    monkeypatch.setattr(ingest.IngestProgress, "enter", enter_and_upload)
+    assert run(scan(owner)).status == "COMPLETED"
+    assert stages == ["pictured"]
+
+
 def test_a_turn_lasts_for_its_seconds(owner, stranger, recognised_pages, monkeypatch):
     monkeypatch.setattr(ingest, "TURN_SECONDS", 60.0)
     first = scan(owner)

@@ -60,7 +60,7 @@ ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
 }
 DEFAULT_LIMITS = Limits()
-TICK_SECONDS = 1.0
+TICK_SECONDS = 0.5
 """Between two calls of `on_wait`."""
 MAX_PICTURE_BYTES = 16 * MEGABYTE
 MAX_RECOGNISED_BYTES = MEGABYTE
@@ -231,7 +231,7 @@ class SandboxChild:
     """A child and the frames it sends. Always `close` it: that kills it and its descendants.
 
     `request` is for `server.answer_request`, `stdin_data` its standard input. `on_wait` is called
-    about every second while nothing comes; its exceptions propagate.
+    about twice a second while nothing comes; its exceptions propagate.
     """
 
     def __init__(
@@ -462,8 +462,8 @@ def read_document(  # noqa: PLR0913 - the file, and by name how it is read
     """Start reading a document in a child of its own.
 
     `pictures` are the rules for keeping them, `pdf_reader` the library for PDF. `on_wait` is called
-    about every second while nothing comes: a heartbeat. `on_recognition` is called before a page is
-    recognised, `on_recognised` afterwards. `recognised` are pages from earlier readings: a JSON
+    about twice a second while nothing comes: a heartbeat. `on_recognition` is called before a page
+    is recognised, `on_recognised` afterwards. `recognised` are pages from earlier readings: a JSON
     object with their indexes from 0 as keys. Exceptions of the callbacks propagate.
     """
     if path.stat().st_size == 0:
