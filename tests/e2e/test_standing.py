@@ -48,7 +48,7 @@ def test_a_citation_moves_the_panel_alone(windows, reader, long_chat, size, whol
     expect(page.locator(".msg-answer")).to_have_count(len(QUESTIONS))
     markers = page.locator(".msg-answer .cite")
     assert markers.count() >= len(QUESTIONS)
-    for number in range(0, markers.count(), 1 if whole else 3):
+    for number in range(0, markers.count(), 1 if whole else 6):
         click(page, markers.nth(number))
         assert page.evaluate(script("moved")) == []
         if size == "phone":

@@ -58,7 +58,7 @@ def test_words_of_a_scan_stand_where_they_are_drawn(quarterly: Path) -> None:
 
 
 @needs_tesseract
-@pytest.mark.parametrize("turned", [90, 180, 270])
+@pytest.mark.parametrize("turned", [90, 180, pytest.param(270, marks=pytest.mark.whole)])
 def test_a_scan_that_was_put_in_turned_is_read(tmp_path: Path, turned: int) -> None:
     lines = "\n".join(f"Line {n} says that the boiler pressure is high today" for n in range(9))
     (page,) = read(scan(tmp_path / "a.pdf", lines, turned=turned)).pages
