@@ -391,6 +391,15 @@ function openMenu(menu, button) {
 
 const chatMenu = byId("chat-menu");
 const folderMenu = byId("folder-menu");
+
+/** Close `menu`. The focus goes back to its button, also if the list has been replaced meanwhile. */
+function closeMenu(menu) {
+  menu.hidePopover();
+  if (list.contains(document.activeElement)) return;
+  const button = menu === chatMenu ? `${toRowSelector(menuRow)} [data-chat-menu]` : `${toFolderSelector(menuFolder)} [data-folder-menu]`;
+  list.querySelector(button)?.focus();
+}
+
 const chatActions = {
   rename: renameChat,
   pin: (row) => moveChats([row.dataset.chatId], "pinned"),
@@ -444,14 +453,14 @@ function showView(view) {
 chatMenu.addEventListener("click", (event) => {
   const { action, format } = event.target.closest("[data-action]")?.dataset ?? {};
   if (!action || !menuRow) return;
-  chatMenu.hidePopover();
+  closeMenu(chatMenu);
   if (action === "export") exportChat(menuRow.dataset.chatId, format);
   else chatActions[action](findRows([menuRow.dataset.chatId])[0] ?? menuRow); // the list may be a new one by now
 });
 folderMenu.addEventListener("click", (event) => {
   const { action } = event.target.closest("[data-action]")?.dataset ?? {};
   if (!action || !menuFolder) return;
-  folderMenu.hidePopover();
+  closeMenu(folderMenu);
   const { folderId: id, name } = menuFolder.dataset;
   const folder = [...list.querySelectorAll(".side-folder")].find((one) => one.dataset.folderId === id) ?? menuFolder;
   if (action === "delete") deleteFolder(folder);
@@ -459,6 +468,11 @@ folderMenu.addEventListener("click", (event) => {
 });
 for (const menu of [chatMenu, folderMenu]) {
   menu.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      closeMenu(menu);
+      return;
+    }
     const items = [...menu.querySelectorAll("button:not([hidden])")];
     const at = items.indexOf(document.activeElement);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
@@ -483,6 +497,7 @@ const CONTROLS = [
 let focused = [];
 
 const toRowSelector = (row) => `[data-chat-id="${row.dataset.chatId}"]`;
+const toFolderSelector = (folder) => `[data-folder-id="${folder.dataset.folderId}"]`;
 
 /** Selectors of the chats that get the focus when this one leaves the list: the next ones, then those before. */
 function findNeighbours(row) {
@@ -498,7 +513,7 @@ function describeFocus() {
   const row = document.activeElement.closest(".side-chat");
   if (row) return [`${toRowSelector(row)} ${control}`, ...findNeighbours(row)];
   const folder = document.activeElement.closest(".side-folder");
-  return [folder ? `[data-folder-id="${folder.dataset.folderId}"] ${control}` : control];
+  return [folder ? `${toFolderSelector(folder)} ${control}` : control];
 }
 
 function focusFirst(selectors) {

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.chat import DONE_WITHIN, answer, ask, chat_id
+from tests.e2e.people import Person
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_printed_chat_is_whole_and_dark_on_white(page):
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(29, 33, 38)"
 
 
-def test_a_chat_of_another_product_opens_where_it_was_left_and_offers_no_steps(page):
+def test_a_chat_of_another_product_opens_where_it_was_left_and_offers_no_steps(windows, product):
     def node(key, parent, role, text):
         message = {
             "author": {"role": role},
@@ -83,6 +84,7 @@ def test_a_chat_of_another_product_opens_where_it_was_left_and_offers_no_steps(p
         "later": node("later", "q", "assistant", "잘 모르겠습니다."),
     }
     told = {"id": "e2e", "title": "가져온 휴가", "mapping": mapping, "current_node": "a"}
+    page = windows(Person(product, "mover"))
     page.goto("/settings/data")
     data = json.dumps([told]).encode()
     name = "conversations.json"

@@ -259,6 +259,25 @@ def test_the_focus_stays_beside_a_chat_that_leaves_the_list(page, reader, chat, 
     expect(page.locator("#chat-list .side-link:focus")).to_be_visible()
 
 
+@pytest.mark.parametrize("action", ["archive", "delete", None])
+def test_the_focus_stays_where_the_list_is_replaced_under_an_open_menu(page, reader, chat, action):
+    below = reader.api("messages", {"content": "나중에 시작한 대화"})["chat_id"]
+    expect(row(page, below)).to_be_visible()
+    row(page, below).locator("[data-chat-menu]").focus()
+    page.keyboard.press("Enter")
+    row(page, below).evaluate("row => row.toggleAttribute('data-former')")
+    page.evaluate("document.body.dispatchEvent(new Event('chats-changed'))")
+    expect(page.locator("#chat-list [data-former]")).to_have_count(0)
+    if action is None:
+        page.keyboard.press("Escape")
+        expect(row(page, below).locator("[data-chat-menu]")).to_be_focused()
+        return
+    page.locator(f"#chat-menu [data-action={action}]").focus()
+    page.keyboard.press("Enter")
+    expect(row(page, below)).to_be_hidden()
+    expect(page.locator("#chat-list .side-link:focus")).to_be_visible()
+
+
 def test_an_archived_chat_is_found_in_the_archive_and_comes_back(page, reader, chat):
     choose(page, chat, "archive")
     expect(row(page, chat)).to_have_count(0)
