@@ -143,7 +143,7 @@ def _bytes(client: Any) -> Read:
         reply = ReplyReader(Endpoint("", ""), OPTIONS, time.monotonic() + 600)
         said = 0
         async for part in stream.response.aiter_bytes():
-            said += sum(len(piece.text) for piece in reply.read_part(part))
+            said += sum(len(piece.text) for piece in reply.parse_part(part))
         await stream.response.aclose()
         return said // len(WORD)
 
@@ -262,7 +262,7 @@ def _reading_alone() -> float:
     )
     begun = time.process_time()
     for _ in range(rounds):
-        for _piece in reply.read_part(packet):
+        for _piece in reply.parse_part(packet):
             pass
     return round((time.process_time() - begun) / rounds * 1e6, 1)
 

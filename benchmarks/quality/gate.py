@@ -156,7 +156,7 @@ def fit(seen: Sequence[Case], half: int) -> dict[str, float]:
 
 def _read(row: Row) -> tuple[float, float, float]:
     held = min(row.evidence.coverage * row.question.terms, gate.MAX_MATCHED_TERMS)
-    form = (not row.question.seeks) * gate.STATEMENT_LOGIT
+    form = (not row.question.is_lookup) * gate.STATEMENT_LOGIT
     form += row.question.is_about_speakers * gate.SPEAKERS_LOGIT
     return math.log(gate.SHARE_FLOOR + row.evidence.share), math.log1p(held), form
 
