@@ -51,7 +51,7 @@ check: check-front check-python
 check-python: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))
 	$(BIN)/ruff check $(wildcard $(CODE))
-	$(BIN)/mypy nura chats documents jobs rag
+	$(BIN)/mypy nura chats documents jobs rag benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/djlint --check --lint --quiet templates
 	$(MANAGE) makemigrations --check --dry-run

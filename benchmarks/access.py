@@ -80,7 +80,7 @@ def main() -> None:
         logging.disable(logging.ERROR)  # a line for each request
         _stock()
         print("the installation is in place", flush=True)
-        figures = {"aim": AIM, "rows": _count_rows()}
+        figures: dict[str, Any] = {"aim": AIM, "rows": _count_rows()}
         figures["gate"] = _measure_gate()
         figures["lists"] = _measure_lists()
         figures["search"] = _measure_search()

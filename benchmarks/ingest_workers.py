@@ -25,9 +25,9 @@ PDFS, PAGES = report.choose_size((6, 60), quick=(2, 5))
 """How many files, and pages of each at the least."""
 LONG = report.choose_size((100, 101, 102), quick=(10,))
 """Pages of files that are uploaded one by one, when nothing else is to be done."""
-CASES = report.choose_size({1: (1, 2), 2: (2,)}, quick={2: (2,)})
+CASES: dict[int, tuple[int, ...]] = report.choose_size({1: (1, 2), 2: (2,)}, quick={2: (2,)})
 """Documents processes of a product, and how many cores it has, one case after the other."""
-LOCAL_CASES = report.choose_size({1: (2,), 2: (2,)}, quick={})
+LOCAL_CASES: dict[int, tuple[int, ...]] = report.choose_size({1: (2,), 2: (2,)}, quick={})
 """The same with the model that comes along."""
 SHOWN = ("documents", "models", "postgres", "web")
 AIM = {"times_faster": 1.8, "long_seconds": 2.0}

@@ -138,8 +138,7 @@ def _execute(statement: str) -> None:
 
     with connection.cursor() as cursor:
         cursor.execute(statement)
-    connection.close()
-    connection.close_pool()
+    stock.close_connections()
 
 
 # What is measured
@@ -165,8 +164,7 @@ def _measure_in_turns(
 def _connect(name: str) -> None:
     from django.db import connection
 
-    connection.close()
-    connection.close_pool()
+    stock.close_connections()
     connection.settings_dict["NAME"] = name
 
 

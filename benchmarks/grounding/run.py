@@ -4,6 +4,7 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmarks import report
 from benchmarks.grounding import planted, sources
@@ -114,7 +115,7 @@ def _answer(passages: list[sources.Passage]) -> str:
     return " ".join(parts)
 
 
-def _print(counts: Counts, figures: Mapping[str, Mapping[str, object]]) -> None:
+def _print(counts: Counts, figures: Mapping[str, Any]) -> None:
     seen, blind = (_summary(counts, blind=half) for half in (False, True))
     names = sorted({*seen, *blind}, key=lambda name: (name.startswith("true"), name))
     rows = [[name, *(_cell(half.get(name)) for half in (seen, blind))] for name in names]

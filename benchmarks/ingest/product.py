@@ -57,7 +57,6 @@ def running(embedder: Any) -> Iterator[Any]:
         from django.conf import settings
         from django.contrib.auth.models import User
         from django.core.management import call_command
-        from django.db import connection
 
         from documents import ingest, notices, queue, spaces
         from rag.factory import Engine
@@ -71,8 +70,7 @@ def running(embedder: Any) -> Iterator[Any]:
         stack.enter_context(patch.object(notices, "send_notices"))
         stack.enter_context(patch.object(queue, "_send"))
         yield User.objects.create(username="bench")
-        connection.close()
-        connection.close_pool()
+        stock.close_connections()
 
 
 @contextlib.contextmanager

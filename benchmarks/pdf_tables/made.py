@@ -115,8 +115,10 @@ def _cell(element: Any) -> _Cell:
     place, span = element.find("{*}cellAddr"), element.find("{*}cellSpan")
     lines = ("".join("".join(t.itertext()) for t in p.iter("{*}t")) for p in element.iter("{*}p"))
     return _Cell(
-        *(int(place.get(name)) for name in ("rowAddr", "colAddr")),
-        *(int(span.get(name)) for name in ("rowSpan", "colSpan")),
+        int(place.get("rowAddr")),
+        int(place.get("colAddr")),
+        int(span.get("rowSpan")),
+        int(span.get("colSpan")),
         " ".join(" ".join(lines).split()),
     )
 

@@ -129,14 +129,12 @@ def running() -> Iterator[Library]:
         call_command("migrate", verbosity=0)
         with connection.cursor() as cursor:  # for connections yet to come: these rows may be lost
             cursor.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = off")
-        connection.close()
-        connection.close_pool()
+        stock.close_connections()
         User.objects.create(username="bench")
         settings.RAG = with_local_models(settings.RAG)
         _space, config = spaces.get_space_for_writing()
         yield Library(get_engine(config))
-        connection.close()
-        connection.close_pool()
+        stock.close_connections()
 
 
 def settle() -> None:

@@ -55,7 +55,7 @@ class Flat:
             scores = np.array(self._bm25.get_batch_scores(terms, rows.tolist()))
         lexical = rows[np.argsort(-scores)[:DEPTH]] if len(rows) < self._size else _top(scores)
         selector = self._faiss.IDSelectorBatch(rows)
-        parameters = self._faiss.SearchParameters(sel=selector)
+        parameters = self._faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
         if len(rows) == self._size:
             parameters = None
         query = np.array([question.vector], dtype=np.float32)
@@ -105,7 +105,8 @@ class Sparse:
         else:
             rows = np.concatenate([self._rows[document] for document in scope])
             lexical = rows[_top(scores[rows])]
-            chosen = self._faiss.SearchParameters(sel=self._faiss.IDSelectorBatch(rows))
+            selector = self._faiss.IDSelectorBatch(rows)
+            chosen = self._faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
             _, near = self._index.search(query, DEPTH, params=chosen)
         return _fused([lexical.tolist(), [row for row in near[0].tolist() if row >= 0]])
 
@@ -170,7 +171,7 @@ class Chroma:
         import chromadb
 
         self._folder = tempfile.TemporaryDirectory(prefix="nura-chroma-")
-        settings = chromadb.Settings(anonymized_telemetry=False)
+        settings = chromadb.config.Settings(anonymized_telemetry=False)
         self._client = chromadb.PersistentClient(str(Path(self._folder.name)), settings)
         self._chunks = self._client.create_collection(
             "chunks", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None

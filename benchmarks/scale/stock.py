@@ -55,6 +55,15 @@ class KnowsAll:
         return list(self._vectors[text])
 
 
+def close_connections() -> None:
+    """Close this thread's connection, and those that wait in the pool."""
+    from django.db import connections
+
+    connection: Any = connections["default"]
+    connection.close()
+    connection.close_pool()
+
+
 @contextlib.contextmanager
 def postgres(folder: Path, *, with_redis: bool = False) -> Iterator[None]:
     """Django on an embedded Postgres in that folder."""
@@ -196,8 +205,7 @@ def use_database(kind: str, state: str = "0", *, copy_of: str = "template1") -> 
     from nura.embedded import postgres as embedded
 
     name = f"{kind}_{state}"
-    connection.close()
-    connection.close_pool()
+    close_connections()
     with embedded.connect(Path(settings.DATA_DIR), "postgres") as plain:
         like = kind.replace("_", "\\_") + "\\_%"
         there = [row[0] for row in plain.execute(OURS, (like,)).fetchall()]

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from benchmarks.streams.model import TOKEN_CHARACTERS, sent_at
 
@@ -91,7 +92,7 @@ def _first(tokens: Sequence[tuple[float, float]], heard: Heard) -> float:
     return tokens[0][1] - heard.asked_at if tokens else float("nan")
 
 
-def _frames(heard: Heard) -> Iterator[tuple[float, dict[str, object]]]:
+def _frames(heard: Heard) -> Iterator[tuple[float, dict[str, Any]]]:
     inflate = zlib.decompressobj(wbits=-15)
     for moment, deflated, payload in heard.frames:
         text = inflate.decompress(payload + b"\0\0\xff\xff") if deflated else payload
