@@ -29,6 +29,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
+from allauth.account import app_settings as account_settings
 from allauth.account import forms
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal import stagekit
@@ -85,6 +86,13 @@ def may_sign_in_here(user: AbstractBaseUser) -> bool:
     is_from_directory = getattr(user, "backend", "") == DIRECTORY_BACKEND
     is_staff = getattr(user, "is_staff", False)
     return bool(settings.LOCAL_SIGN_IN == "everybody" or is_staff or is_from_directory)
+
+
+PROOFS = frozenset({"password", "mfa"})
+"""allauth's names for what a user enters here: a password, a code, a passkey.
+
+A sign-on server or a mailed link is none: the browser may be signed in there since yesterday.
+"""
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -164,6 +172,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         if user is not None:
             count_attempt(request, LOGIN_DONE, user=user)
         return user
+
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
+        """Whether the user has to prove their identity again; not right after signing in."""
+        records = get_authentication_records(self.request, self.request.user)
+        newest = max((record["at"] for record in records if record["method"] in PROOFS), default=0)
+        if time.time() - newest < account_settings.REAUTHENTICATION_TIMEOUT:
+            return False
+        return bool(super().is_reauthentication_required(app=app, **kwargs))
 
     def pre_login(
         self, request: HttpRequest, user: User, *, signal_kwargs: Any = None, **kwargs: Any

@@ -112,6 +112,50 @@ def test_a_browser_makes_no_key_by_the_interface_without_the_password(minsus_cli
     assert answer.status_code == 201
 
 
+def sign_in(name="minsu", *, seconds_ago=0):
+    client = Client()
+    client.post("/accounts/login/", {"login": name, "password": PASSWORD})
+    session = client.session
+    for record in session["account_authentication_methods"]:
+        record["at"] -= seconds_ago
+    session.save()
+    return client
+
+
+def request_key(client):
+    body = {"name": "p", "scopes": ["read"]}
+    return client.post("/api/v1/me/keys", body, content_type="application/json").status_code
+
+
+def test_who_has_just_signed_in_is_not_asked_for_the_password_again(minsu):
+    client = sign_in(seconds_ago=240)
+    assert get_me(make_key(client)).status_code == 200
+    assert request_key(client) == 201
+    assert client.post("/settings/data").url == "/settings/data"
+    assert client.get("/accounts/2fa/totp/activate/").status_code == 200
+
+
+def test_who_signed_in_a_while_ago_is_asked_for_the_password_again(minsu):
+    client = sign_in(seconds_ago=301)
+    for path in ("/settings/keys", "/settings/data", "/settings/delete"):
+        assert client.post(path, FORM).url.startswith("/accounts/reauthenticate/"), path
+    assert client.get("/accounts/2fa/totp/activate/").url.startswith("/accounts/reauthenticate/")
+    assert request_key(client) == 403
+    assert not AuthToken.objects.exists()
+
+
+def test_the_sign_in_of_another_counts_for_nobody_else(minsu, stranger):
+    client = sign_in("stranger")
+    records = client.session["account_authentication_methods"]
+    client.force_login(minsu)
+    session = client.session
+    session["account_authentication_methods"] = records
+    session["account_authentication_methods_user"] = str(stranger.pk)
+    session.save()
+    assert client.post("/settings/keys", FORM).url.startswith("/accounts/reauthenticate/")
+    assert request_key(client) == 403
+
+
 def test_the_page_needs_a_signed_in_user(client):
     assert client.get("/settings/keys").url == "/accounts/login/?next=/settings/keys"
 
