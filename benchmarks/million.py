@@ -209,7 +209,7 @@ def _recall_vectors(questions: Sequence[Question], scope: Sequence[UUID]) -> flo
         with database.open_search(database.SearchScope(scope)) as search:
             assert search.facts.space is not None
             found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
-            right = store.compare_exactly(search, search.facts.space, question.vector, BEST)
+            right = store.find_by_scan(search, search.facts.space, question.vector, BEST)
         held += _share(found[:BEST], right)
     return round(held / len(questions), 4)
 

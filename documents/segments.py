@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from documents.models import Postings, PostingSegment, UnsegmentedDocument
 from documents.search import bm25
-from documents.search.segments import KEY, MAX_SEGMENT_CHUNKS, pack_postings, round_weights
+from documents.search.segments import KEY, MAX_SEGMENT_CHUNKS, pack_postings, quantise_weights
 
 SEGMENTS_LOCK = 7_305_114_462
 """Number of the advisory lock: one process writes segments at a time."""
@@ -243,7 +243,7 @@ def _to_copy_lines(
     chunks, places, weights = _weigh_terms(rows)
     order = np.argsort(places, kind="stable")
     chunks, places = chunks[order], places[order]
-    rounded = round_weights(weights[order])
+    rounded = quantise_weights(weights[order])
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     for place, start, end in zip(
         places[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True

@@ -412,7 +412,7 @@ def make_document(owner: User) -> Document:
         description=SECRET,
     )
     terms = {SECRET: 1, "휴가": 2}
-    marks, surplus = bm25.weigh_marks(terms, {})
+    marks, surplus = bm25.to_marks_and_surplus(terms, {})
     chunk = Chunk.objects.create(
         document=document,
         owner_id=owner.pk,

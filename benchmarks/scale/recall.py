@@ -33,7 +33,7 @@ def _share(
         with database.open_search(scope) as search:
             assert search.facts.space is not None
             found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
-            right = store.compare_exactly(search, search.facts.space, question.vector, NEAREST)
+            right = store.find_by_scan(search, search.facts.space, question.vector, NEAREST)
             ways.add(_name_way(search))
         near = {hit.passage.key for hit in found[:NEAREST]}
         held += len(near & {hit.passage.key for hit in right})
@@ -44,6 +44,6 @@ def _share(
 def _name_way(search: Any) -> str:
     from documents.search import store
 
-    if search.facts.chunks <= store.EXACT_CHUNKS:
+    if search.facts.chunks <= store.MAX_SCANNED_CHUNKS:
         return "exact"
     return "signs" if store.can_search_by_signs(search, search.facts.space) else "graph"

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from documents.models import LEXICAL_DIMENSIONS
 from documents.search import database
 from documents.search.database import Namespaces, SearchTransaction, parse_numbers
-from documents.search.segments import find_largest, read_segments
+from documents.search.segments import find_top_indexes, read_segments
 from rag.indexing import (
     K1,
     LEAST_EMPHASIS,
@@ -48,8 +48,8 @@ DIGITS = 15
 MAX_TERM_CHARACTERS = 64
 MAX_CHUNK_TERMS = 16_000
 """What a sparsevec can hold."""
-REMEMBERED_PLACES = 1 << 14
-"""Places: terms come back often."""
+MAX_CACHED_TERMS = 1 << 14
+"""Terms whose places a process caches: they come back often."""
 _ONCE = (1, 0.0)
 """Count and emphasis of terms that occur exactly once."""
 
@@ -60,18 +60,18 @@ Count = TypeVar("Count", int, float)
 def clean_terms(terms: Mapping[str, Count]) -> dict[str, Count]:
     """Terms as the index keeps them: storable, at most 64 characters; equal ones summed up."""
     cleaned: dict[str, Count] = {}
-    for term, count in terms.items():
-        kept = term
-        if len(term) > MAX_TERM_CHARACTERS or not term.isprintable():
-            kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:MAX_TERM_CHARACTERS]
-        if kept.strip() and count > 0:
-            cleaned[kept] = cleaned[kept] + count if kept in cleaned else count
+    for raw, count in terms.items():
+        term = raw
+        if len(raw) > MAX_TERM_CHARACTERS or not raw.isprintable():
+            term = raw.replace("\0", "").encode("utf-8", "ignore").decode()[:MAX_TERM_CHARACTERS]
+        if term.strip() and count > 0:
+            cleaned[term] = cleaned[term] + count if term in cleaned else count
     return cleaned
 
 
-@functools.lru_cache(maxsize=REMEMBERED_PLACES)
+@functools.lru_cache(maxsize=MAX_CACHED_TERMS)
 def hash_term(term: str) -> int:
-    """A term's position in the hashed space, from 1; the same on every machine."""
+    """A term's place in the hashed space, from 1; the same on every machine."""
     digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
 
@@ -110,10 +110,12 @@ def to_power_vector(places: Sequence[int]) -> str:
     return _to_literal({place: float(BASE**digit) for digit, place in enumerate(places)})
 
 
-def weigh_marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> tuple[str, str | None]:
-    """The text forms of a chunk's marks, and of what terms marked 2 score beyond a single one.
+def to_marks_and_surplus(
+    terms: Mapping[str, int], emphasis: Mapping[str, float]
+) -> tuple[str, str | None]:
+    """The text forms of a chunk's marks and of its surplus (see the module); None: no surplus.
 
-    None instead of the latter where there is none.
+    `terms` are counts, `emphasis` what a term counts more in the title, the section and so on.
     """
     length = sum(terms.values())
     once = compute_term_weight(1, length, REFERENCE_LENGTH)
@@ -122,8 +124,8 @@ def weigh_marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> tupl
         (count, extra): compute_term_weight(count, length, REFERENCE_LENGTH, extra) - once
         for count, extra in {*places.values()} - {_ONCE}
     }
-    marks = {place: 1.0 if found == _ONCE else 2.0 for place, found in places.items()}
-    surplus = {place: more[found] for place, found in places.items() if found != _ONCE}
+    marks = {place: 1.0 if counted == _ONCE else 2.0 for place, counted in places.items()}
+    surplus = {place: more[counted] for place, counted in places.items() if counted != _ONCE}
     return _to_literal(marks), _to_literal(surplus) if surplus else None
 
 
@@ -140,7 +142,7 @@ class LexicalRow:
 def to_lexical_row(indexed: IndexedChunk, namespace: int) -> LexicalRow:
     """The index row of a chunk with its terms and emphasis, in the namespace of its document."""
     terms, emphasis = clean_terms(indexed.terms), clean_terms(indexed.emphasis)
-    marks, surplus = weigh_marks(terms, emphasis)
+    marks, surplus = to_marks_and_surplus(terms, emphasis)
     lexemes = to_tsvector([*(terms | emphasis), to_namespace_term(namespace)])
     return LexicalRow(sum(terms.values()), lexemes, marks, surplus)
 
@@ -149,15 +151,15 @@ def _sum_by_place(
     terms: Mapping[str, int], emphasis: Mapping[str, float]
 ) -> dict[int, tuple[int, float]]:
     """Count and emphasis by place, of the weightiest terms where there are too many."""
-    found = [(term, count, emphasis.get(term, 0.0)) for term, count in terms.items()]
-    found += [(term, 0, extra) for term, extra in emphasis.items() if term not in terms]
-    if len(found) > MAX_CHUNK_TERMS:
-        found = sorted(found, key=lambda item: -item[1] - item[2])[:MAX_CHUNK_TERMS]
+    counted = [(term, count, emphasis.get(term, 0.0)) for term, count in terms.items()]
+    counted += [(term, 0, extra) for term, extra in emphasis.items() if term not in terms]
+    if len(counted) > MAX_CHUNK_TERMS:
+        counted = sorted(counted, key=lambda item: -item[1] - item[2])[:MAX_CHUNK_TERMS]
     places: dict[int, tuple[int, float]] = {}
-    for term, count, extra in found:
+    for term, count, extra in counted:
         place = hash_term(term)
-        others, more = places.get(place, (0, 0.0))
-        places[place] = (others + count, more + extra)
+        other_count, other_extra = places.get(place, (0, 0.0))
+        places[place] = (other_count + count, other_extra + extra)
     return places
 
 
@@ -211,7 +213,7 @@ MARKS_BY_KEY = """
 """
 OR_UNSEGMENTED = "OR document_id = ANY(%(unsegmented)s::uuid[])"
 """And the chunks of these documents."""
-LIKELY_PER_HIT = 8
+CANDIDATES_PER_HIT = 8
 """In scopes that are in segments, for each hit wanted, so many of the likely ones are scored."""
 POSTINGS = """
     SELECT held.keys, held.lengths
@@ -250,7 +252,9 @@ class _Query:
     coverage: Floats
 
     @classmethod
-    def weigh(cls, terms: Mapping[str, float], frequencies: Floats, size: float) -> "_Query":
+    def from_frequencies(
+        cls, terms: Mapping[str, float], frequencies: Floats, size: float
+    ) -> "_Query":
         """By the terms' document frequencies in a scope of `size` chunks."""
         pairs = list(zip(terms.values(), frequencies.tolist(), strict=True))
         return cls(
@@ -268,10 +272,12 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _MarkedChunks:
-    """The marks of chunks at the places of a question's terms; `where` are the terms' places.
+    """The marks of chunks at the places of a question's terms.
 
-    A pattern holds the marks of `MARKS_PER_PATTERN` places. `surplus` and `documents`, raw ids, are
-    empty where they were not asked for.
+    All arrays have an element a chunk, but `term_indexes`, which has one a term: which of the
+    sorted places is the term's. Each of the `patterns` holds the marks of `MARKS_PER_PATTERN`
+    places as one number. `surplus` and `documents`, ids of 16 bytes, are empty where they were not
+    asked for.
     """
 
     keys: NDArray[np.int64]
@@ -279,19 +285,23 @@ class _MarkedChunks:
     patterns: list[NDArray[np.int32]]
     surplus: Floats
     documents: NDArray[Any]
-    where: NDArray[Any]
+    term_indexes: NDArray[Any]
 
-    def select(self, chosen: NDArray[np.bool_]) -> "_MarkedChunks":
-        """Some of the chunks, with all that was asked for."""
-        patterns = [one[chosen] for one in self.patterns]
-        surplus, documents = self.surplus[chosen], self.documents[chosen]
-        lengths, where = self.lengths[chosen], self.where
-        return _MarkedChunks(self.keys[chosen], lengths, patterns, surplus, documents, where)
+    def select(self, mask: NDArray[np.bool_]) -> "_MarkedChunks":
+        """The chunks where the mask is true; only where surplus and documents were asked for."""
+        return _MarkedChunks(
+            keys=self.keys[mask],
+            lengths=self.lengths[mask],
+            patterns=[pattern[mask] for pattern in self.patterns],
+            surplus=self.surplus[mask],
+            documents=self.documents[mask],
+            term_indexes=self.term_indexes,
+        )
 
     def count_frequencies(self) -> Floats:
         """The document frequency of each term: how many of the chunks hold it."""
-        each = [np.bincount(one, minlength=PATTERNS) @ PRESENT for one in self.patterns]
-        counts: Floats = np.concatenate(each)[self.where]
+        by_place = [np.bincount(one, minlength=PATTERNS) @ PRESENT for one in self.patterns]
+        counts: Floats = np.concatenate(by_place)[self.term_indexes]
         return counts
 
     def sum_values(self, table: Floats, values: Floats) -> Floats:
@@ -300,7 +310,7 @@ class _MarkedChunks:
         `table` is `PRESENT` or `REPEATED`; `values` has one number for each term.
         """
         total: Floats = np.zeros(len(self.keys))
-        by_place = np.bincount(self.where, values, len(self.patterns) * MARKS_PER_PATTERN)
+        by_place = np.bincount(self.term_indexes, values, len(self.patterns) * MARKS_PER_PATTERN)
         parts = by_place.reshape(-1, MARKS_PER_PATTERN)
         for part, pattern in zip(parts, self.patterns, strict=True):
             total += (table @ part)[pattern]
@@ -324,27 +334,27 @@ def find_best_chunks(
     facts = search.facts
     if facts.chunks <= MAX_SCANNED_CHUNKS + MAX_SCANNED_SHARE * facts.everywhere:
         return find_by_scan(search, terms, limit)
-    found = _find_by_segments(search, terms, limit)
-    if found is not None:
-        return found
-    return search.find_inside(
+    hits = _find_by_segments(search, terms, limit)
+    if hits is not None:
+        return hits
+    return search.find_in_scope(
         lambda searched, most: _find_by_rare_terms(searched, terms, most), limit
     )
 
 
 def find_by_scan(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
-    """The same by the marks of every chunk in scope: exact document frequencies and scores."""
-    found = _fetch_marks(search, terms, SCAN)
-    query = _Query.weigh(terms, found.count_frequencies(), len(found.keys))
-    once, twice = compute_term_weights(found.lengths)
-    repeated = found.sum_values(REPEATED, query.weights)
-    base = once * found.sum_values(PRESENT, query.weights)
+    """The best `limit` chunks by the marks of every chunk in scope: frequencies are exact, too."""
+    marked = _fetch_marks(search, terms, SCAN)
+    query = _Query.from_frequencies(terms, marked.count_frequencies(), len(marked.keys))
+    once, twice = compute_term_weights(marked.lengths)
+    repeated = marked.sum_values(REPEATED, query.weights)
+    base = once * marked.sum_values(PRESENT, query.weights)
     lower_bounds = base + (np.minimum(twice, MIN_EMPHASISED_WEIGHT) - once) * repeated
     upper_bounds = base + (K1 + 1 - once) * repeated
     threshold = _find_threshold(lower_bounds, limit)
     kept = np.flatnonzero((upper_bounds >= threshold) & (upper_bounds > 0))
-    coverage = found.compute_coverage(query)
-    return _fetch_hits(search, query, (found.keys[kept], base[kept], coverage[kept]), limit)
+    coverage = marked.compute_coverage(query)
+    return _fetch_hits(search, query, (marked.keys[kept], base[kept], coverage[kept]), limit)
 
 
 def _fetch_hits(
@@ -373,7 +383,7 @@ def _fetch_hits(
 
 
 def _find_threshold(scores: Floats, limit: int) -> float:
-    """What the best `limit` reach at least."""
+    """The score that the best `limit` reach at least; 0 where there are fewer."""
     if len(scores) < limit:
         return 0.0
     return float(np.partition(scores, -limit)[-limit]) * (1 - 1e-9)
@@ -391,16 +401,16 @@ def _fetch_marks(
     ((keys, lengths, *sent),) = search.fetch_rows(
         statement.format(marks=columns), **powers, **parameters
     )
-    read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent[: len(groups)]]
+    sums = [parse_numbers(array, ">f8").astype(np.int32) for array in sent[: len(groups)]]
     parts = range(DIGITS // MARKS_PER_PATTERN)
     surplus, documents = sent[len(groups) :] or (None, None)
     return _MarkedChunks(
         keys=parse_numbers(keys, ">i8").astype(np.int64),
         lengths=parse_numbers(lengths, ">i4"),
-        patterns=[one // PATTERNS**part % PATTERNS for one in read for part in parts],
+        patterns=[marks // PATTERNS**part % PATTERNS for marks in sums for part in parts],
         surplus=parse_numbers(surplus, ">f8").astype(np.float64),
         documents=parse_numbers(documents, "V16"),
-        where=np.searchsorted(places, hashes),
+        term_indexes=np.searchsorted(places, hashes),
     )
 
 
@@ -409,7 +419,7 @@ def _find_by_segments(
 ) -> list[Hit] | None:
     """By the postings of the scope's segments; None where too little of it is in any.
 
-    Their order holds but for the rounding of weights, so the best are among the likely ones, whose
+    Their order holds but for the rounding of weights, so the best are among the candidates, whose
     scores are exact. Chunks that were deleted or are out of scope may be among these as well: where
     they leave too few, nobody knows what comes behind them.
     """
@@ -419,23 +429,23 @@ def _find_by_segments(
     if segments is None:
         return None
     frequencies = np.array([segments.count_chunks(place) for place in places], float)
-    query = _Query.weigh(terms, frequencies, max(size, *frequencies))
+    query = _Query.from_frequencies(terms, frequencies, max(size, *frequencies))
     by_place = dict.fromkeys(places, 0.0)
     for place, weight in zip(places, query.weights.tolist(), strict=True):
         by_place[place] += weight
-    likely = segments.find_likely(search, by_place, LIKELY_PER_HIT * limit)
-    if likely is None:
+    candidates = segments.find_candidate_keys(search, by_place, CANDIDATES_PER_HIT * limit)
+    if candidates is None:
         return None
-    marked = _fetch_marks_by_key(search, query, likely, segments.unsegmented)
-    inside = [search.scope.has_raw(one) for one in marked.documents.tolist()]
-    marked = marked.select(np.array(inside, bool))
-    is_likely = np.isin(marked.keys, likely)
-    if np.count_nonzero(is_likely) < limit <= len(likely):
+    marked = _fetch_marks_by_key(search, query, candidates, segments.unsegmented)
+    in_scope = [search.scope.has_id_bytes(raw) for raw in marked.documents.tolist()]
+    marked = marked.select(np.array(in_scope, bool))
+    is_candidate = np.isin(marked.keys, candidates)
+    if np.count_nonzero(is_candidate) < limit <= len(candidates):
         return None
-    frequencies += marked.select(~is_likely).count_frequencies()
-    query = _Query.weigh(terms, frequencies, max(size, *frequencies))
+    frequencies += marked.select(~is_candidate).count_frequencies()
+    query = _Query.from_frequencies(terms, frequencies, max(size, *frequencies))
     scores = marked.compute_scores(query)
-    best = find_largest(scores, 2 * limit)  # their surplus is yet to be weighed anew
+    best = find_top_indexes(scores, 2 * limit)  # their surplus is yet to be weighed anew
     best = best[scores[best] > 0]
     return _fetch_scored_hits(search, query, marked, (scores, best), limit)
 
@@ -455,7 +465,7 @@ def _find_by_rare_terms(
     """
     names = [quote_lexeme(term) for term in terms]
     frequencies, size = _estimate_frequencies(search, terms)
-    query = _Query.weigh(terms, frequencies, size)
+    query = _Query.from_frequencies(terms, frequencies, size)
     namespaces = _find_namespaces(search)
     is_rare = frequencies * (namespaces.chunks / size) <= MAX_POSTINGS
     rare_count = int(np.count_nonzero(is_rare))
@@ -473,9 +483,9 @@ def _find_by_rare_terms(
         postings = _add_postings(search, postings, [names[term] for term in looked_up])
         frequencies[looked_up] = postings.counts[done:needed]
         done, size = needed, max(size, *postings.counts)
-        query = _Query.weigh(terms, frequencies, size)
+        query = _Query.from_frequencies(terms, frequencies, size)
         keys, held, once = postings.sum_weights(query.weights[order[:done]])
-        probed = find_largest(once * held, PROBED_PER_HIT * limit)
+        probed = find_top_indexes(once * held, PROBED_PER_HIT * limit)
         threshold = _find_threshold(_score_chunks(search, query, keys[probed])[1], limit)
     weights = query.weights[order[:done]]
     if _count_essential_terms(query.weights[order], threshold) > done:
@@ -485,9 +495,11 @@ def _find_by_rare_terms(
     keys, held, once = postings.sum_weights(weights)
     upper_bounds = (K1 + 1) * (held + query.weights[order[done:]].sum())
     kept = np.flatnonzero(upper_bounds >= threshold)
-    kept = kept[find_largest((once * held)[kept], MAX_SCORED)]
+    kept = kept[find_top_indexes((once * held)[kept], MAX_SCORED)]
     marked, scores = _score_chunks(search, query, keys[kept])
-    return _fetch_scored_hits(search, query, marked, (scores, find_largest(scores, limit)), limit)
+    return _fetch_scored_hits(
+        search, query, marked, (scores, find_top_indexes(scores, limit)), limit
+    )
 
 
 def _fetch_scored_hits(
@@ -505,7 +517,7 @@ def _fetch_scored_hits(
 
 
 def _find_namespaces(search: SearchTransaction) -> Namespaces:
-    """Those that keep a lookup within the scope; none where next to nothing lies outside."""
+    """The namespaces that a lookup is limited to; none where next to nothing is out of scope."""
     return (
         Namespaces((), search.facts.everywhere) if search.facts.whole else search.find_namespaces()
     )
@@ -514,13 +526,13 @@ def _find_namespaces(search: SearchTransaction) -> Namespaces:
 def _estimate_frequencies(
     search: SearchTransaction, terms: Mapping[str, float]
 ) -> tuple[Floats, float]:
-    """How many chunks of the scope hold each term, and how many there are."""
-    sampled = database.to_uuid_array(search.scope.sample_documents(SAMPLED_DOCUMENTS))
-    found = _fetch_marks(search, terms, SAMPLE, sampled=sampled, limit=SAMPLED_CHUNKS)
-    frequencies, size = found.count_frequencies(), max(search.facts.chunks, len(found.keys))
-    if len(found.keys) == size:
+    """How many chunks of the scope hold each term, and how many there are, from a sample."""
+    documents = database.to_uuid_array(search.scope.sample_documents(SAMPLED_DOCUMENTS))
+    sample = _fetch_marks(search, terms, SAMPLE, sampled=documents, limit=SAMPLED_CHUNKS)
+    frequencies, size = sample.count_frequencies(), max(search.facts.chunks, len(sample.keys))
+    if len(sample.keys) == size:
         return frequencies, size
-    return (frequencies + 0.5) / (len(found.keys) + 1) * size, size
+    return (frequencies + 0.5) / (len(sample.keys) + 1) * size, size
 
 
 def _count_essential_terms(weights: Floats, threshold: float) -> int:
@@ -547,7 +559,7 @@ class _Postings:
     def sum_weights(self, weights: Floats) -> tuple[NDArray[Any], Floats, Floats]:
         """Each chunk once: key, weight of the lookups that found it, score of a term standing once.
 
-        What joint lookups share is counted more than once: an order of promise, no score.
+        Terms that joint lookups share are counted more than once: good for an order, no score.
         """
         keys, first, place = np.unique(self.keys, return_index=True, return_inverse=True)
         held = np.bincount(place, np.repeat(weights, self.counts), len(keys)).astype(np.float64)
@@ -557,18 +569,18 @@ class _Postings:
 def _add_postings(
     search: SearchTransaction, postings: _Postings, lookups: Sequence[str]
 ) -> _Postings:
-    """With those of further lookups, from the lexical index or as the scope remembers them."""
+    """These and the postings of further lookups, from the lexical index or the scope's cache."""
     whole = search.facts.whole
     statement = POSTINGS.format(within="" if whole else database.WITHIN)
     if namespaces := _find_namespaces(search).keys:
         among = " | ".join(quote_lexeme(to_namespace_term(namespace)) for namespace in namespaces)
-        lookups = [f"({one}) & ({among})" for one in lookups]
-    known = search.scope.postings
-    missing = [one for one in lookups if (whole, one) not in known]
+        lookups = [f"({lookup}) & ({among})" for lookup in lookups]
+    cached = search.scope.postings
+    missing = [lookup for lookup in lookups if (whole, lookup) not in cached]
     rows = search.fetch_rows(statement, lookups=missing, most=MAX_POSTINGS) if missing else []
-    for one, (keys, lengths) in zip(missing, rows, strict=True):
-        known[whole, one] = parse_numbers(keys, ">i8"), parse_numbers(lengths, ">i4")
-    found = [known[whole, one] for one in lookups]
+    for lookup, (keys, lengths) in zip(missing, rows, strict=True):
+        cached[whole, lookup] = parse_numbers(keys, ">i8"), parse_numbers(lengths, ">i4")
+    found = [cached[whole, lookup] for lookup in lookups]
     return _Postings(
         [*postings.counts, *(len(keys) for keys, _ in found)],
         np.concatenate([postings.keys, *(keys for keys, _ in found)]),
@@ -579,10 +591,10 @@ def _add_postings(
 def _add_joint_postings(
     search: SearchTransaction, postings: _Postings, terms: Sequence[tuple[str, float]], limit: int
 ) -> tuple[_Postings, list[float]]:
-    """With the chunks that hold all of these common terms, then all but one, down to two.
+    """These and the chunks that hold all of the common terms, then all but one, down to two.
 
     No further once enough were found. A single term, the first, is looked up where there is nothing
-    else. Also the weight that each lookup stands for.
+    else. The second value is the weight that each lookup stands for.
     """
     joint_weights: list[float] = []
     known = len(postings.keys)

@@ -1,4 +1,4 @@
-"""A search in Postgres: its scope, its short transaction, and passages by their rows."""
+"""A search in Postgres: its scope, its short transaction, and the passages of rows."""
 # ruff: noqa: S608 - every part of every statement is a constant
 
 import contextvars
@@ -74,8 +74,8 @@ class SearchScope(Collection[UUID]):
         self.facts: ScopeFacts | None = None
         self.namespaces: Namespaces | None = None
         self.postings: dict[tuple[bool, str], tuple[NDArray[Any], NDArray[Any]]] = {}
-        """Keys and lengths of the chunks that a lookup found; other words for a question come with
-        the question's own again. Whether it was one of the whole, and what was looked up."""
+        """Keys and lengths of the chunks that a lookup found, by whether it was one of the whole
+        and by what was looked up: a question put in other words has its own words again."""
         self.vectors: dict[int, bytes | None] = {}
         """As `halfvec_send` gives them, of chunks in scope that were read; None: there is none."""
         self.lock = threading.Lock()
@@ -85,9 +85,9 @@ class SearchScope(Collection[UUID]):
     def __contains__(self, document: object) -> bool:
         return isinstance(document, UUID) and document.int in self._members
 
-    def has_raw(self, document: bytes) -> bool:
-        """Whether it holds the id with these 16 bytes: to make a UUID of each takes longer."""
-        return int.from_bytes(document) in self._members
+    def has_id_bytes(self, raw: bytes) -> bool:
+        """Whether the document is in the scope whose id has these 16 bytes: a UUID takes longer."""
+        return int.from_bytes(raw) in self._members
 
     def __iter__(self) -> Iterator[UUID]:
         return iter(self.documents)
@@ -102,7 +102,7 @@ class SearchScope(Collection[UUID]):
         return self._uuid_array
 
     def sample_documents(self, most: int) -> list[UUID]:
-        """At most that many by chance, one of each stretch, the same ones each time."""
+        """At most that many by chance, spread over the list, the same ones each time."""
         if len(self.documents) <= most:
             return self.documents
         step = len(self.documents) / most
@@ -153,8 +153,8 @@ WHOLE_SHARE = 0.98
 What is found outside is left out then. Sending and hashing tens of thousands of ids with every
 statement takes longer than what they keep away, and so few do not change what words weigh.
 """
-SPARED = 4
-"""For so many hits one more is asked for there, in place of what is left out."""
+HITS_PER_SPARE = 4
+"""There, one more is asked for with every so many hits, in place of what is left out."""
 
 
 STATEMENT_TIMEOUT = "10s"
@@ -165,8 +165,8 @@ LIMITS = """
 """
 
 
-NAMESPACED = 2
-"""The terms of that version and later ones name the namespace."""
+MIN_NAMESPACED_VERSION = 2
+"""Of `Document.terms_version`: since then the terms of a chunk name its namespace."""
 NAMESPACES_OF = """
     array_agg(DISTINCT CASE WHEN document.terms_version >= %(namespaced)s
                             THEN document.namespace END)
@@ -195,8 +195,8 @@ FACTS = f"""
 
 MAX_NAMESPACES = 8
 """Scopes of more of them are searched as if there were none: each takes its time."""
-CROWDED = 4
-"""Documents in its namespaces that are counted, for each of the scope; more are taken for all."""
+MAX_COUNTED_PER_DOCUMENT = 4
+"""Documents of its namespaces that are counted for each one in scope; more are taken for all."""
 NAMESPACES = f"""
     WITH there AS MATERIALIZED (
         SELECT id, chunk_count FROM documents_document
@@ -242,10 +242,10 @@ class SearchTransaction:
         return self.scope.namespaces
 
     def _find_namespaces(self) -> Namespaces:
-        known, most = self.facts.namespaces, CROWDED * len(self.scope.documents)
+        known, most = self.facts.namespaces, MAX_COUNTED_PER_DOCUMENT * len(self.scope.documents)
         everywhere = self.facts.everywhere
         while known and len(known) <= MAX_NAMESPACES:
-            asked = {"known": list(known), "most": most, "namespaced": NAMESPACED}
+            asked = {"known": list(known), "most": most, "namespaced": MIN_NAMESPACED_VERSION}
             ((chunks, found),) = self.fetch_rows(NAMESPACES, **asked)
             others = _read_namespaces(found)
             if others is not None and others <= known:
@@ -253,7 +253,7 @@ class SearchTransaction:
             known = None if others is None else known | others
         return Namespaces((), everywhere)
 
-    def find_inside(
+    def find_in_scope(
         self, find: Callable[["SearchTransaction", int], list[Hit]], limit: int
     ) -> list[Hit]:
         """What `find` finds of the scope; it asks `facts.whole` whether the ids are needed.
@@ -262,7 +262,7 @@ class SearchTransaction:
         if too little is left, the ids are needed after all.
         """
         if self.facts.whole:
-            found = find(self, limit + limit // SPARED)
+            found = find(self, limit + limit // HITS_PER_SPARE)
             inside = [hit for hit in found if hit.passage.document_id in self.scope]
             if len(inside) >= limit or len(inside) == len(found):
                 return inside[:limit]
@@ -277,7 +277,7 @@ T = TypeVar("T")
 
 
 def run_search(scope: SearchScope, work: Callable[[SearchTransaction], T]) -> T:
-    """What `work` finds in a search, on the replica where there is one (`jobs.replica`).
+    """What `work` returns of a search, on the replica where there is one (`jobs.replica`).
 
     Raises `RetrievalFailed`.
     """
@@ -327,7 +327,7 @@ def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
     is_large = len(counted) < len(scope.documents)
     asked = {
         "documents": to_uuid_array(counted),
-        "namespaced": NAMESPACED,
+        "namespaced": MIN_NAMESPACED_VERSION,
         "whole_share": WHOLE_SHARE,
         "size": len(scope.documents) if is_large else 0,
     }
@@ -341,8 +341,8 @@ def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
 
 
 def _read_namespaces(found: list[int | None] | None) -> frozenset[int] | None:
-    """None where a document has none."""
-    named = frozenset(one for one in found or () if one is not None)
+    """The namespaces of `NAMESPACES_OF`; None where a document has none."""
+    named = frozenset(namespace for namespace in found or () if namespace is not None)
     return None if found and None in found else named
 
 
@@ -364,13 +364,13 @@ def parse_numbers(sent: bytes | None, kind: str) -> NDArray[Any]:
     return np.frombuffer(sent, layout, offset=_ARRAY_HEADER)["value"]
 
 
-MAX_BESIDE = 4
+MAX_CONCURRENT_SEARCHES = 4
 """Searches of a process that use a second connection at a time.
 
 The pool has more than these and the threads that search, so that none waits for another's second.
 """
-_threads = ThreadPoolExecutor(MAX_BESIDE, thread_name_prefix="search")
-_free = threading.BoundedSemaphore(MAX_BESIDE)
+_threads = ThreadPoolExecutor(MAX_CONCURRENT_SEARCHES, thread_name_prefix="search")
+_free_slots = threading.BoundedSemaphore(MAX_CONCURRENT_SEARCHES)
 
 
 def run_concurrently(work: Callable[[], T]) -> Callable[[], T]:
@@ -378,7 +378,7 @@ def run_concurrently(work: Callable[[], T]) -> Callable[[], T]:
 
     Nothing runs beside a transaction, whose rows no other connection sees.
     """
-    if connection.in_atomic_block or not _free.acquire(blocking=False):
+    if connection.in_atomic_block or not _free_slots.acquire(blocking=False):
         return work
     return _threads.submit(contextvars.copy_context().run, _run_and_release, work).result
 
@@ -389,7 +389,7 @@ def _run_and_release(work: Callable[[], T]) -> T:
         return work()
     finally:
         connection.close()
-        _free.release()
+        _free_slots.release()
 
 
 PASSAGE_COLUMNS = (
@@ -406,7 +406,7 @@ PASSAGE_WIDTH = 17
 
 
 def to_passage(row: tuple[Any, ...]) -> Passage:
-    """The passage of a row that begins with `COLUMNS`."""
+    """The passage of a row that begins with `PASSAGE_COLUMNS`."""
     key, document_id, name, version, index, text, page, page_end, *more = row[:PASSAGE_WIDTH]
     section, boxes, kind, header, start, end, title, issuer, date = more
     return Passage(

@@ -1,8 +1,8 @@
-"""The words of a large scope, by the postings of its namespaces' segments (`documents.segments`).
+"""Terms in a large scope, by the postings of its namespaces' segments (`documents.segments`).
 
-The postings say of every chunk of a segment what each term scores in it, up to the rounding of a
-byte. That orders all chunks; the first ones are then scored from their marks, exactly. Documents
-that are in no segment yet are few, and all of their chunks are scored.
+The postings say of every chunk of a segment what each term scores in it, rounded to a byte. That
+orders all chunks; the first ones are then scored from their marks, exactly. Documents that are in
+no segment yet are few, and all of their chunks are scored.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
@@ -21,22 +21,22 @@ from rag.indexing import K1
 MAX_SEGMENT_CHUNKS = 20_000
 """A chunk's number in its segment takes two bytes. Whoever writes one holds all of its postings."""
 NUMBER, WEIGHT, KEY = np.dtype("<u2"), np.dtype("u1"), np.dtype("<i8")
-"""How `Postings.chunks` and `PostingSegment.keys` hold them."""
+"""Types of the numbers and weights in `Postings.chunks`, and of the keys in a `PostingSegment`."""
 MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE = 4_000, 0.5
 """With more that are in no segment, the lexical index is faster."""
 MIN_SHARE = 0.9
-"""Of the chunks in its namespaces a scope has at least that share: what is found is theirs."""
-MAX_REMEMBERED_SEGMENTS = 256
+"""A scope has at least that share of the chunks in its namespaces: most that is found is in it."""
+MAX_CACHED_SEGMENTS = 256
 """Of a process: 160 KB each."""
 
-NOTED = """
+NOTED_UNSEGMENTED = """
     SELECT id, chunk_count FROM documents_document
      WHERE id = ANY(ARRAY(SELECT document_id FROM documents_unsegmenteddocument))
        AND chunk_count > 0
 """
 UNSEGMENTED = f"""
     SELECT array_send(array_agg(id)), coalesce(sum(chunk_count), 0)::int8
-      FROM ({NOTED} AND namespace = ANY(%(namespaces)s)
+      FROM ({NOTED_UNSEGMENTED} AND namespace = ANY(%(namespaces)s)
              UNION
             SELECT id, chunk_count FROM documents_document
              WHERE namespace = ANY(ARRAY(
@@ -50,7 +50,7 @@ UNSEGMENTED_ANYWHERE = f"""
           FROM (SELECT namespace FROM documents_postingsegment
                  UNION VALUES (-9223372036854775808), (9223372036854775807)) AS known)
     SELECT array_send(array_agg(id)), coalesce(sum(chunk_count), 0)::int8
-      FROM ({NOTED}
+      FROM ({NOTED_UNSEGMENTED}
              UNION
             SELECT other.id, other.chunk_count
               FROM borders, LATERAL (
@@ -67,16 +67,17 @@ POSTINGS = """
      WHERE segment_id IN (SELECT id FROM documents_postingsegment {within})
        AND place = ANY(%(places)s)
 """
-WITHIN = "WHERE namespace = ANY(%(namespaces)s)"
+IN_NAMESPACES = "WHERE namespace = ANY(%(namespaces)s)"
 KEYS = "SELECT id, keys FROM documents_postingsegment WHERE id = ANY(%(segments)s)"
 
 Floats = NDArray[np.float64]
 
 
 class Segments:
-    """The postings of a question's terms in all segments of a scope.
+    """The postings of a question's terms in all segments of a scope, by place (`bm25.hash_term`).
 
-    `unsegmented` are the documents of the scope that are not, or no longer as here, in any.
+    `unsegmented` are the documents of the scope that are in no segment, or in one as they were.
+    `postings` are, by segment, places with what `Postings.chunks` holds.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Segments:
         """How many chunks hold the term of this place."""
         return self._counts.get(place, 0)
 
-    def find_likely(
+    def find_candidate_keys(
         self, search: SearchTransaction, weights: Mapping[int, float], limit: int
     ) -> NDArray[np.int64] | None:
         """The keys of the `limit` chunks that score best, in no order; `weights` by place.
@@ -107,14 +108,14 @@ class Segments:
             numbers = np.flatnonzero(total > (scores.min() if len(scores) == limit else 0))
             best = np.hstack([best, [np.full(len(numbers), segment), numbers]])
             scores = np.concatenate([scores, total[numbers]])
-            kept = find_largest(scores, limit)
+            kept = find_top_indexes(scores, limit)
             best, scores = best[:, kept], scores[kept]
         segments = np.unique(best[0]).tolist()
         keys = _read_keys(search, segments)
         if len(keys) < len(segments):
             return None
-        likely = [keys[segment][best[1, best[0] == segment]] for segment in segments]
-        return np.concatenate([np.empty(0, np.int64), *likely])
+        found = [keys[segment][best[1, best[0] == segment]] for segment in segments]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def read_segments(search: SearchTransaction, places: list[int]) -> Segments | None:
@@ -138,12 +139,13 @@ def _read_segments(
     ((sent, chunks),) = rows
     if chunks > min(MAX_UNSEGMENTED_CHUNKS, MAX_UNSEGMENTED_SHARE * search.facts.chunks):
         return None
-    unsegmented = [UUID(bytes=one) for one in database.parse_numbers(sent, "V16").tolist()]
+    unsegmented = [UUID(bytes=raw) for raw in database.parse_numbers(sent, "V16").tolist()]
     postings: dict[int, list[tuple[int, bytes]]] = {}
-    statement = POSTINGS.format(within="" if namespaces is None else WITHIN)
-    for segment, place, held in search.fetch_rows(statement, namespaces=namespaces, places=places):
-        postings.setdefault(segment, []).append((place, held))
-    return Segments([one for one in unsegmented if one in search.scope], postings)
+    statement = POSTINGS.format(within="" if namespaces is None else IN_NAMESPACES)
+    rows = search.fetch_rows(statement, namespaces=namespaces, places=places)
+    for segment, place, chunk_bytes in rows:
+        postings.setdefault(segment, []).append((place, chunk_bytes))
+    return Segments([document for document in unsegmented if document in search.scope], postings)
 
 
 def pack_postings(numbers: NDArray[np.int64], weights: NDArray[np.uint8]) -> bytes:
@@ -151,7 +153,7 @@ def pack_postings(numbers: NDArray[np.int64], weights: NDArray[np.uint8]) -> byt
     return numbers.astype(NUMBER).tobytes() + weights.tobytes()
 
 
-def round_weights(weights: Floats) -> NDArray[np.uint8]:
+def quantise_weights(weights: Floats) -> NDArray[np.uint8]:
     """Weights of terms (`rag.indexing.compute_term_weight`) as bytes, none of them 0."""
     return np.clip(np.rint(weights * (255 / (K1 + 1))), 1, 255).astype(np.uint8)
 
@@ -161,7 +163,7 @@ def _count_postings(chunks: bytes) -> int:
 
 
 def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -> Floats:
-    """The scores of a segment's chunks by their numbers, as far as one is named."""
+    """The scores of a segment's chunks, by number, up to the last one that holds a term."""
     numbers = [np.frombuffer(chunks, NUMBER, _count_postings(chunks)) for _, chunks in rows]
     scores = [
         np.frombuffer(chunks, WEIGHT, offset=len(chunks) - _count_postings(chunks)) * weights[place]
@@ -170,25 +172,25 @@ def _score_chunks(rows: list[tuple[int, bytes]], weights: Mapping[int, float]) -
     return np.bincount(np.concatenate(numbers), np.concatenate(scores)).astype(float)
 
 
-def find_largest(values: Floats, limit: int) -> NDArray[Any]:
-    """The places of the largest values, in no order."""
+def find_top_indexes(values: Floats, limit: int) -> NDArray[Any]:
+    """The indexes of the `limit` largest values, in no order."""
     if len(values) <= limit:
         return np.arange(len(values))
     return np.argpartition(-values, limit)[:limit]
 
 
-_remembered: dict[int, NDArray[np.int64]] = {}
+_cached_keys: dict[int, NDArray[np.int64]] = {}
 _lock = threading.Lock()
 
 
 def _read_keys(search: SearchTransaction, segments: Sequence[int]) -> dict[int, NDArray[np.int64]]:
-    """The keys of these segments' chunks; a process remembers them, as a segment never changes."""
-    known = {segment: _remembered[segment] for segment in segments if segment in _remembered}
+    """The keys of these segments' chunks; a process caches them, as a segment never changes."""
+    known = {segment: _cached_keys[segment] for segment in segments if segment in _cached_keys}
     if missing := [segment for segment in segments if segment not in known]:
         for segment, keys in search.fetch_rows(KEYS, segments=missing):
             known[segment] = np.frombuffer(keys, KEY)
         with _lock:
-            if len(_remembered) + len(missing) > MAX_REMEMBERED_SEGMENTS:
-                _remembered.clear()
-            _remembered.update(known)
+            if len(_cached_keys) + len(missing) > MAX_CACHED_SEGMENTS:
+                _cached_keys.clear()
+            _cached_keys.update(known)
     return known

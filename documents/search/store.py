@@ -1,7 +1,7 @@
 """Search in Postgres: the engine's `PassageStore` over a fixed set of documents.
 
-Vectors are compared one by one in small scopes, by their signs first in larger ones where these
-tell enough, else through the space's HNSW index.
+All vectors of a small scope are compared with the question's. In larger ones their signs (binary
+codes) are compared first, where those tell enough; else the space's HNSW index is searched.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
@@ -30,27 +30,28 @@ def to_halfvec(vector: Sequence[float]) -> str:
     return "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
 
 
-EXACT_CHUNKS = 25_000
-"""Scopes of at most that many chunks are compared one by one, larger ones through HNSW.
+MAX_SCANNED_CHUNKS = 25_000
+"""Scopes of at most that many chunks are compared one by one, larger ones by signs or the graph.
 
-Below, the comparison takes no longer than the graph's walk and misses nothing; and the graph is
-left with scopes where it need not skip most of what it sees.
+Up to there the comparison takes no longer than the graph's walk and misses nothing; and the graph
+is left with scopes where it need not skip most of what it sees.
 """
 
-SIGNED_BYTES = 11_200_000
-"""Larger ones whose codes are no more than that (200,000 chunks of 384 figures, 82,000 of 1024) are
-compared by the signs of their figures first, which misses less than the graph, and takes as long:
-a search goes through all of them, and the first one of a process reads them, too."""
-SIGNED_SHARE = 0.5
-"""Of all chunks, at most: through a graph of which most is in the scope next to nothing is missed
-(.998 of the nearest ten found among 100,000)."""
+MAX_CODE_BYTES = 11_200_000
+"""Larger scopes whose sign codes take no more than that (200,000 chunks of 384 dimensions, 82,000
+of 1024) are searched by these, which misses less than the graph, and takes as long: a search goes
+through all codes, and the first one of a process reads them, too."""
+MAX_CODES_SHARE = 0.5
+"""Of all chunks, for a search by codes: a graph of which most is in the scope misses next to
+nothing (.998 of the nearest ten found among 100,000)."""
 MAX_UNRELATED = 0.3
-"""In spaces whose vectors are more alike than that, whatever they say, signs tell too little."""
-LIKELY = 4_000
-"""The nearest by signs, which are looked at more closely: each sign by what the question's figure
-weighs."""
-CANDIDATES = 700
-"""The nearest by that, whose vectors are compared (docs/notes/retrieval-measurements.md)."""
+"""In spaces where vectors of unrelated texts are more alike than that (cosine), signs tell too
+little."""
+HAMMING_CANDIDATES = 4_000
+"""Chunks with the fewest differing signs; these are ranked anew by the cosine of their signs with
+the question's vector."""
+COSINE_CANDIDATES = 700
+"""The best of these, whose vectors are compared (docs/notes/retrieval-measurements.md)."""
 
 GRAPH_SETTINGS = """
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
@@ -60,27 +61,19 @@ GRAPH_SETTINGS = """
 EF_SEARCH = "1000"
 """Recall@10 among half of 100,000 chunks: .988 with 400, .992 with 1,000 (docs/notes)."""
 
-EXACT = f"""
-    SELECT {database.PASSAGE_COLUMNS}, 1 - near.distance
-      FROM {database.PASSAGE_TABLES}
-      JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
-              FROM documents_chunkembedding
-             WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
-             ORDER BY distance, chunk_id LIMIT %(limit)s) near
-        ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
-"""
-
 NEAREST = f"""
     SELECT {database.PASSAGE_COLUMNS}, 1 - near.distance
       FROM {database.PASSAGE_TABLES}
       JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
               FROM documents_chunkembedding
-             WHERE chunk_id = ANY(%(keys)s::int8[]) AND space_id = %(space)s
+             WHERE {{candidates}} AND space_id = %(space)s
              ORDER BY distance, chunk_id LIMIT %(limit)s) near
         ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """
+NEAREST_IN_DOCUMENTS = NEAREST.format(candidates="document_id = ANY(%(documents)s::uuid[])")
+NEAREST_BY_KEY = NEAREST.format(candidates="chunk_id = ANY(%(keys)s::int8[])")
 
-APPROXIMATE = f"""
+NEAREST_IN_GRAPH = f"""
     WITH near AS MATERIALIZED (
         SELECT chunk_id,
                vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}}) AS distance
@@ -99,78 +92,78 @@ VECTORS = """
 """
 
 KEY_BYTES = 8
-"""Of the key before each code."""
+"""Of the chunk's key that stands before each code."""
 
 _VECTOR_HEADER = 4
-"""Bytes before the figures of a sent vector: its width and a reserve."""
+"""Bytes before the values of a sent vector: its dimensions and a reserve."""
 
 
 def find_nearest_chunks(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
     """The nearest `limit` chunks; see `rag.ports.PassageStore.find_similar`."""
-    if search.facts.chunks <= EXACT_CHUNKS:
-        return compare_exactly(search, space, vector, limit)
+    if search.facts.chunks <= MAX_SCANNED_CHUNKS:
+        return find_by_scan(search, space, vector, limit)
     if can_search_by_signs(search, space):
         return _find_by_signs(search, space, vector, limit)
     search.apply_setting(GRAPH_SETTINGS, ef_search=EF_SEARCH)
-    found = search.find_inside(
+    hits = search.find_in_scope(
         lambda searched, most: _find_by_graph(searched, space, vector, most), limit
     )
-    if len(found) == limit:
-        return found
-    return compare_exactly(search, space, vector, limit)  # the graph's walk ended short
+    if len(hits) == limit:
+        return hits
+    return find_by_scan(search, space, vector, limit)  # the graph's walk ended short
 
 
 def can_search_by_signs(search: SearchTransaction, space: SearchedSpace) -> bool:
-    """Whether they tell enough in the space, and are few enough to be read."""
+    """Whether signs tell enough in the space, and the scope's codes are few enough to be read."""
     chunks, code_bytes = search.facts.chunks, KEY_BYTES + math.ceil(space.dimensions / 8)
-    is_even = space.unrelated is not None and space.unrelated <= MAX_UNRELATED
-    is_small = chunks <= SIGNED_SHARE * search.facts.everywhere
-    return is_even and is_small and chunks * code_bytes <= SIGNED_BYTES
+    is_spread = space.unrelated is not None and space.unrelated <= MAX_UNRELATED
+    is_small = chunks <= MAX_CODES_SHARE * search.facts.everywhere
+    return is_spread and is_small and chunks * code_bytes <= MAX_CODE_BYTES
 
 
-def compare_exactly(
+def find_by_scan(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
-    """The same, compared one by one."""
-    rows = search.fetch_rows(EXACT, vector=to_halfvec(vector), space=space.pk, limit=limit)
-    return [_to_hit(row) for row in rows]
+    """The nearest `limit` chunks exactly: every vector of the scope is compared."""
+    asked = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
+    return [_to_hit(row) for row in search.fetch_rows(NEAREST_IN_DOCUMENTS, **asked)]
 
 
 def _find_by_signs(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
-    """Those whose figures have the same signs more often than others', then by their vectors.
+    """Candidates by Hamming distance, of these by the cosine of their signs, then by their vectors.
 
-    What lies on the same side of as many planes points the same way (Charikar 2002). Of those, the
-    ones whose signs are the same where the question's figures are large.
+    Vectors on the same side of as many planes point the same way (Charikar 2002). The second
+    ranking prefers those whose signs agree where the question's vector is large.
     """
-    asked = np.asarray(vector, np.float32)
-    signs = np.packbits(asked > 0)
+    query = np.asarray(vector, np.float32)
+    query_code = np.packbits(query > 0)
     sent = read_codes(search, space.pk)
     if not sent:
         return []
-    rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(signs))
-    word = f"u{math.gcd(len(signs), 8)}"  # as many bytes at a time as fit without a rest
-    pairs = zip(rows[:, KEY_BYTES:].view(word).T, signs.view(word), strict=True)
-    differ = sum(np.bitwise_count(each ^ one).astype(np.uint16) for each, one in pairs)
-    likely = rows[_find_least(differ, max(LIKELY, limit))]
-    positive = np.unpackbits(likely[:, KEY_BYTES:], axis=1, count=len(asked))
-    # a cosine with their signs; not by `@`, whose threads take longer to start than this
-    away = np.round(-np.einsum("ij,j->i", positive.astype(np.float32), asked), 5)
-    near = likely[_find_least(away, max(CANDIDATES, limit))]
-    keys = database.to_number_array(near[:, :KEY_BYTES].copy().view(">i8")[:, 0])
-    named = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
-    found = [_to_hit(row) for row in search.fetch_rows(NEAREST, keys=keys, **named)]
-    return [hit for hit in found if hit.passage.document_id in search.scope]
+    rows = np.frombuffer(sent, np.uint8).reshape(-1, KEY_BYTES + len(query_code))
+    word = f"u{math.gcd(len(query_code), 8)}"  # as many bytes at a time as fit without a rest
+    pairs = zip(rows[:, KEY_BYTES:].view(word).T, query_code.view(word), strict=True)
+    hamming = sum(np.bitwise_count(codes ^ code).astype(np.uint16) for codes, code in pairs)
+    rows = rows[_mask_smallest(hamming, max(HAMMING_CANDIDATES, limit))]
+    positive = np.unpackbits(rows[:, KEY_BYTES:], axis=1, count=len(query))
+    # orders as the cosine does; not by `@`, whose threads take longer to start than this
+    distance = np.round(-np.einsum("ij,j->i", positive.astype(np.float32), query), 5)
+    rows = rows[_mask_smallest(distance, max(COSINE_CANDIDATES, limit))]
+    keys = database.to_number_array(rows[:, :KEY_BYTES].copy().view(">i8")[:, 0])
+    asked = {"vector": to_halfvec(vector), "space": space.pk, "limit": limit}
+    hits = [_to_hit(row) for row in search.fetch_rows(NEAREST_BY_KEY, keys=keys, **asked)]
+    return [hit for hit in hits if hit.passage.document_id in search.scope]
 
 
-def _find_least(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:
-    """Which values are the least `limit`, and those that are as small as the last of them."""
+def _mask_smallest(values: NDArray[Any], limit: int) -> NDArray[np.bool_]:
+    """True at the `limit` smallest values, and at those that equal the last of them."""
     last = min(limit, len(values)) - 1
-    least: NDArray[np.bool_] = values <= np.partition(values, last)[last]
-    return least
+    mask: NDArray[np.bool_] = values <= np.partition(values, last)[last]
+    return mask
 
 
 def _find_by_graph(
@@ -182,21 +175,21 @@ def _find_by_graph(
 
 
 def to_graph_statement(space: SearchedSpace, within: str = database.WITHIN) -> str:
-    """The statement whose order the index of this space gives; it names the space, as the index."""
+    """The statement that the HNSW index of this space answers: its condition is the index's."""
     names = {"dimensions": int(space.dimensions), "space": int(space.pk)}
-    return APPROXIMATE.format(within=within, **names)
+    return NEAREST_IN_GRAPH.format(within=within, **names)
 
 
 def fetch_vectors(
     search: SearchTransaction, space: SearchedSpace, keys: Sequence[int]
 ) -> dict[int, bytes]:
-    """The stored vectors of those of the chunks that are in scope, as they are sent."""
+    """The vectors of those of the chunks that are in scope, by key, as `halfvec_send` gave them."""
     rows = search.fetch_rows(VECTORS, keys=list(keys), space=space.pk)
     return {key: sent for key, document, sent in rows if document in search.scope}
 
 
 def parse_vector(sent: bytes) -> Sequence[float]:
-    """What `halfvec_send` gave."""
+    """The values of a vector as `halfvec_send` gave it."""
     return array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
 
 
@@ -227,18 +220,18 @@ OPENING_CHUNKS = f"""
 
 
 # The offsets of chunks count the same joint (`rag.chunking`).
-STRETCH = """
+EXCERPT = """
     SELECT substring(whole FROM %(first)s FOR %(length)s), length(whole)
       FROM (SELECT string_agg(text, E'\n\n' ORDER BY number) AS whole
               FROM documents_documentpage WHERE document_id = %(document)s) joined
 """
 
 
-def read_stretch(
+def read_excerpt(
     search: SearchTransaction, document_id: UUID, start: int, length: int
 ) -> Excerpt | None:
-    """`length` characters from `start`; None where the document has no text (any more)."""
-    rows = search.fetch_rows(STRETCH, document=document_id, first=start + 1, length=length)
+    """At most `length` characters from `start`; None where the document has no text (any more)."""
+    rows = search.fetch_rows(EXCERPT, document=document_id, first=start + 1, length=length)
     text, total = rows[0]
     return None if total is None else Excerpt(text, start, total)
 
@@ -251,7 +244,7 @@ class ScopedStore:
     """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`.
 
     Nothing widens it. `space` is the embedding space; None: the active one. One store serves one
-    question: what it found out about its scope it keeps.
+    question, and keeps what it read of its scope.
     """
 
     def __init__(
@@ -263,15 +256,15 @@ class ScopedStore:
 
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25; a term weighs its IDF in the scope times its weight."""
-        clean = dict(islice(bm25.clean_terms(terms).items(), MAX_QUERY_TERMS))
-        if not self._scope.documents or not clean or limit < 1:
+        cleaned = dict(islice(bm25.clean_terms(terms).items(), MAX_QUERY_TERMS))
+        if not self._scope.documents or not cleaned or limit < 1:
             return []
         return database.run_search(
-            self._scope, lambda search: bm25.find_best_chunks(search, clean, limit)
+            self._scope, lambda search: bm25.find_best_chunks(search, cleaned, limit)
         )
 
     def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
-        """Nearest chunks by cosine; none where the space has another width than the vector."""
+        """Nearest chunks by cosine; none where the space has other dimensions than the vector."""
         if not self._scope.documents or limit < 1:
             return []
 
@@ -361,7 +354,7 @@ class ScopedStore:
             return None
         first, most = max(start, 0), max(length, 0)
         return database.run_search(
-            self._scope, lambda search: read_stretch(search, document_id, first, most)
+            self._scope, lambda search: read_excerpt(search, document_id, first, most)
         )
 
     def run_concurrently(self, work: Callable[[], T]) -> Callable[[], T]:

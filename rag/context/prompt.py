@@ -18,7 +18,7 @@ from rag.tokenize.text import neutralise_text, to_prompt_text
 from rag.types import Evidence, HistoryMessage, Kind, Passage, Speaker, ToolResult
 
 MAX_TITLE_CHARACTERS = 200
-MAX_REMEMBERED_PASSAGES = 4096
+MAX_CACHED_PASSAGES = 4096
 """Size of the cache of prepared passages, which the next question reuses; a few megabytes."""
 MAX_TITLES = 8
 """Maximum number of documents of the last answer to name."""
@@ -143,7 +143,7 @@ def render_text(item: Evidence) -> str:
     return _sanitise_passage(item.text, item.passage.header, item.passage.kind)
 
 
-@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+@functools.lru_cache(maxsize=MAX_CACHED_PASSAGES)
 def _sanitise_passage(text: str, header: str, kind: Kind) -> str:
     text = to_prompt_text(text, kind)
     return _sanitise_text(f"{header}\n{text}" if header else text)

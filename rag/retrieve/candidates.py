@@ -53,7 +53,7 @@ MAX_SENTENCE_PASSAGES = 12
 """Passages whose sentences are scored; the others keep their places."""
 POOL_FACTOR = 5
 """Passages that the reranker reads per passage wanted."""
-MAX_REMEMBERED_PASSAGES = 4096
+MAX_CACHED_PASSAGES = 4096
 """Size of the caches of normalised passages; a few megabytes."""
 _END = re.compile(r"[.!?。]\s|\n")
 T = TypeVar("T")
@@ -409,7 +409,7 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     ]
 
 
-@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+@functools.lru_cache(maxsize=MAX_CACHED_PASSAGES)
 def _normalise_passage(text: str, kind: Kind) -> str:
     """A passage's sentences, each on one line."""
     return tokenize.normalise(to_prompt_text(text, kind)).lower()
@@ -420,7 +420,7 @@ def _read_hit_head(hit: Hit) -> str:
     return _normalise_head(f"{passage.document_name}\n{passage.section}\n{passage.header}")
 
 
-@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+@functools.lru_cache(maxsize=MAX_CACHED_PASSAGES)
 def _normalise_head(head: str) -> str:
     return tokenize.normalise(head).lower()
 

@@ -18,7 +18,7 @@ MAX_TERM_CHARACTERS = 64
 """Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
 MAX_MIXED_CHARACTERS = 24
 """What is longer ("A사/B사/C사...") is a list, not a word."""
-MAX_REMEMBERED_SURFACES = 1 << 14
+MAX_CACHED_SURFACES = 1 << 14
 
 HANGUL = re.compile("[가-힣]+")
 _NON_HANGUL = re.compile("[^\\W_가-힣]")
@@ -49,7 +49,7 @@ def read_surface(word: str) -> Surface:
     """The terms of a word, which contains no white space."""
     return (
         _read_surface_cached(word)
-        if len(word) <= MAX_REMEMBERED_CHARACTERS
+        if len(word) <= MAX_CACHED_CHARACTERS
         else _read_surface_uncached(word)
     )
 
@@ -68,7 +68,7 @@ def _read_surface_uncached(word: str) -> Surface:
     )
 
 
-_read_surface_cached = functools.lru_cache(maxsize=MAX_REMEMBERED_SURFACES)(_read_surface_uncached)
+_read_surface_cached = functools.lru_cache(maxsize=MAX_CACHED_SURFACES)(_read_surface_uncached)
 """Most words occur again and again."""
 
 
@@ -231,9 +231,9 @@ ASKING_WEIGHT = 0.35
 """Weight of a word that mostly just asks ("방법", "explain") but is sometimes the subject."""
 LATIN_WEIGHT = 1.5
 """Weight of a Latin word in a Korean question: it is mostly a name or a technical term."""
-MAX_REMEMBERED_WORDS = 1 << 15
+MAX_CACHED_WORDS = 1 << 15
 """Words whose terms are cached: most words of a text occurred in earlier ones."""
-MAX_REMEMBERED_CHARACTERS = 32
+MAX_CACHED_CHARACTERS = 32
 
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"\S+")
@@ -343,8 +343,8 @@ def _make_word_reader(analyser: Any) -> Callable[[str], _WordTerms]:
         written = read_surface(word)
         return _WordTerms(tuple(_list_words(word, morphemes)), written.bigrams + written.others)
 
-    remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_WORDS)(read)
-    return lambda word: remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else read(word)
+    remembered = functools.lru_cache(maxsize=MAX_CACHED_WORDS)(read)
+    return lambda word: remembered(word) if len(word) <= MAX_CACHED_CHARACTERS else read(word)
 
 
 def _get_word_reader(text: str) -> Callable[[str], _WordTerms]:

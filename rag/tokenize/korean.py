@@ -23,7 +23,7 @@ TAGS = frozenset(
     )
 )
 """The Sejong tags as Kiwi writes them."""
-MAX_REMEMBERED_TEXTS = 64
+MAX_CACHED_TEXTS = 64
 """A search asks several times for the morphemes of its question."""
 
 PARTICLES = load_words("particles.ko")
@@ -122,7 +122,7 @@ def analyse_question(text: str) -> Sequence[Morpheme]:
     return _analyse_remembered(get_analyser(), text)
 
 
-@functools.lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
+@functools.lru_cache(maxsize=MAX_CACHED_TEXTS)
 def _analyse_remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
     return tuple(_to_morphemes(text, kiwi.tokenize(text, z_coda=False)))
 

@@ -19,8 +19,8 @@ MAX_WORD_CHARACTERS = 256
 """Characters without a space; longer words take the analyser too long."""
 MAX_REPEATED_SIGNS = 32
 """Signs in a row: composing marks takes quadratic time, and dot leaders mean nothing."""
-MAX_REMEMBERED_CLUSTERS = 1 << 12
-MAX_REMEMBERED_CHARACTERS = 16
+MAX_CACHED_CLUSTERS = 1 << 12
+MAX_CACHED_CHARACTERS = 16
 
 MIN_WRAPPED_CHARACTERS = 15
 """Characters below which a line may be a label or a cell rather than a wrapped line."""
@@ -184,7 +184,7 @@ def _shorten_pile(match: re.Match[str]) -> str:
 def _normalise_run(match: re.Match[str]) -> str:
     return (
         _normalise_signs(match[0])
-        if len(match[0]) <= MAX_REMEMBERED_CHARACTERS
+        if len(match[0]) <= MAX_CACHED_CHARACTERS
         else _normalise_signs_uncached(match[0])
     )
 
@@ -201,7 +201,7 @@ def _normalise_signs_uncached(run: str) -> str:
         run = text
 
 
-_normalise_signs = functools.lru_cache(maxsize=MAX_REMEMBERED_CLUSTERS)(_normalise_signs_uncached)
+_normalise_signs = functools.lru_cache(maxsize=MAX_CACHED_CLUSTERS)(_normalise_signs_uncached)
 
 
 def _compose_syllable(letters: re.Match[str]) -> str:

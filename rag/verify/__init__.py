@@ -63,7 +63,7 @@ MAX_PREMISES = 8
 """Passages that a model checks a sentence against."""
 MIN_LIKELIHOOD = 0.5
 """Probability from which a model's inference counts."""
-MAX_REMEMBERED_PASSAGES = 512
+MAX_CACHED_PASSAGES = 512
 """Passages kept as read: an answer is checked again after each rewritten sentence, consecutive
 questions share passages, and reading them is most of a check."""
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
@@ -246,7 +246,7 @@ def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
     return premises
 
 
-@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+@functools.lru_cache(maxsize=MAX_CACHED_PASSAGES)
 def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
     """A text cut into units, without a number.
 

@@ -106,7 +106,7 @@ def test_of_what_is_in_segments_only_the_likely_ones_are_read(
     owner, library, documents, monkeypatch
 ):
     """Beside all that is new."""
-    monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
+    monkeypatch.setattr(bm25, "CANDIDATES_PER_HIT", 1)
     new = index(owner, ["새말 새말", WORDS[3]], library=library)
     fetch, read = bm25._fetch_marks_by_key, []
 
@@ -144,7 +144,7 @@ def test_where_too_few_are_left_of_the_likely_ones_the_lexical_index_is_asked(
     owner, library, documents, monkeypatch
 ):
     """All likely ones are deleted."""
-    monkeypatch.setattr(bm25, "LIKELY_PER_HIT", 1)
+    monkeypatch.setattr(bm25, "CANDIDATES_PER_HIT", 1)
     best, _ = search(documents, monkeypatch, limit=3)
     Chunk.objects.filter(pk__in=best).delete()
     with force_way("scan"):
@@ -174,7 +174,7 @@ def test_a_small_part_of_a_namespace_is_not_searched_by_its_segments(documents, 
     monkeypatch.setattr(
         database, "_fetch_facts", lambda *given: replace(fetch(*given), everywhere=1000)
     )
-    monkeypatch.setattr(searched.Segments, "find_likely", forbid)
+    monkeypatch.setattr(searched.Segments, "find_candidate_keys", forbid)
     with force_way("index"):
         assert store(*documents[:5]).find_by_terms(QUESTION, 5)
         with pytest.raises(AssertionError):
@@ -244,7 +244,7 @@ def test_the_whole_with_too_many_documents_in_none_is_searched_by_the_index(
     everything, monkeypatch
 ):
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 5)
-    monkeypatch.setattr(searched.Segments, "find_likely", forbid)
+    monkeypatch.setattr(searched.Segments, "find_candidate_keys", forbid)
     with force_way("index"):
         assert store(*everything).find_by_terms(QUESTION, 5)
     monkeypatch.setattr(searched, "MAX_UNSEGMENTED_CHUNKS", 6)
@@ -265,7 +265,7 @@ def test_the_whole_with_one_document_too_many_in_none_is_searched_by_the_index(
     Document.objects.filter(pk__in=[one.pk for one in everything[-3:]]).update(chunk_count=0)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE documents_document, documents_chunk")
-    monkeypatch.setattr(searched.Segments, "find_likely", forbid)
+    monkeypatch.setattr(searched.Segments, "find_candidate_keys", forbid)
     with force_way("index"):
         assert len(store(*everything, *others).find_by_terms({"유일": 1.0}, 20)) == 9
 
@@ -458,7 +458,7 @@ def test_one_process_writes_at_a_time(owner, library, monkeypatch):
 def test_a_segment_that_was_replaced_meanwhile_leaves_the_search_to_the_index(
     documents, monkeypatch
 ):
-    monkeypatch.setattr(searched, "_remembered", {})
+    monkeypatch.setattr(searched, "_cached_keys", {})
     monkeypatch.setattr(searched, "KEYS", searched.KEYS + " AND false")
     with force_way("scan"):
         exact = to_scores(store(*documents).find_by_terms(QUESTION, 5))
@@ -473,6 +473,6 @@ def test_terms_and_plans_name_no_other_rows(documents):
         cursor.execute("SET LOCAL enable_seqscan = off")
         places = [bm25.hash_term(word) for word in QUESTION]
         asked = {"namespaces": [documents[0].choose_namespace()], "places": places}
-        cursor.execute("EXPLAIN " + searched.POSTINGS.format(within=searched.WITHIN), asked)
+        cursor.execute("EXPLAIN " + searched.POSTINGS.format(within=searched.IN_NAMESPACES), asked)
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "documents_postings_pkey" in plan

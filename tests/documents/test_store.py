@@ -199,7 +199,7 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
     for found in (store(wide, narrow), store(narrow)):
         exact = [hit.passage.key for hit in found.find_similar(vector, 10)]
-        monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
+        monkeypatch.setattr(searching, "MAX_SCANNED_CHUNKS", 0)
         graph = [hit.passage.key for hit in found.find_similar(vector, 10)]
         monkeypatch.undo()
         assert len(set(exact) & set(graph)) >= 0.9 * len(exact)
@@ -214,9 +214,9 @@ def test_vectors_that_all_have_the_same_signs_are_all_compared(owner, monkeypatc
     found = ScopedStore([document.pk], space=space)
     vector = TinyEmbedder().embed_query("말31")
     exact = [hit.passage.key for hit in found.find_similar(vector, 5)]
-    monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
-    monkeypatch.setattr(searching, "SIGNED_SHARE", 1.0)
-    monkeypatch.setattr(searching, "CANDIDATES", 5)
+    monkeypatch.setattr(searching, "MAX_SCANNED_CHUNKS", 0)
+    monkeypatch.setattr(searching, "MAX_CODES_SHARE", 1.0)
+    monkeypatch.setattr(searching, "COSINE_CANDIDATES", 5)
     assert [hit.passage.key for hit in found.find_similar(vector, 5)] == exact
 
 
@@ -229,7 +229,7 @@ def test_c88_a_filter_that_keeps_a_thousandth_still_gives_all_that_were_wanted(o
     vector = TinyEmbedder().embed_query("w1 w2 w3 w4")
     exact = [hit.passage.key for hit in store(narrow).find_similar(vector, 2)]
     assert len(exact) == 2
-    monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
+    monkeypatch.setattr(searching, "MAX_SCANNED_CHUNKS", 0)
     monkeypatch.setattr(searching, "EF_SEARCH", "10")
     for bound in ("20000", "1"):
         with connection.cursor() as cursor:
@@ -414,7 +414,7 @@ def test_what_runs_beside_a_search_has_a_connection_of_its_own_while_some_are_fr
         return ask()
 
     found = store()
-    begun = [found.run_concurrently(ask_later) for _ in range(database.MAX_BESIDE)]
+    begun = [found.run_concurrently(ask_later) for _ in range(database.MAX_CONCURRENT_SEARCHES)]
     assert found.run_concurrently(ask)() == ask()  # none is free: its caller does it
     go_on.set()
     assert ask() not in {wait() for wait in begun}

@@ -123,7 +123,7 @@ def test_a_scope_of_all_but_a_few_finds_nothing_of_those(crowd, owner, whole, st
     question = dict.fromkeys(words[:50], 1.0)
     vector = TinyEmbedder().embed_query(" ".join(words[:50]))
     with pytest.MonkeyPatch.context() as patch, force_way("index"):
-        patch.setattr(searching, "EXACT_CHUNKS", 0)
+        patch.setattr(searching, "MAX_SCANNED_CHUNKS", 0)
         asked = store(*documents)
         for found in (asked.find_by_terms(question, 30), asked.find_similar(vector, 30)):
             assert asked._scope.facts.whole

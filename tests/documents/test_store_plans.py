@@ -111,7 +111,9 @@ def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
 def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
     space = spaces.get_active_space()
     vector = store.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
-    plan = list_plan_nodes(scope, store.EXACT, vector=vector, space=space.pk, limit=5)
+    plan = list_plan_nodes(
+        scope, store.NEAREST_IN_DOCUMENTS, vector=vector, space=space.pk, limit=5
+    )
     assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
     assert not list_sequential_scans(plan)
 

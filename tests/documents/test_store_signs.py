@@ -65,9 +65,9 @@ def signed_documents(owner):
     def find(scope, vector, candidates, share=1.0):
         compared = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(searching, "EXACT_CHUNKS", 0 if candidates else 10**9)
-            patch.setattr(searching, "CANDIDATES", candidates)
-            patch.setattr(searching, "SIGNED_SHARE", share)
+            patch.setattr(searching, "MAX_SCANNED_CHUNKS", 0 if candidates else 10**9)
+            patch.setattr(searching, "COSINE_CANDIDATES", candidates)
+            patch.setattr(searching, "MAX_CODES_SHARE", share)
             fetch, fetch_facts = database._fetch_rows, database._fetch_facts
             patch.setattr(  # an estimate otherwise, which autovacuum renews at any time
                 database,
@@ -103,7 +103,7 @@ def test_signs_count_for_what_the_figures_of_the_question_weigh(signed_documents
     right = [set(find(documents[:5], vector, 0)[0]) for vector in asked]
 
     def count_held(likely):
-        monkeypatch.setattr(searching, "LIKELY", likely)
+        monkeypatch.setattr(searching, "HAMMING_CANDIDATES", likely)
         found = [find(documents[:5], vector, 40) for vector in asked]
         assert all(40 <= len(compared) < 100 for _, compared in found)
         return sum(len(right[at] & set(hits)) for at, (hits, _) in enumerate(found))
@@ -121,9 +121,9 @@ def test_most_of_all_chunks_are_searched_through_the_graph(signed_documents):
 def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed_documents, monkeypatch):
     documents, asked, find = signed_documents
     a_code = searching.KEY_BYTES + 13
-    monkeypatch.setattr(searching, "SIGNED_BYTES", 1000 * a_code)
+    monkeypatch.setattr(searching, "MAX_CODE_BYTES", 1000 * a_code)
     assert find(documents[:5], asked[0], 200)[1]
-    monkeypatch.setattr(searching, "SIGNED_BYTES", 1000 * a_code - 1)
+    monkeypatch.setattr(searching, "MAX_CODE_BYTES", 1000 * a_code - 1)
     found, compared = find(documents[:5], asked[0], 200)
     assert len(found) == 10
     assert not compared
@@ -142,7 +142,7 @@ def test_signs_find_nothing_outside_of_the_scope(signed_documents, stranger):
 @pytest.fixture
 def read_rows(monkeypatch):
     """The documents whose codes were read since the process remembers none, in order."""
-    monkeypatch.setattr(codes, "remembered", codes.RememberedCodes(codes.MAX_REMEMBERED_BYTES))
+    monkeypatch.setattr(codes, "code_cache", codes.CodeCache(codes.MAX_CACHED_BYTES))
     read, fetch = [], database._fetch_rows
 
     def fetch_rows(cursor, statement, given):
@@ -204,16 +204,16 @@ def test_codes_that_name_chunks_of_others_find_none_of_them(signed_documents, re
     documents, asked, find = signed_documents
     find(documents[:2], asked[0], 100)
     mine, theirs = sorted(
-        codes.remembered._codes, key=lambda row: row[:16] != documents[0].pk.bytes
+        codes.code_cache._codes, key=lambda row: row[:16] != documents[0].pk.bytes
     )
-    codes.remembered._codes[mine] = codes.remembered._codes[theirs]
+    codes.code_cache._codes[mine] = codes.code_cache._codes[theirs]
     found, compared = find(documents[:1], asked[0], 100)
     assert compared
     assert found == []
 
 
 def test_a_process_remembers_no_more_codes_than_it_may():
-    kept = codes.RememberedCodes(10_000)
+    kept = codes.CodeCache(10_000)
     for number in range(100):
         row = uuid.UUID(int=number).bytes + number.to_bytes(8)
         kept.add({row: bytes(1000)})
@@ -230,7 +230,7 @@ def test_signs_of_vectors_that_all_lean_one_way_are_not_gone_by(
     documents, asked, _ = signed_documents
     space = spaces.get_active_space()
     space.unrelated = unrelated
-    monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
+    monkeypatch.setattr(searching, "MAX_SCANNED_CHUNKS", 0)
     monkeypatch.setattr(codes, "ROWS", "SELECT 1/0")
     assert len(ScopedStore([documents[0].pk], space=space).find_similar(asked[0], 5)) == 5
 
