@@ -201,7 +201,7 @@ def list_held_roles(user_ids: Collection[int]) -> dict[int, set[tuple[UUID, str]
 def list_readable_libraries(user_ids: Collection[int]) -> dict[int, set[UUID]]:
     """The ids of the libraries that each of these users may read. Two queries."""
     roles = list_held_roles(user_ids)
-    return {pk: {library_id for library_id, _role in held} for pk, held in roles.items()}
+    return {pk: {library_id for library_id, _role in pairs} for pk, pairs in roles.items()}
 
 
 def find_unreadable_documents(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:

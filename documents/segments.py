@@ -143,8 +143,8 @@ def _write_next_segment() -> bool:
             cursor.execute(NOTE_ALL, [namespace])
         noted, documents = _take_documents(cursor, namespace)
         joined = _choose_joined(namespace, sum(documents.values()))
-        held = PostingSegment.objects.filter(pk__in=joined).values_list("keys", flat=True)
-        keys = np.frombuffer(b"".join(map(bytes, held)), KEY).tolist()
+        packed_keys = PostingSegment.objects.filter(pk__in=joined).values_list("keys", flat=True)
+        keys = np.frombuffer(b"".join(map(bytes, packed_keys)), KEY).tolist()
         _replace_segments(cursor, namespace, joined, keys, list(documents))
         UnsegmentedDocument.objects.filter(pk__in=noted).delete()
         return True
@@ -161,8 +161,8 @@ def _choose_joined(namespace: int, chunks: int) -> list[int]:
     So the sizes of those that are not full yet double from one to the next.
     """
     joined = []
-    held = PostingSegment.objects.filter(namespace=namespace).values_list("pk", "chunk_count")
-    for segment, count in held.order_by("chunk_count", "pk"):
+    segments = PostingSegment.objects.filter(namespace=namespace).order_by("chunk_count", "pk")
+    for segment, count in segments.values_list("pk", "chunk_count"):
         if count > min(chunks, MAX_SEGMENT_CHUNKS - chunks):
             break
         joined.append(segment)
@@ -196,8 +196,8 @@ def _iterate_remaining_keys() -> Iterator[tuple[int, int, NDArray[np.int64]]]:
         segments = PostingSegment.objects.filter(namespace=namespace).order_by("-pk")
         newer = np.empty(0, KEY)
         for segment in segments.values_list("pk", flat=True):
-            held = PostingSegment.objects.filter(pk=segment).values_list("keys", flat=True).first()
-            keys = np.frombuffer(bytes(held or b""), KEY)
+            rows = PostingSegment.objects.filter(pk=segment)
+            keys = np.frombuffer(bytes(rows.values_list("keys", flat=True).first() or b""), KEY)
             remaining = np.setdiff1d(
                 _find_existing_keys(keys, namespace), newer, assume_unique=True
             )

@@ -363,7 +363,7 @@ def _compile_condition(rows: QuerySet[Any], name: str, parameters: dict[str, Any
     sql, values = query.get_compiler(connection=connection).compile(query.where)
     names: Iterable[str] = [f"{name}_{number}" for number in range(len(values))]
     parameters.update(zip(names, values, strict=True))
-    return "(" + str(sql) % tuple(f"%({each})s" for each in names) + ")"
+    return "(" + str(sql) % tuple(f"%({value_name})s" for value_name in names) + ")"
 
 
 logger = structlog.get_logger()
@@ -561,7 +561,9 @@ class Heartbeat(Generic[JobT]):
                         self._thread = None
                         return
                     newest = time.monotonic() - self.seconds  # later leases have just begun
-                    held_leases = [one for one in self._held.values() if one.held_since <= newest]
+                    held_leases = [
+                        held for held in self._held.values() if held.held_since <= newest
+                    ]
                 if held_leases:
                     self._beat(held_leases)
 

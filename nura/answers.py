@@ -33,9 +33,9 @@ async def serve() -> None:
     worker = AnswersWorker()
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, worker.leave, settings.SHUTDOWN_SECONDS)
+        loop.add_signal_handler(signal_number, worker.stop, settings.SHUTDOWN_SECONDS)
     heartbeats = asyncio.create_task(send_heartbeats())
-    worker.on_leave = heartbeats.cancel
+    worker.on_stop = heartbeats.cancel
     try:
         await worker.run()
     finally:

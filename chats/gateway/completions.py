@@ -445,11 +445,11 @@ async def _stream_events_of(
 
     The run may notice that first and end as stopped; then that event is dropped, too.
     """
-    held = access.stream_while_held(
+    events = access.stream_while_held(
         credential, opened.stream_events(), lambda: stop_soon(opened.run_id)
     )
-    async with aclosing(held):
-        async for event in held:
+    async with aclosing(events):
+        async for event in events:
             if event is not None and event.type == log.STOPPED:
                 (holder,) = await in_database(access.find_principals, [credential])
                 if holder is None:

@@ -48,21 +48,21 @@ MAX_THREADS = 8
 
 A thread that computes holds the GIL, which the loop needs for relaying tokens.
 """
-MAX_THREADS_OF_ONE = min(4, max(2, len(os.sched_getaffinity(0))))
+MAX_THREADS_PER_OWNER = min(4, max(2, len(os.sched_getaffinity(0))))
 """Threads for one owner, who may have asked hundreds of questions: others find threads and cores
 free."""
 SWITCH_SECONDS = 0.0005
 """How long a thread keeps the GIL while the loop waits for it. Python's 5 ms are far too long: the
 loop gives up the GIL with every token that it sends.
 """
-MAX_AT_ONCE = 1000
+MAX_TASKS = 1000
 """Tasks of one process; the rest waits in the stream, where other processes find it."""
-MAX_MESSAGES_A_READING = 100
-READING_SECONDS = 2.0
-TAKING_OVER_SECONDS = 3.0
+MAX_MESSAGES_PER_READ = 100
+READ_SECONDS = 2.0
+TAKE_OVER_SECONDS = 3.0
 """How often to look for messages whose reader has died."""
 RETRY_SECONDS = 0.5
-UNCLAIMED = Run.LEASE * 0.4
+MAX_UNCLAIMED = Run.LEASE * 0.4
 """A run that nobody has claimed for this long is announced again."""
 REAPING_SECONDS = {"runs": 5.0, "summaries": 30.0, "ingests": 15.0}
 """How often one of all answers processes looks for lost jobs of each kind."""
@@ -84,29 +84,32 @@ class RightsKeeper(LoopTask):
 
 
 class AnswersWorker:
-    """The work of one answers process. `run` returns some time after `leave` is called."""
+    """The work of one answers process. `run` returns some time after `stop` was called."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._runs_by_owner: Counter[int] = Counter()
         """Number of runs in progress by user id."""
         self._has_waiting_runs = False
         """Announced runs were not claimed, because their owner has enough in progress."""
-        self._patience = 0.0
-        self.on_leave: Callable[[], object] | None = None
+        self._grace_seconds = 0.0
+        self.on_stop: Callable[[], object] | None = None
         """Called once no new work is begun."""
 
     async def run(self) -> None:
-        """Work until `leave` is called; then wait for work in progress, and cancel what is left."""
+        """Work until `stop` is called; then wait for the work in progress, and cancel the rest."""
         sys.setswitchinterval(SWITCH_SECONDS)
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(FairThreads(MAX_THREADS, MAX_THREADS_OF_ONE))
-        services = [asyncio.create_task(self._receive()), asyncio.create_task(self._reap())]
+        loop.set_default_executor(FairThreads(MAX_THREADS, MAX_THREADS_PER_OWNER))
+        services = [
+            asyncio.create_task(self._receive_messages()),
+            asyncio.create_task(self._reap_jobs()),
+        ]
         RightsKeeper.of_running_loop()
-        await self._leaving.wait()
-        ends_at = time.monotonic() + self._patience
+        await self._stopping.wait()
+        ends_at = time.monotonic() + self._grace_seconds
         for service in services:
             service.cancel()
         await asyncio.gather(*services, return_exceptions=True)
@@ -121,36 +124,37 @@ class AnswersWorker:
             await asyncio.to_thread(heartbeat.wait_until_idle)
         await loop.shutdown_default_executor()
 
-    def leave(self, patience: float) -> None:
-        """Begin no new work; work in progress has `patience` seconds to finish."""
-        self._patience = patience
-        self._leaving.set()
-        if self.on_leave is not None:
-            self.on_leave()
+    def stop(self, grace_seconds: float) -> None:
+        """Begin no new work; work in progress has that many seconds to finish."""
+        self._grace_seconds = grace_seconds
+        self._stopping.set()
+        if self.on_stop is not None:
+            self.on_stop()
 
     # Messages
 
-    async def _receive(self) -> None:
+    async def _receive_messages(self) -> None:
+        """Read messages and begin their work, until cancelled; outages are sat out."""
         is_cut_off, is_logged = True, False  # earlier announcements are found in Postgres
-        looked_at, to_acknowledge = 0.0, list[WorkMessage]()
+        taken_over_at, to_acknowledge = 0.0, list[WorkMessage]()
         while True:
             messages = list[WorkMessage]()
             try:
                 if is_cut_off:
                     await STREAM.create_group()
-                    await self._claim_all_waiting()
+                    await self._begin_all_waiting_runs()
                 is_cut_off = is_logged = False
-                if len(self._tasks) >= MAX_AT_ONCE:
+                if len(self._tasks) >= MAX_TASKS:
                     await STREAM.acknowledge(to_acknowledge)
                     to_acknowledge = []
                     await self._wait_for_room()
-                limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
+                limit = min(MAX_TASKS - len(self._tasks), MAX_MESSAGES_PER_READ)
                 messages = await STREAM.read(
-                    limit=limit, patience=READING_SECONDS, to_acknowledge=to_acknowledge
+                    limit=limit, patience=READ_SECONDS, to_acknowledge=to_acknowledge
                 )
                 to_acknowledge = []
-                if time.monotonic() - looked_at > TAKING_OVER_SECONDS:
-                    looked_at = time.monotonic()
+                if time.monotonic() - taken_over_at > TAKE_OVER_SECONDS:
+                    taken_over_at = time.monotonic()
                     messages += await STREAM.claim_abandoned(limit=limit)
                 await self._handle_messages(messages, is_crowded=len(messages) >= limit)
                 to_acknowledge = messages
@@ -166,16 +170,19 @@ class AnswersWorker:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _handle_messages(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
+        """Begin what the messages ask for. `is_crowded`: more messages may wait in the stream."""
         messages = list(filter(_has_kind_and_id, messages))
-        runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
-        if runs:
+        run_ids = [
+            UUID(message.fields["id"]) for message in messages if message.fields["kind"] == RUN
+        ]
+        if run_ids:
             is_crowded = is_crowded or any(map(self._is_owner_busy, messages))
-            claimed = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
-            self._has_waiting_runs = self._has_waiting_runs or len(claimed) < len(runs)
-            self._answer_all(claimed, {one.fields["id"]: one for one in messages})
+            claimed = await in_database(claim_announced_runs, run_ids, is_crowded=is_crowded)
+            self._has_waiting_runs = self._has_waiting_runs or len(claimed) < len(run_ids)
+            self._begin_answers(claimed, {message.fields["id"]: message for message in messages})
         for message in messages:
             try:
-                self._begin_message_work(message)
+                self._begin_message_task(message)
             except (KeyError, ValueError):  # whoever asked will notice; the other messages wait
                 logger.exception("message_not_read", entry=message.entry_id)
 
@@ -185,54 +192,56 @@ class AnswersWorker:
         owner = message.fields.get("owner", "")  # absent in messages of the previous version
         return bool(limit and owner and self._runs_by_owner[int(owner)] >= limit)
 
-    async def _claim_waiting(self) -> None:
-        """Claim runs that waited for others of their owner."""
-        room = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
+    async def _begin_waiting_runs(self) -> None:
+        """Claim and begin runs that waited for others of their owner."""
+        room = min(MAX_TASKS - len(self._tasks), MAX_MESSAGES_PER_READ)
         try:
             claimed = await in_database(answering.claim_waiting_runs, max(1, room))
         except DatabaseError as error:  # they are announced again
             logger.warning("waiting_runs_not_taken", error=str(error)[:200])
             return
-        self._answer_all(claimed)
+        self._begin_answers(claimed)
         limit = settings.LIMITS["answers"]  # an owner at the limit may have more waiting
         self._has_waiting_runs = bool(claimed) or any(
-            0 < limit <= n for n in self._runs_by_owner.values()
+            0 < limit <= count for count in self._runs_by_owner.values()
         )
 
-    def _begin_message_work(self, message: WorkMessage) -> None:
+    def _begin_message_task(self, message: WorkMessage) -> None:
+        """Begin the work of a message that announces no run. Raises `KeyError`, `ValueError`."""
         key = UUID(message.fields["id"])
         match message.fields["kind"]:
             case kind if kind == SUMMARY:
-                self._begin(summaries.summarise_turn(key), NOBODY, message)
+                self._begin_task(summaries.summarise_turn(key), NOBODY, message)
             case kind if kind == REQUEST:
                 age = time.time() - int(message.entry_id.partition("-")[0]) / 1000
                 if age > QUEUE_SECONDS:
                     logger.warning("request_too_late", run_id=str(key))
                 else:
                     body = read_body(message.fields)
-                    self._begin(stateless.answer_request(key, body), body["owner"], message)
+                    self._begin_task(stateless.answer_request(key, body), body["owner"], message)
 
-    async def _claim_all_waiting(self) -> None:
-        """Claim all waiting runs, announced or not."""
-        while room := min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING):
+    async def _begin_all_waiting_runs(self) -> None:
+        """Claim and begin all waiting runs, announced or not, while there is room."""
+        while room := min(MAX_TASKS - len(self._tasks), MAX_MESSAGES_PER_READ):
             claimed = await in_database(answering.claim_waiting_runs, room)
-            self._answer_all(claimed)
+            self._begin_answers(claimed)
             if len(claimed) < room:
                 return
 
     # Tasks
 
-    def _answer_all(
-        self, runs: Sequence[ClaimedRun], announced: Mapping[str, WorkMessage] | None = None
+    def _begin_answers(
+        self, runs: Sequence[ClaimedRun], messages: Mapping[str, WorkMessage] | None = None
     ) -> None:
+        """Begin the answers of claimed runs; `messages` by run id are those that announced them."""
         for claimed in runs:
-            message = (announced or {}).get(str(claimed.run.pk))
+            message = (messages or {}).get(str(claimed.run.pk))
             started = message.fields.get("started", "") if message else ""
             self._runs_by_owner[claimed.run.owner_id] += 1
-            work = self._answer(claimed, started)
-            self._begin(work, f"user:{claimed.run.owner_id}", message)
+            work = self._answer_run(claimed, started)
+            self._begin_task(work, f"user:{claimed.run.owner_id}", message)
 
-    async def _answer(self, claimed: ClaimedRun, started: str) -> None:
+    async def _answer_run(self, claimed: ClaimedRun, started: str) -> None:
         owner_id = claimed.run.owner_id
         try:
             await answering.answer_claimed_run(claimed, started)
@@ -240,10 +249,10 @@ class AnswersWorker:
             self._runs_by_owner[owner_id] -= 1
             if not self._runs_by_owner[owner_id]:
                 del self._runs_by_owner[owner_id]
-            if self._has_waiting_runs and not self._leaving.is_set():
-                self._begin(self._claim_waiting(), NOBODY)
+            if self._has_waiting_runs and not self._stopping.is_set():
+                self._begin_task(self._begin_waiting_runs(), NOBODY)
 
-    def _begin(
+    def _begin_task(
         self,
         work: Coroutine[Any, Any, None],
         owner: str,
@@ -257,16 +266,16 @@ class AnswersWorker:
         ):
             task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._end)
+        task.add_done_callback(self._end_task)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._room.set()
         if not task.cancelled() and (error := task.exception()):
             logger.error("work_failed", exc_info=error)
 
     async def _wait_for_room(self) -> None:
-        while len(self._tasks) >= MAX_AT_ONCE:
+        while len(self._tasks) >= MAX_TASKS:
             self._room.clear()
             await self._room.wait()
 
@@ -278,7 +287,8 @@ class AnswersWorker:
 
     # Lost jobs
 
-    async def _reap(self) -> None:
+    async def _reap_jobs(self) -> None:
+        """Run each of `REAPERS` when its turn comes, until cancelled."""
         while True:
             for name, reap in REAPERS.items():
                 try:
@@ -314,7 +324,7 @@ def reap_runs() -> int:
         give_up=answering.end_lost_run,
         resolve=answering.end_lost_run,
     )
-    late = announce_unclaimed_jobs(Run, announce=dispatch_run_again, patience=UNCLAIMED)
+    late = announce_unclaimed_jobs(Run, announce=dispatch_run_again, patience=MAX_UNCLAIMED)
     return len(lost) + len(late)
 
 

@@ -460,7 +460,11 @@ def _edit_model(
             _begin_reindexing(request)
         return redirect("admin:models")
     known = sorted(
-        {one["id"] for each in Connection.objects.all() for one in each.trial.get("models", ())}
+        {
+            model["id"]
+            for connection in Connection.objects.all()
+            for model in connection.trial.get("models", ())
+        }
     )
     context = {
         "form": form,

@@ -414,14 +414,14 @@ def _read_claude_text(message: dict[str, Any]) -> str:
     """The text without thoughts and tool calls, then the names of attached files."""
     blocks = [block for block in _get_list(message, "content") if isinstance(block, dict)]
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    told = [text for text in texts if isinstance(text, str) and text]
+    paragraphs = [text for text in texts if isinstance(text, str) and text]
     whole = message.get("text")
     if not blocks and isinstance(whole, str):
-        told = [whole]
+        paragraphs = [whole]
     files = [item for name in ("attachments", "files") for item in _get_list(message, name)]
     names = [item.get("file_name") for item in files if isinstance(item, dict)]
-    told += [f"[{name}]" for name in dict.fromkeys(names) if isinstance(name, str) and name]
-    return "\n\n".join(told)
+    paragraphs += [f"[{name}]" for name in dict.fromkeys(names) if isinstance(name, str) and name]
+    return "\n\n".join(paragraphs)
 
 
 def from_open_webui(conversation: dict[str, Any]) -> ImportedChat | None:

@@ -160,8 +160,8 @@ def edit_profile(request: HttpRequest) -> HttpResponse:
         form.save()
         messages.success(request, _("Saved."))
         return redirect("accounts:profile")
-    told = {"form": form, "has_servers": bool(list_servers())}
-    return render_section(request, "accounts:profile", "settings/profile.html", told)
+    context = {"form": form, "has_servers": bool(list_servers())}
+    return render_section(request, "accounts:profile", "settings/profile.html", context)
 
 
 @never_cache

@@ -392,10 +392,10 @@ def to_entry(slot: Slot) -> dict[str, Any]:
     }
 
 
-def is_same_key(one: str, other: str) -> bool:
+def is_same_key(key: str, other_key: str) -> bool:
     """Whether two keys name the same thing, apart from spelling and possessives."""
-    key, other_key = (_OWNER.sub("", each) for each in (one, other))
-    key, other_key = (to_letters(each) or each for each in (key, other_key))
+    key, other_key = _OWNER.sub("", key), _OWNER.sub("", other_key)
+    key, other_key = to_letters(key) or key, to_letters(other_key) or other_key
     return other_key in {key, f"{key}s"} or key == f"{other_key}s"
 
 

@@ -400,12 +400,12 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     total = 2 * len(terms_by_hit)
     weights = {
         term: terms[term] * math.log(1 + (total - count + 0.5) / (count + 0.5))
-        for term, count in Counter(term for held in terms_by_hit for term in held).items()
+        for term, count in Counter(term for found in terms_by_hit for term in found).items()
     }
     max_score = sum(weights.values()) or 1.0
     best = zip(texts[:depth], heads, terms_by_hit, strict=False)
     return [
-        _score_best_sentence(text, head, held, weights) / max_score for text, head, held in best
+        _score_best_sentence(text, head, found, weights) / max_score for text, head, found in best
     ]
 
 

@@ -560,7 +560,9 @@ def _add_reading(analysis: QuestionAnalysis, reading: Reading) -> QuestionAnalys
     if kind in {QuestionType.SINGLE, QuestionType.FOLLOWUP}:
         kind = reading.question_type
     terms = [
-        term for said in reading.search_terms for term in sorted(tokenize.find_subject_terms(said))
+        term
+        for words in reading.search_terms
+        for term in sorted(tokenize.find_subject_terms(words))
     ]
     new = [term for term in terms if term not in question_terms][:MAX_CARRIED_TERMS]
     read = replace(

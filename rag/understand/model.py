@@ -68,55 +68,57 @@ async def read_question_by_model(text: str, conversation: Conversation, light: L
 
     Raises `LLMError`, `BadReply` for anything that is no reading.
     """
-    told = _render_turns(conversation)
+    turns = _render_turns(conversation)
     language = choose_reply_language(text)
-    shown = prompts.fill_prompt(
+    prompt = prompts.fill_prompt(
         "analyse_question",
         language,
-        conversation=told,
+        conversation=turns,
         message=_sanitise(text, MAX_QUESTION_CHARACTERS),
     )
-    said = await light.ask_json(
-        prompts.load_prompt("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
+    reply = await light.ask_json(
+        prompts.load_prompt("analyse", language), prompt, max_tokens=MAX_TOKENS, schema=SCHEMA
     )
-    if not isinstance(said, Mapping):
-        raise BadReply(str(said)[:200])
-    kind, follows = said.get("type"), said.get("follows")
+    if not isinstance(reply, Mapping):
+        raise BadReply(str(reply)[:200])
+    kind, follows = reply.get("type"), reply.get("follows")
     if not isinstance(kind, str) or kind not in _TYPES or not isinstance(follows, bool):
-        raise BadReply(str(said)[:200])
+        raise BadReply(str(reply)[:200])
     # numbers of documents only tell that it follows: which ones are meant is the rules' matter
     return Reading(
         question_type=_TYPES[kind],
-        follows=(follows or bool(said.get("references"))) and conversation.total > 0,
-        standalone=_read_standalone(said.get("standalone"), text, told),
+        follows=(follows or bool(reply.get("references"))) and conversation.total > 0,
+        standalone=_read_standalone(reply.get("standalone"), text, turns),
         search_terms=_read_terms(
-            said.get("search_terms"), f"{text[:MAX_QUESTION_CHARACTERS]}\n{told}"
+            reply.get("search_terms"), f"{text[:MAX_QUESTION_CHARACTERS]}\n{turns}"
         ),
     )
 
 
-def _read_standalone(said: object, text: str, told: str) -> str:
-    """The question in a reply; empty for what is none, or another one."""
-    if not isinstance(said, str) or "\n" in said.strip() or len(text) > MAX_QUESTION_CHARACTERS:
+def _read_standalone(value: object, text: str, turns: str) -> str:
+    """The standalone question of a reply; empty where it is none, or says something else."""
+    if not isinstance(value, str) or "\n" in value.strip() or len(text) > MAX_QUESTION_CHARACTERS:
         return ""
-    question = " ".join(said.strip().strip(_QUOTES).split())
+    question = " ".join(value.strip().strip(_QUOTES).split())
     if not question or len(question) > MAX_STANDALONE_CHARACTERS:
         return ""
-    kept = _find_marks(text) <= _find_marks(question) and find_names(text) <= find_names(question)
-    return question if kept and _find_numbers(question) <= _find_numbers(f"{text}\n{told}") else ""
+    keeps_marks = _find_marks(text) <= _find_marks(question)
+    keeps_names = find_names(text) <= find_names(question)
+    adds_no_number = _find_numbers(question) <= _find_numbers(f"{text}\n{turns}")
+    return question if keeps_marks and keeps_names and adds_no_number else ""
 
 
-def _read_terms(said: object, known: str) -> tuple[str, ...]:
-    """The model's search terms that may be used: short, and without new numbers or names."""
-    terms = said if isinstance(said, list) else []
-    marks, names = _find_marks(known), find_names(known)
-    kept: dict[str, None] = {}
+def _read_terms(value: object, context: str) -> tuple[str, ...]:
+    """The model's search terms that may be used: short, without numbers or names that are new."""
+    terms = value if isinstance(value, list) else []
+    marks, names = _find_marks(context), find_names(context)
+    usable: dict[str, None] = {}
     for term in terms[: 2 * MAX_TERMS]:
         if not isinstance(term, str) or not 0 < len(term.strip()) <= MAX_TERM_CHARACTERS:
             continue
         if _find_marks(term) <= marks and find_names(term) <= names:
-            kept[term.strip()] = None
-    return tuple(kept)[:MAX_TERMS]
+            usable[term.strip()] = None
+    return tuple(usable)[:MAX_TERMS]
 
 
 def _find_marks(text: str) -> set[str]:

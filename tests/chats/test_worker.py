@@ -76,7 +76,7 @@ def test_many_runs_are_answered_at_once(owner, gate):
 def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
     owner, stranger, gate, monkeypatch
 ):
-    monkeypatch.setattr(worker, "MAX_AT_ONCE", 1)
+    monkeypatch.setattr(worker, "MAX_TASKS", 1)
     for number in range(3):
         ask(owner, f"그의 {number}")
     with run_worker():
@@ -142,7 +142,7 @@ def test_a_message_that_a_dead_process_had_read_is_taken_over(
     owner, plug_quick_engine, monkeypatch
 ):
     monkeypatch.setattr(queue, "ABANDONED_SECONDS", 0.0)
-    monkeypatch.setattr(worker, "READING_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "READ_SECONDS", 0.05)
     dead = WorkStream(dispatch.STREAM.key)
 
     async def read():
@@ -168,7 +168,7 @@ def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate)
     with run_worker() as one:
         assert gate.begun.acquire(timeout=10)
         left = threading.Event()
-        one.on_leave = left.set
+        one.on_stop = left.set
         late = threading.Thread(target=lambda: (left.wait(10), gate.may_end.set()))
         late.start()
     late.join()
@@ -202,7 +202,7 @@ def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, plug_quick_eng
 def test_an_owner_has_so_many_answers_at_work_and_the_next_begins_as_one_ends(
     owner, stranger, gate, settings, monkeypatch
 ):
-    monkeypatch.setattr(worker, "UNCLAIMED", timedelta(hours=1))  # nobody reminds the worker
+    monkeypatch.setattr(worker, "MAX_UNCLAIMED", timedelta(hours=1))  # nobody reminds the worker
     settings.LIMITS = settings.LIMITS | {"answers": 2}
     turns = [ask(owner, f"{number}") for number in range(5)]
     with run_worker():

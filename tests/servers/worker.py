@@ -33,7 +33,7 @@ def run_worker(patience=5.0):
     try:
         yield worker
     finally:
-        loop.call_soon_threadsafe(worker.leave, patience)
+        loop.call_soon_threadsafe(worker.stop, patience)
         thread.join(30)
         sys.setswitchinterval(switching)
         assert not thread.is_alive()
