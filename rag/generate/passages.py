@@ -48,6 +48,8 @@ one syllable and words for the kind of an answer, which documents often put diff
 WITHOUT_VALUE_FACTOR, DEFINITION_FACTOR, LIST_FACTOR = 0.18, 2.2, 1.2
 """Factors for a unit that lacks the value asked for, and for one with a definition or a list where
 the question asks for one."""
+BOUND_FACTOR = 1.2
+"""Factor for a unit whose value is said to be the beginning or end asked for: "8학년까지"."""
 FIGURES_FACTOR = 1.4
 """Factor for a sentence with figures in an outline."""
 
@@ -475,18 +477,23 @@ class _Composer:
         if not self.ranked or not self._is_answer(self.ranked[0]):
             return PassagesAnswer(self._write_not_found(named_titles))
         builder, best, last_source = self.builder, self.ranked[0], ""
+        quoted: set[str] = set()
         for candidate in self.ranked:
             blocks = len(builder.spans) and sum(map(len, builder.spans.values()))
             if candidate.score < MIN_SHARE_OF_BEST * best.score or blocks == MAX_PASSAGES:
                 break
             if (candidate.stretch_index, candidate.unit_index) in builder.shown:
                 continue
+            stretch = self.stretches[candidate.stretch_index]
+            unit = stretch.units[candidate.unit_index]
+            key = _to_key(unit.text)
+            if key in quoted:  # documents repeat themselves, and versions each other
+                continue
             room_left = room - sum(len(part) + 2 for part in builder.parts)
             if blocks and room_left < MIN_ROOM_CHARACTERS:
                 builder.has_more = True
                 break
-            stretch = self.stretches[candidate.stretch_index]
-            unit = stretch.units[candidate.unit_index]
+            quoted.add(key)
             if not blocks and (value := self._extract_value(unit)):
                 builder.parts.append(f"**{markdown.escape_line(value)}** [{stretch.slot}]")
             source = _render_source(stretch, unit, builder.language)
@@ -578,6 +585,8 @@ class _Composer:
                 )
                 if unit.is_bare_date and len(unit_words | title_words) < len(self.query.words):
                     continue
+                if stretch.is_caption(unit_index) and not self._tells(unit):
+                    continue
                 section = unit_words.union(
                     *(
                         self.words_by_unit[stretch_index][neighbour]
@@ -609,6 +618,11 @@ class _Composer:
             ),
         )
 
+    def _tells(self, unit: Unit) -> bool:
+        """Whether a line above a table says more than what the table shows."""
+        value = self.query.value
+        return bool(_FIELD.search(unit.text)) or (value is not None and value.is_in(unit))
+
     def _drop_lone_heads(self, words: frozenset[int]) -> frozenset[int]:
         """The words without those whose thing is not among them: 활동기간 is no 신청 기간."""
         return frozenset(index for index in words if self.owners.get(index, index) in words)
@@ -637,6 +651,7 @@ class _Composer:
             is_likely = is_on_topic or not self.is_value_beside_words
             has_value = is_likely and query.value.is_in(unit) and not _read_name(unit)
             factor *= 1.0 if has_value else WITHOUT_VALUE_FACTOR
+            factor *= BOUND_FACTOR if has_value and self._list_bounds(unit.text) else 1.0
         if query.defined_term:
             letters = to_letters(re.sub(r"\([^()]*\)", "", unit.text))
             factor *= (
@@ -793,7 +808,7 @@ class _Composer:
         self.builder.shown.update(
             (decisive.stretch_index, index) for index in block
         )  # a table is shown only once
-        caption = " ".join(map(markdown.escape_line, stretch.list_caption(decisive.unit_index)))
+        caption = " ".join(map(markdown.escape_line, stretch.captions.get(unit.block, ())))
         hidden_count = len({decisive.unit_index, *good_rows}) - (len(lines) - 2)
         if wants_list and hidden_count:
             more = get_reply("passages_items", self.builder.language, count=str(hidden_count))
@@ -836,8 +851,8 @@ class _Composer:
         ]
         if not values or (len(values) > 1 and not self._find_contained_words(unit.text)):
             return ""
-        bound = self.query.bound
-        values = [match for match in values if unit.text.startswith(bound, match.end())] or values
+        bounds = self._list_bounds(unit.text)
+        values = [match for match in values if match.start() in bounds] or values
         middle = self._find_densest_offset(unit.text, MAX_VALUE_CHARACTERS)
         match = min(values, key=lambda found: abs(found.start() - middle))
         start = match.start()
@@ -847,6 +862,14 @@ class _Composer:
         value = f"{prefix[0] if prefix else ''}{value}".strip(" ,.;:·\"'“”()")
         value += ")" * (value.count("(") - value.count(")"))
         return _VALUE_ENDING.sub("", value)
+
+    def _list_bounds(self, text: str) -> set[int]:
+        """Where the values begin that are the beginning or end asked for: 8 in "8학년까지"."""
+        if not self.query.value or not self.query.bound:
+            return set()
+        tail = re.compile(rf"[가-힣]{{0,2}}{self.query.bound}")
+        found = self.query.value.finds.finditer(text)
+        return {match.start() for match in found if tail.match(text, match.end())}
 
     def _shorten_around_words(self, text: str) -> str:
         """A long text shortened to where most of the question's words are."""

@@ -141,13 +141,15 @@ _COMMAND = re.compile("|".join(load_rules("passages")["command"]), re.IGNORECASE
 class Stretch:
     """Contiguous evidence of one document; the offsets of `units` count from `base` in it.
 
-    `children` are the indexes of the items under a unit, by its index.
+    `children` are the indexes of the items under a unit, by its index; `captions` the lines
+    directly above a table, by its block: what it shows, and its unit ("단위: 억 원").
     """
 
     items: tuple[Evidence, ...]
     base: int
     units: tuple[Unit, ...]
     children: Mapping[int, list[int]]
+    captions: Mapping[int, tuple[str, ...]]
 
     @property
     def slot(self) -> int:
@@ -189,25 +191,9 @@ class Stretch:
         )
         return [other_index for other_index in indexes if self.is_quotable(other_index)]
 
-    def list_caption(self, row: int) -> list[str]:
-        """The lines directly above a row's table: what it shows, and its unit ("단위: 억 원")."""
-        first = row
-        while first and self.units[first - 1].block == self.units[row].block:
-            first -= 1
-        lines = [first - 1] if first and self.is_caption(first - 1) else []
-        if lines and first > 1 and _UNIT_LINE.match(self.units[first - 1].text):
-            lines = [first - 2, *lines] if self._is_name(first - 2) else lines
-        return [self.units[index].text for index in lines]
-
     def is_caption(self, index: int) -> bool:
         """Whether a line names the table under it, or the unit of its figures."""
-        following = self.units[index + 1 : index + 2]
-        return bool(following) and following[0].kind is UnitKind.ROW and self._is_name(index)
-
-    def _is_name(self, index: int) -> bool:
-        unit = self.units[index]
-        is_line = unit.kind is UnitKind.SENTENCE and len(unit.text) <= MAX_CAPTION_CHARACTERS
-        return is_line and not _STATEMENT_END.search(unit.text)
+        return _is_caption(self.units, index)
 
     def list_children(self, index: int) -> list[int]:
         """The indexes of the items directly under a unit."""
@@ -235,8 +221,8 @@ class Stretch:
             yield to_visible(self.find_evidence(unit).passage.section.rpartition(" > ")[2])
 
     def list_texts_above(self, unit: Unit) -> Iterator[str]:
-        """The texts above a unit: its columns, its headings, and what introduces it."""
-        yield " ".join(unit.columns)
+        """The texts above a unit: its columns and caption, its headings, what introduces it."""
+        yield " ".join((*self.captions.get(unit.block, ()), *unit.columns))
         yield from self.list_headings(unit)
         for _ in range(2 * MAX_DEPTH):
             if unit.lead is None:
@@ -271,7 +257,36 @@ def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
     for index, unit in enumerate(units):
         if unit.lead is not None and unit.kind is UnitKind.SENTENCE:
             children.setdefault(unit.lead, []).append(index)
-    return Stretch(tuple(items), items[0].start - len(header_line), tuple(units), children)
+    return Stretch(
+        tuple(items),
+        items[0].start - len(header_line),
+        tuple(units),
+        children,
+        _list_captions(units),
+    )
+
+
+def _list_captions(units: Sequence[Unit]) -> dict[int, tuple[str, ...]]:
+    """The captions of the tables among some units, by block."""
+    captions: dict[int, tuple[str, ...]] = {}
+    for first, unit in enumerate(units):
+        if unit.kind is not UnitKind.ROW or unit.block in captions:
+            continue
+        lines = [first - 1] if first and _is_caption(units, first - 1) else []
+        if lines and first > 1 and _UNIT_LINE.match(units[first - 1].text):
+            lines = [first - 2, *lines] if _is_name(units[first - 2]) else lines
+        captions[unit.block] = tuple(units[index].text for index in lines)
+    return captions
+
+
+def _is_caption(units: Sequence[Unit], index: int) -> bool:
+    following = units[index + 1 : index + 2]
+    return bool(following) and following[0].kind is UnitKind.ROW and _is_name(units[index])
+
+
+def _is_name(unit: Unit) -> bool:
+    is_line = unit.kind is UnitKind.SENTENCE and len(unit.text) <= MAX_CAPTION_CHARACTERS
+    return is_line and not _STATEMENT_END.search(unit.text)
 
 
 def read_units(text: str) -> list[Unit]:

@@ -408,14 +408,16 @@ def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
 # --- sentences ----------------------------------------------------------------------------------
 
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|제\d+조|#))"
+    r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d{1,3}[.)]|[가-하][.)]|제\d+조|#))|(?<!,)\n(?=\s*\d{4,}[.)])"
 )
+"""Behind a comma, a year at the beginning of a line ends a date that was broken there."""
 _BULLET = re.compile(r"^\s*(?:[-*•·○●□■#>|]+\s+)+")
 _LABEL = re.compile(r"(?:\d+|[가-하])\.")
 _NUMBER_END = re.compile(r"\b\d{1,4}\.$")
 _DATE_END = re.compile(
     r"\b(?:(?:19|20)\d\d\.(?:\s?\d{1,2}\.){1,2}|\d\d\.\s?\d{1,2}\.\s?\d{1,2}\.)$"
 )
+_MONTH_END = re.compile(r"\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$")
 _MAX_LOOKBACK_CHARACTERS = 24
 """Characters before a full stop that decide whether it ends a sentence: enough for any date."""
 
@@ -454,7 +456,7 @@ def _is_in_date(text_before: str, gap: str, following: str) -> bool:
     """
     lines = gap.count("\n")
     number = (_NUMBER_END, _YEAR)[lines].search(text_before) if lines < 2 else None
-    if number and following.isdigit():
+    if following.isdigit() and (number or (not lines and _MONTH_END.search(text_before))):
         return True
     return not lines and _DATE_END.search(text_before) is not None
 

@@ -153,6 +153,59 @@ def test_until_when_is_no_number_of_days():
     assert told.startswith("**2027년 3월 2일부터")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Comments are due by September 21, 2020.", "by September 21, 2020"),
+        ("Comments are due 21 September 2020.", "21 September 2020"),
+        ("Comments are due Sept. 21, 2020, at noon.", "Sept. 21, 2020"),
+        ("Comments are due in May.", "May"),
+        ("May 5 is when comments are due.", "May 5"),
+    ],
+)
+def test_an_english_date_is_told_whole(text, value):
+    assert ask("When are comments due?", text, language="en").startswith(f"**{value}** [1]")
+
+
+def test_a_verb_is_no_month():
+    told = ask("When are comments due?", "Comments that are due may be sent.", language="en")
+    assert "may" not in told
+
+
+def test_when_something_is_used_asks_for_no_date():
+    told = ask("프리필터는 언제 써?", "프리필터는 먼지가 많은 곳에서 씁니다.")
+    assert "**프리필터는 먼지가 많은 곳에서 씁니다.** [1]" in told
+
+
+def test_up_to_which_is_told_by_what_says_so():
+    told = ask(
+        "지원은 몇 학년까지 되나요?",
+        "지원 대상은 다음과 같다.\n\n"
+        "  1\\. 형제 지원: 2학년이 되는 학생\n"
+        "  2\\. 개별 지원: 2학년에서 시작하여 6학년까지인 학생\n",
+    )
+    assert told.startswith("**6학년까지")
+
+
+def test_what_documents_repeat_is_quoted_once():
+    sentence = "The panel must receive comments by September 21, 2020."
+    told = ask(
+        "When must the panel receive comments?",
+        make_evidence_of_slot(sentence, page=1),
+        make_evidence_of_slot(sentence, page=9, slot=2),
+        language="en",
+    )
+    assert told.count(sentence) == 1
+
+
+def test_the_name_of_a_table_is_no_answer_but_its_rows():
+    table = "국가별 투자 순위\n\n| 구분 | 투자액 |\n| --- | --- |\n| 미국 | 30 |\n| 중국 | 20 |\n"
+    told = ask("투자 순위 1위 국가는?", f"현황은 다음과 같다.\n\n{table}")
+    assert "**국가별 투자 순위**" not in told
+    assert "국가별 투자 순위\n\n| 구분 | 투자액 |" in told
+    assert "미국" in told
+
+
 def test_how_much_something_grew_is_a_share_with_its_direction():
     text = (
         "전년 동기(161.0억 달러) 대비 2.7% 하락하였다. 순투자도 전년 동기(131.3억 달러)보다 줄었다."
