@@ -415,7 +415,8 @@ def answer_offline(  # noqa: PLR0913 - everything that decides what is said, by 
             replace(citation, offset=citation.offset + shift) for citation in answer.citations
         )
         return replace(answer, text=text, citations=tuple(citations))
-    if quoted:
+    # of a document that was named, what others said before is no answer
+    if quoted and analysis.reference is None:
         return OfflineAnswer(quoted, AnswerLabel.CONVERSATION)
     return OfflineAnswer(
         passages.text or get_reply("plain_no_model", language), AnswerLabel.INSUFFICIENT

@@ -373,7 +373,8 @@ def compose_passages(  # noqa: PLR0913 - everything that decides what is shown, 
 ) -> PassagesAnswer:
     """The passages that answer a standalone question, best first, or a text saying that none does.
 
-    `questions` are wordings of the same question; the first that finds something counts. `evidence`
+    `questions` are wordings of the same question; the first that finds something counts, and one
+    that names nothing ("둘을 비교해 줘") only if the others name nothing either. `evidence`
     is in rank order, or in reading order if whole documents are asked about (`is_whole_document`).
     `named_titles` are documents that the question names or the user chose.
     """
@@ -394,7 +395,10 @@ def compose_passages(  # noqa: PLR0913 - everything that decides what is shown, 
             named_titles, ROOM_CHARACTERS
         )
 
-    first, *others = questions
+    naming = (
+        one for one in questions if len(questions) == 1 or read_passage_query(one, titles).words
+    )
+    first, *others = tuple(naming) or questions
     first_answer = compose(first)
     others += filter(None, map(_ask_until_when, questions))
     answers = chain([first_answer], map(compose, others))

@@ -450,6 +450,26 @@ def test_a_comparison_has_a_block_for_each_document():
     assert "50만원이다.** [2]" in told
 
 
+def test_a_question_that_names_nothing_is_asked_as_it_was_completed():
+    both = [
+        make_evidence_of_slot(
+            "위원회를 둘 수 있다.\n\n이의신청 기한은 7일이다.", slot=1, name="가.md"
+        ),
+        make_evidence_of_slot("위원장을 둔다.\n\n이의신청 기한은 30일이다.", slot=2, name="나.md"),
+    ]
+    told = compose_passages(
+        ["둘을 비교해 줘", "이의신청 기한 둘을 비교해 줘"],
+        both,
+        question_type=QuestionType.COMPARE,
+        is_whole_document=False,
+        named_titles=(),
+        language="ko",
+    ).text
+    assert "위원회" not in told
+    assert "이의신청 기한은 7일이다." in told
+    assert "이의신청 기한은 30일이다." in told
+
+
 def test_documents_compared_by_name_alone_tell_what_each_is_for():
     left = make_evidence_of_slot("이 법은 공탁의 절차를 정한다.", name="공탁법.md")
     right = make_evidence_of_slot("이 법은 선박의 감항성을 지킨다.", slot=2, name="선박안전법.md")

@@ -5,11 +5,13 @@ from uuid import uuid4
 
 import pytest
 
+from rag.conversation import DocRef, PastTurn
 from rag.events import OTHER_LANGUAGE
 from rag.generate.offline import answer_offline, find_product_topic
 from rag.ports import Piece
 from rag.types import AnswerLabel, Box, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
+from rag.understand.references import Reference
 from tests.quality import sets
 from tests.rag.passages import make_evidence
 from tests.rag.worlds import (
@@ -125,6 +127,30 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
     assert answer.label is AnswerLabel.INSUFFICIENT
     assert "점심" in answer.text
     assert "해결" not in answer.text
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_another_document_said_before_is_no_answer_of_the_one_named(is_named):
+    passage = make_evidence("공탁금은 청구로 회수한다.")
+    turn = PastTurn(1, "상표법의 벌칙은?", "벌칙 조항은 벌금 300만원에 처한다. [1]")
+    document = DocRef(1, passage.document_id, "공탁법", "공탁법")
+    asked = QuestionAnalysis(
+        QuestionType.SINGLE,
+        "벌칙 조항 알려줘",
+        Scope((passage.document_id,), ScopeReason.SLOT),
+        reference=Reference((document,), "벌칙 조항 알려줘") if is_named else None,
+    )
+    answer = answer_offline(
+        asked,
+        [passage],
+        (turn,),
+        is_whole_document=False,
+        named_titles=(),
+        notices=(),
+        language="ko",
+    )
+    assert ("300만원" in answer.text) is not is_named
+    assert answer.label is (AnswerLabel.INSUFFICIENT if is_named else AnswerLabel.CONVERSATION)
 
 
 def test_only_the_lines_of_what_is_shown_are_marked_on_the_page():
