@@ -5,10 +5,10 @@ import { byId } from "./dom.js";
 
 /** `kept`: the chat's assistant {id, name, symbol} or null. One picked in a chat is asked once; a new chat keeps it. */
 export class Addressee {
-  constructor({ kept, chatId }) {
+  constructor({ kept, getChatId }) {
     this.kept = kept ?? null;
     this.picked = null;
-    this.chatId = chatId;
+    this.getChatId = getChatId;
     this.root = byId("asked");
     byId("asked-remove").addEventListener("click", () => this.remove());
     this.render();
@@ -25,7 +25,7 @@ export class Addressee {
 
   /** The assistant's id for the next question. One picked for that alone is dropped then; a new chat keeps it. */
   useForQuestion() {
-    const isNew = !this.chatId();
+    const isNew = !this.getChatId();
     const id = this.picked?.id ?? (isNew ? (this.kept?.id ?? null) : null);
     if (isNew && this.picked) this.kept = this.picked;
     this.picked = null;
@@ -39,7 +39,7 @@ export class Addressee {
     else {
       const before = this.kept;
       this.kept = null;
-      if (!(await saveChoice(this.chatId(), { assistant_id: null }))) this.kept = before;
+      if (!(await saveChoice(this.getChatId(), { assistant_id: null }))) this.kept = before;
     }
     this.render();
     byId("composer-input").focus();

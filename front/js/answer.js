@@ -21,15 +21,15 @@ const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
 /** An answer: complete from the start, or growing while events arrive. */
 export class AnswerView {
   /**
-   * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
-   * send(content, documents), setText(text), explain(message, opener, part), busy(), before(message), titleOf(id),
-   * hold(anchor, change), nameModel(id), administration (where an administrator sees messages, else empty).
+   * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), switchBranch(message, by),
+   * send(content, documents), setText(text), explain(message, opener, part), isBusy(), listEarlier(message), getDocumentName(id),
+   * keepInPlace(anchor, change), getModelName(id), administration (where an administrator sees messages, else empty).
    */
   constructor(message, hooks) {
     this.message = message;
     this.hooks = hooks;
-    this.switcher = new BranchSwitcher((by) => hooks.step(this.message, by));
-    this.reasoning = new Reasoning(hooks.hold);
+    this.switcher = new BranchSwitcher((by) => hooks.switchBranch(this.message, by));
+    this.reasoning = new Reasoning(hooks.keepInPlace);
     this.step = el("p", { class: "msg-step" });
     this.notice = el("div", { class: "msg-notice" });
     this.body = el("div", { class: "prose" });
@@ -164,7 +164,7 @@ export class AnswerView {
     try {
       this.stream.finish(tagMarkers(message));
       markDoubts(this.body, message);
-      showAskedColumn(this.body, this.hooks.before(message).at(-1)?.content ?? "");
+      showAskedColumn(this.body, this.hooks.listEarlier(message).at(-1)?.content ?? "");
       return null;
     } catch (error) {
       logDrawingError(error, message);
@@ -266,7 +266,7 @@ export function createHonestLine(message, hooks) {
 
 /** The model that wrote the answer, if there are several. */
 function createModelName({ model }, hooks) {
-  const name = hooks.nameModel?.(model);
+  const name = hooks.getModelName?.(model);
   return name ? el("span", { class: "msg-model", text: name, title: t("model") }) : null;
 }
 
@@ -386,7 +386,7 @@ const MAX_CANDIDATES = 10;
 /** The documents that a clarifying question offers, as buttons. Null if it offers none. */
 export function createCandidateButtons(message, hooks) {
   const candidates = message.candidates ?? [];
-  const question = hooks.before(message).at(-1);
+  const question = hooks.listEarlier(message).at(-1);
   if (message.mode !== "clarify" || !candidates.length || !question) return null;
   const item = ({ slot, document_id: id, title }) =>
     el(
@@ -419,7 +419,7 @@ function createMoreButton(count, run) {
 export function createPartBar(message, hooks) {
   const { mode, view } = message;
   if (mode !== "document" || !view) return null;
-  const name = hooks.titleOf(view.document_id);
+  const name = hooks.getDocumentName(view.document_id);
   const go = (way, sign) =>
     el(
       "button",
@@ -470,7 +470,7 @@ export function createFollowUps(message, hooks) {
 function listNearHeadings(message, hooks) {
   const sources = message.status === "COMPLETED" && message.mode === "documents" ? (message.sources ?? []) : [];
   const heading = ({ section }) => (section ?? "").split(" > ").at(-1).replace(HEADING_NUMBER, "").replace(/^[ ()[\]【】]+|[ ()[\]【】]+$/g, "");
-  const known = new Set([...sources.filter((one) => one.cited !== false).map(heading), hooks.before(message).at(-1)?.content]);
+  const known = new Set([...sources.filter((one) => one.cited !== false).map(heading), hooks.listEarlier(message).at(-1)?.content]);
   const names = new Set(sources.map((one) => one.document_name.replace(/\.\w+$/, "")));
   const found = sources
     .filter((one) => one.cited === false)

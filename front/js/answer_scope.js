@@ -52,7 +52,7 @@ export function describeScope(message, hooks) {
 
 /** The name of one library and the number of others; only their number if the reader may no longer read any. */
 function describeLibraries(ids, hooks) {
-  const names = ids.map((id) => hooks.titleOf(id)).filter(Boolean);
+  const names = ids.map((id) => hooks.getDocumentName(id)).filter(Boolean);
   if (!names.length) return tn("scope.libraries_unnamed", ids.length);
   return t("scope.libraries", { names: joinNames(names.slice(0, 1), ids.length) });
 }
@@ -68,9 +68,9 @@ export function describeFilters(filters) {
 /** "in document 1", as numbered in the answer before; if that did not show them, their name or number. */
 function describeSlots(message, hooks) {
   const ids = message.scope.document_ids;
-  const shown = hooks.before(message).findLast((one) => one.sources?.length)?.sources ?? [];
+  const shown = hooks.listEarlier(message).findLast((one) => one.sources?.length)?.sources ?? [];
   const slots = ids.map((id) => shown.find((source) => source.document_id === id)?.slot);
-  const name = ids.length === 1 ? hooks.titleOf(ids[0]) : "";
+  const name = ids.length === 1 ? hooks.getDocumentName(ids[0]) : "";
   if (!slots.every(Boolean)) return name ? t("scope.slot_named", { name }) : tn("scope.slot", ids.length);
   const numbers = slots.map((slot) => t("scope.slot_number", { slot }));
   return t("scope.slots", { slots: numbers.join(", ") });
@@ -78,8 +78,8 @@ function describeSlots(message, hooks) {
 
 function listDocumentNames(scope, hooks) {
   if (scope.reason === "all") return [];
-  if (scope.library_ids?.length) return scope.library_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
-  return scope.document_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
+  if (scope.library_ids?.length) return scope.library_ids.slice(0, MAX_NAMES).map((id) => hooks.getDocumentName(id)).filter(Boolean);
+  return scope.document_ids.slice(0, MAX_NAMES).map((id) => hooks.getDocumentName(id)).filter(Boolean);
 }
 
 /** The number of libraries searched, else that of documents. */
@@ -96,13 +96,13 @@ function joinNames(names, count) {
 function readRewrittenQuery(message, hooks) {
   if (message.mode === "document" || message.mode === "clarify") return "";
   const query = message.scope.standalone_query?.trim() ?? "";
-  const asked = hooks.before(message).at(-1)?.content.trim() ?? "";
+  const asked = hooks.listEarlier(message).at(-1)?.content.trim() ?? "";
   return query && query !== asked ? query : "";
 }
 
 /** Only a question with earlier answers can be related to them differently. */
 function hasMoreChoices(message, hooks) {
-  const earlier = hooks.before(message).some((one) => one.sources?.length);
+  const earlier = hooks.listEarlier(message).some((one) => one.sources?.length);
   return earlier || isBoundScope(message.scope) || Boolean(readRewrittenQuery(message, hooks));
 }
 
@@ -127,7 +127,7 @@ function openScopeMenu(chip, message, names, hooks) {
     const key = topic === "same" && message.scope.reason !== "followup" ? "topic.same_previous" : `topic.${topic}`;
     const item = el(
       "button",
-      { type: "button", class: "menu-item", data: { topic }, "aria-pressed": String(chosen), disabled: hooks.busy() },
+      { type: "button", class: "menu-item", data: { topic }, "aria-pressed": String(chosen), disabled: hooks.isBusy() },
       createIcon(chosen ? "check" : SIGNS[topic]),
       t(key),
     );

@@ -42,36 +42,36 @@ const scope = new Scope({
   total: page.documents_total,
   uploads,
 });
-const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
-const models = new ModelPicker({ models: page.models, chosen: page.chat?.model, chatId: () => chatId });
-const addressee = new Addressee({ kept: page.assistant, chatId: () => chatId });
-const tools = new ToolPicker({ servers: page.tools, chosen: page.chat?.tool_ids, chatId: () => chatId });
+const composer = new Composer({ chatId, limit: page.content_limit, blockers: findBlocker });
+const models = new ModelPicker({ models: page.models, chosen: page.chat?.model, getChatId: () => chatId });
+const addressee = new Addressee({ kept: page.assistant, getChatId: () => chatId });
+const tools = new ToolPicker({ servers: page.tools, chosen: page.chat?.tool_ids, getChatId: () => chatId });
 const panel = new Panel({ askOnly });
 const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
   runs,
-  nameOf: (id) => scope.getDocument(id),
+  getDocument: (id) => scope.getDocument(id),
   hooks: {
     limit: page.content_limit,
     administration: page.administration,
     openSource: (...what) => panel.open(...what),
     explain: (message, opener, part) => explainAnswer(panel, message, opener, thread.hooks, part),
     setText: (text) => composer.setText(text),
-    rivals: (message) => models.listOthers(message),
-    nameModel: (id) => models.getName(id),
-    picked: (message) => {
+    listOtherModels: (message) => models.listOthers(message),
+    getModelName: (id) => models.getName(id),
+    continueWith: (message) => {
       if (models.getName(message.model)) models.choose(message.model);
       composer.input.focus({ preventScroll: true });
     },
-    send: (content, documents) => nameBlocker() || ask(content, documents),
+    send: (content, documents) => findBlocker() || ask(content, documents),
   },
 });
-const place = new Place({ thread, panel, chatId: () => chatId });
+const place = new Place({ thread, panel, getChatId: () => chatId });
 
 const context = new ContextView(panel, {
-  branch: () => (thread.runId ? "" : (thread.parentId ?? "")),
+  getBranch: () => (thread.runId ? "" : (thread.parentId ?? "")),
   goTo: showMessage,
-  forgotten: () => scope.refreshMemory(chatId),
+  refreshMemory: () => scope.refreshMemory(chatId),
 });
 byId("context-open").addEventListener("click", (event) => context.open(chatId, event.currentTarget));
 byId("share-open").addEventListener("click", () => openShareDialog(chatId));
@@ -82,7 +82,7 @@ function showMessage(id) {
   if (!thread.goTo({ message: id })) location.assign(toAddress(`/c/${chatId}?message=${id}`));
 }
 
-function nameBlocker() {
+function findBlocker() {
   if (uploads.working.length) return "documents";
   return thread?.runId || runs.outbox.size ? "answer" : "";
 }
@@ -115,7 +115,7 @@ async function ask(content, documents = listChosenDocuments()) {
   });
   connection.watchPending(pending);
   thread.showPending(pending, documents);
-  composer.setBusy(Boolean(nameBlocker()));
+  composer.setBusy(Boolean(findBlocker()));
 }
 
 const listIds = (chosen) => (chosen.length ? chosen.map((one) => one.id) : null);
@@ -131,7 +131,7 @@ async function beginTemporaryChat(content) {
     composer.restoreRefused(content, error.message);
     return false;
   } finally {
-    composer.setBusy(Boolean(nameBlocker()));
+    composer.setBusy(Boolean(findBlocker()));
   }
 }
 
@@ -155,7 +155,7 @@ runs.addEventListener("refused", async ({ detail: { pending, error } }) => {
   thread.removePending(pending);
   if (pending.topic === "new") scope.beginTopic();
   composer.restoreRefused(pending.content, error.message ?? t("failed"));
-  composer.setBusy(Boolean(nameBlocker()));
+  composer.setBusy(Boolean(findBlocker()));
   if (error.code === "not_found" && (await isChatGone())) composer.showNote(t("chat_gone"));
 });
 

@@ -134,9 +134,9 @@ export function readMarker(marker, message) {
 // The card
 
 /** Show what a marker cites while it is hovered or focused; `writeWords(node, words)` renders the quotation. */
-export function watchMarkers(root, messageOf, writeWords) {
+export function watchMarkers(root, getMessage, writeWords) {
   const show = (card, marker) => {
-    const message = messageOf(marker);
+    const message = getMessage(marker);
     const read = message && readMarker(marker, message);
     if (!read) return false;
     fillHoverCard(card, read, writeWords);
@@ -216,12 +216,12 @@ export function writeWithFootnotes(message) {
   if (!cited.length) return message.content;
   const names = nameSources(message);
   const citations = listCitations(message);
-  const numberOf = (slot) => names.get(cited.find((one) => one.slot === slot)?.chunk_id);
+  const getNumber = (slot) => names.get(cited.find((one) => one.slot === slot)?.chunk_id);
   const note = (name) => (name ? `[^${name}]` : "");
   const text = citations.length
     ? tagMarkers(message).replace(/\[\uE000([\d,]+)\]/g, (_all, own) =>
         own.split(",").map((number) => note(names.get(citations[number].chunk_id))).join(""))
-    : message.content.replace(MARKER, (all, slot) => note(numberOf(Number(slot))) || all);
+    : message.content.replace(MARKER, (all, slot) => note(getNumber(Number(slot))) || all);
   const notes = cited.map((source) => {
     const said = (source.spans ?? []).map(toLine).join(" … ");
     return `[^${names.get(source.chunk_id)}]: ${describeWhere(source)}${said ? `: “${said}”` : ""}`;

@@ -11,7 +11,7 @@ import { createPart } from "./trace.js";
 
 const MAX_SUMMARY_CHARACTERS = 4000;
 
-/** The panel's part for one chat. `hooks`: branch() (a message of the branch shown), goTo(message id), forgotten(). */
+/** The panel's part for one chat. `hooks`: getBranch() (a message of the branch shown), goTo(message id), refreshMemory(). */
 export class ContextView {
   constructor(panel, hooks) {
     this.panel = panel;
@@ -42,7 +42,7 @@ export class ContextView {
   }
 
   get address() {
-    const branch = this.hooks.branch();
+    const branch = this.hooks.getBranch();
     return `/chats/${this.chatId}/context${branch ? `?message_id=${branch}` : ""}`;
   }
 
@@ -74,7 +74,7 @@ export class ContextView {
 
   async forgetDocuments() {
     if (!(await forgetDocuments(this.chatId))) return;
-    this.hooks.forgotten();
+    this.hooks.refreshMemory();
     await this.refresh();
   }
 

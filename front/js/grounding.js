@@ -99,9 +99,9 @@ function* walkTail(marked) {
 }
 
 /** Show the reason while a mark is hovered, focused or tapped. */
-export function watchDoubts(root, messageOf) {
+export function watchDoubts(root, getMessage) {
   const fill = (card, target) => {
-    const sentence = messageOf(target)?.grounding?.[Number(target.dataset.check)];
+    const sentence = getMessage(target)?.grounding?.[Number(target.dataset.check)];
     if (!sentence) return false;
     const why = describeReasons(sentence).map((text) => el("p", { class: "hover-why", text }));
     card.replaceChildren(

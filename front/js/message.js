@@ -37,8 +37,8 @@ export class BranchSwitcher {
   }
 }
 
-/** The menu button of the message that `messageOf()` returns; `hooks`: fork(message), remove(message), rivals(message), compare(message, model), busy(). */
-export function createMessageMenu(messageOf, hooks) {
+/** The menu button of the message that `getMessage()` returns; `hooks`: fork(message), remove(message), listOtherModels(message), compare(message, model), isBusy(). */
+export function createMessageMenu(getMessage, hooks) {
   const button = createIconButton("ellipsis", t("more"), {
     class: "icon-button branching",
     data: { action: "more" },
@@ -46,16 +46,16 @@ export function createMessageMenu(messageOf, hooks) {
     "aria-expanded": "false",
   });
   button.addEventListener("click", () => {
-    const rivals = messageOf().role === "assistant" && !hooks.busy() ? (hooks.rivals?.(messageOf()) ?? []) : [];
+    const others = getMessage().role === "assistant" && !hooks.isBusy() ? (hooks.listOtherModels?.(getMessage()) ?? []) : [];
     openMenu(button, [
-      ...rivals.map((model) => ({
+      ...others.map((model) => ({
         name: "compare",
         icon: "sparkles",
         label: t("compare.with", { name: model.name }),
-        run: () => hooks.compare(messageOf(), model.id),
+        run: () => hooks.compare(getMessage(), model.id),
       })),
-      { name: "fork", icon: "git-fork", run: () => hooks.fork(messageOf()) },
-      { name: "remove", icon: "trash-2", danger: true, run: () => hooks.remove(messageOf()) },
+      { name: "fork", icon: "git-fork", run: () => hooks.fork(getMessage()) },
+      { name: "remove", icon: "trash-2", danger: true, run: () => hooks.remove(getMessage()) },
     ]);
   });
   return button;
@@ -131,11 +131,11 @@ export function createViewOrPlain(message, hooks, make) {
   }
 }
 
-/** A question or answer of which only the text can be shown; `hooks`: step(message, by). */
+/** A question or answer of which only the text can be shown; `hooks`: switchBranch(message, by). */
 export class PlainView {
   constructor(message, hooks) {
     this.message = message;
-    this.switcher = new BranchSwitcher((by) => hooks.step(message, by));
+    this.switcher = new BranchSwitcher((by) => hooks.switchBranch(message, by));
     const isQuestion = message.role === "user";
     this.root = el(
       "article",

@@ -7,10 +7,10 @@ import { t, tn } from "./strings.js";
 
 /** The model button of the composer. `models` are those that the reader may choose, the default first. */
 export class ModelPicker {
-  constructor({ models, chosen, chatId }) {
+  constructor({ models, chosen, getChatId }) {
     this.models = models;
     this.chosen = chosen ?? "";
-    this.chatId = chatId; // a function: a new chat has none yet
+    this.getChatId = getChatId; // a function: a new chat has none yet
     this.button = byId("model-button");
     this.text = byId("model-text");
     this.button.addEventListener("click", () => this.openMenu());
@@ -59,7 +59,7 @@ export class ModelPicker {
     const before = this.chosen;
     this.chosen = id;
     this.render();
-    if (await saveChoice(this.chatId(), { model: id })) {
+    if (await saveChoice(this.getChatId(), { model: id })) {
       announce(t("model.chosen", { name: this.getName(id) }));
       return;
     }
@@ -79,10 +79,10 @@ export class ModelPicker {
 
 /** The button of the composer that switches on tools of other servers for the chat. */
 export class ToolPicker {
-  constructor({ servers, chosen, chatId }) {
+  constructor({ servers, chosen, getChatId }) {
     this.servers = servers;
     this.chosen = new Set((chosen ?? []).filter((id) => servers.some((one) => one.id === id)));
-    this.chatId = chatId;
+    this.getChatId = getChatId;
     this.button = byId("tools-button");
     this.button.addEventListener("click", () => this.openMenu());
     this.render();
@@ -108,7 +108,7 @@ export class ToolPicker {
     const before = new Set(this.chosen);
     if (!this.chosen.delete(id)) this.chosen.add(id);
     this.render();
-    if (await saveChoice(this.chatId(), { tool_ids: this.ids })) return;
+    if (await saveChoice(this.getChatId(), { tool_ids: this.ids })) return;
     this.chosen = before;
     this.render();
   }
@@ -141,13 +141,13 @@ export function createToolCalls({ tool_calls: calls }, confirm) {
   return el("details", { class: "tool-calls", open: asks }, el("summary", {}, tn("tools.used", calls.length)), el("ul", {}, items));
 }
 
-/** Two answers to one question side by side, until the reader continues with one. `viewOf(id)` returns an answer's view. */
+/** Two answers to one question side by side, until the reader continues with one. `getView(id)` returns an answer's view. */
 export class Comparison {
-  constructor({ ids, viewOf, nameOf, pick }) {
+  constructor({ ids, getView, getModelName, pick }) {
     this.ids = ids;
-    this.viewOf = viewOf;
+    this.getView = getView;
     this.sides = ids.map((id) => {
-      const name = nameOf(viewOf(id).message.model);
+      const name = getModelName(getView(id).message.model);
       const button = el("button", { type: "button", class: "button", data: { action: "pick" }, on: { click: () => pick(id) } }, t("compare.pick"));
       const head = el("div", { class: "compare-head" }, el("strong", { text: name }), button);
       return { id, head, root: el("section", { class: "compare-side", "aria-label": name }, head) };
@@ -162,7 +162,7 @@ export class Comparison {
 
   /** The two as they are now, as one element of the thread. */
   arrangeSides() {
-    for (const side of this.sides) placeChildren(side.root, [side.head, this.viewOf(side.id).root]);
+    for (const side of this.sides) placeChildren(side.root, [side.head, this.getView(side.id).root]);
     return this.root;
   }
 }

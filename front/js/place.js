@@ -19,12 +19,12 @@ function replaceAddress(values, state, step) {
   else history.replaceState(state, "", address);
 }
 
-/** Keeps the address of a chat up to date. `chatId()` returns the chat, null before its first question. */
+/** Keeps the address of a chat up to date. `getChatId()` returns the chat, null before its first question. */
 export class Place {
-  constructor({ thread, panel, chatId }) {
+  constructor({ thread, panel, getChatId }) {
     this.thread = thread;
     this.panel = panel;
-    this.chatId = chatId;
+    this.getChatId = getChatId;
     this.isFollowing = false;
     panel.addEventListener("opened", () => this.isFollowing || this.writeAddress("push"));
     panel.addEventListener("moved", () => this.isFollowing || this.writeAddress());
@@ -48,7 +48,7 @@ export class Place {
   }
 
   writeAddress(step = "replace") {
-    if (!this.chatId()) return;
+    if (!this.getChatId()) return;
     const { panel, thread } = this;
     const scroll = thread.place;
     const isSource = panel.isOpen && panel.message;

@@ -10,7 +10,7 @@ import { t } from "./strings.js";
 const MAX_UNFOLDED_CHARACTERS = 1400;
 
 /**
- * `documents` are those chosen for the message; `hooks`: limit, edit and reword(message, content), step(message, by), fork and remove(message).
+ * `documents` are those chosen for the message; `hooks`: limit, edit and reword(message, content), switchBranch(message, by), fork and remove(message).
  */
 export class QuestionView {
   constructor(message, documents, hooks) {
@@ -18,7 +18,7 @@ export class QuestionView {
     this.hooks = hooks;
     this.text = el("div", { class: "bubble", text: message.content });
     this.fold = message.content.length > MAX_UNFOLDED_CHARACTERS ? createFold(this.text) : null;
-    this.switcher = new BranchSwitcher((by) => hooks.step(this.message, by));
+    this.switcher = new BranchSwitcher((by) => hooks.switchBranch(this.message, by));
     this.tools = this.createActions();
     this.root = el(
       "article",

@@ -8,8 +8,8 @@ const TAIL_CHARACTERS = 160;
 const REDRAW_MS = 120;
 
 export class Reasoning {
-  /** `hold(anchor, change)` changes the page while `anchor` stays where it is. */
-  constructor(hold) {
+  /** `keepInPlace(anchor, change)` changes the page while `anchor` stays where it is. */
+  constructor(keepInPlace) {
     this.label = el("span", { class: "reasoning-label" });
     this.words = el("span");
     this.tail = el("span", { class: "reasoning-tail", "aria-hidden": "true" }, this.words);
@@ -29,7 +29,7 @@ export class Reasoning {
     this.drawn = new StreamedMarkdown(this.text, () => ({}));
     summary.addEventListener("click", (event) => {
       event.preventDefault();
-      hold(summary, () => this.toggle());
+      keepInPlace(summary, () => this.toggle());
     });
     this.growth = new ResizeObserver(() => this.scrollToEnd());
     this.box.addEventListener("scroll", () => this.handleScroll(), { passive: true });

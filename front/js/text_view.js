@@ -159,9 +159,9 @@ export class TextView {
 
   /** The letters of a mark within the element that shows [from, to) of the text. */
   markWithin(unit, from, to, mark) {
-    const lettersOf = (first, last) => toLetters(this.leaveOutFormulas(this.text.slice(first, last)).replace(LINK_TARGET, "]"));
-    const before = lettersOf(from, Math.max(mark.start, from)).length;
-    const wanted = lettersOf(Math.max(mark.start, from), Math.min(mark.end, to));
+    const readLetters = (first, last) => toLetters(this.leaveOutFormulas(this.text.slice(first, last)).replace(LINK_TARGET, "]"));
+    const before = readLetters(from, Math.max(mark.start, from)).length;
+    const wanted = readLetters(Math.max(mark.start, from), Math.min(mark.end, to));
     const { text, places } = mapLetters(unit, FORMULA);
     let place = [before, before + wanted.length];
     if (text.slice(...place) !== wanted) {
@@ -299,16 +299,16 @@ function listMarkdownBlocks(text) {
   const lines = [begin];
   for (let at = body.indexOf("\n"); at >= 0; at = body.indexOf("\n", at + 1)) lines.push(begin + at + 1);
   lines.push(text.length);
-  const offsetOf = (line) => lines[Math.min(line, lines.length - 1)];
+  const getOffset = (line) => lines[Math.min(line, lines.length - 1)];
   return parseDocumentBlocks(body).map(({ line, end, render }) => ({
-    start: offsetOf(line),
-    end: offsetOf(end),
+    start: getOffset(line),
+    end: getOffset(end),
     render: () => {
       const fragment = render();
       for (const node of fragment.querySelectorAll("[data-at]")) {
         const [first, last] = node.dataset.at.split("-").map(Number);
         delete node.dataset.at;
-        if (!node.querySelector("[data-at]")) node.dataset.place = `${offsetOf(first)}-${offsetOf(last)}`;
+        if (!node.querySelector("[data-at]")) node.dataset.place = `${getOffset(first)}-${getOffset(last)}`;
       }
       return fragment;
     },

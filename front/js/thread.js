@@ -19,15 +19,15 @@ const MIN_MESSAGES = 20;
 
 /** Events: `busy` (detail: the run that answers here, or null), `branched`, `hidden` (detail: an answer that may show less). */
 export class Thread extends EventTarget {
-  /** `nameOf(id)` gives a document; `hooks` are what messages ask of the page: see `AnswerView`, `QuestionView`. */
-  constructor({ runs, nameOf, hooks }) {
+  /** `getDocument(id)` gives a document; `hooks` are what messages ask of the page: see `AnswerView`, `QuestionView`. */
+  constructor({ runs, getDocument, hooks }) {
     super();
     this.root = byId("thread");
     this.runs = runs;
-    this.nameOf = nameOf;
+    this.getDocument = getDocument;
     this.hooks = {
       ...hooks,
-      step: (message, by) => this.switchBranch(message, by),
+      switchBranch: (message, by) => this.switchBranch(message, by),
       edit: (message, content) => this.openBranch(`/messages/${message.id}/edit`, { content }),
       reword: (message, content) => this.reword(message, content),
       fork: (message) => this.fork(message),
@@ -35,10 +35,10 @@ export class Thread extends EventTarget {
       regenerate: (message, topic) => this.regenerate(message, topic),
       compare: (message, model) => this.compare(message, model),
       confirmTool: (message, place) => this.confirmTool(message, place),
-      busy: () => Boolean(this.runId),
-      hold: (anchor, change) => this.scrolling.keepInPlace(anchor, change),
-      before: (message) => this.tree.listPath(message.parent_id),
-      titleOf: (id) => nameOf(id)?.name ?? this.tree.getDocumentName(id),
+      isBusy: () => Boolean(this.runId),
+      keepInPlace: (anchor, change) => this.scrolling.keepInPlace(anchor, change),
+      listEarlier: (message) => this.tree.listPath(message.parent_id),
+      getDocumentName: (id) => getDocument(id)?.name ?? this.tree.getDocumentName(id),
     };
     this.tree = new MessageTree();
     this.views = new Map();
@@ -211,7 +211,7 @@ export class Thread extends EventTarget {
   }
 
   listDocuments(message) {
-    return [...(message.library_ids ?? []), ...(message.document_ids ?? [])].map((id) => this.nameOf(id)).filter(Boolean);
+    return [...(message.library_ids ?? []), ...(message.document_ids ?? [])].map((id) => this.getDocument(id)).filter(Boolean);
   }
 
   /** Show the branch beside the one that `message` is on. */
@@ -320,8 +320,8 @@ export class Thread extends EventTarget {
     this.leaf = other.id;
     this.comparison = new Comparison({
       ids: [message.id, other.id],
-      viewOf: (id) => this.getView(this.tree.get(id)),
-      nameOf: this.hooks.nameModel,
+      getView: (id) => this.getView(this.tree.get(id)),
+      getModelName: this.hooks.getModelName,
       pick: (id) => this.pickAnswer(id),
     });
     this.render();
@@ -333,7 +333,7 @@ export class Thread extends EventTarget {
     this.comparison = null;
     this.leaf = this.tree.findNewest(id);
     this.render();
-    this.hooks.picked(this.tree.get(id));
+    this.hooks.continueWith(this.tree.get(id));
     this.dispatchEvent(new Event("branched"));
   }
 
