@@ -58,9 +58,9 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     from django.core.management import call_command
 
-    texts = corpus.load(FOLDER)
     figures: dict[str, dict[str, Any]] = {}
     with stock.postgres(FOLDER, with_redis=True):
+        texts = corpus.load(FOLDER)
         logging.disable(logging.ERROR)  # a line for each request
         call_command("collectstatic", interactive=False, verbosity=0)
         for size, chats in SIZES.items():

@@ -59,8 +59,8 @@ def main() -> None:
     wanted, _ = parser.parse_known_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     wanted.folder.mkdir(parents=True, exist_ok=True)
-    texts = corpus.load(wanted.folder)
     with stock.postgres(wanted.folder):
+        texts = corpus.load(wanted.folder)
         documents = stock.stocked(texts, wanted.size)
         if wanted.build:
             return

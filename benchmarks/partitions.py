@@ -46,8 +46,8 @@ def main() -> None:
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    texts = corpus.load(FOLDER)
     with stock.postgres(FOLDER, with_redis=True):
+        texts = corpus.load(FOLDER)
         documents = stock.stocked(texts, CHUNKS)
         names = {count: _use_partitioned(texts, count) for count in PARTITIONS}
         times = _measure_in_turns(texts, documents, names)

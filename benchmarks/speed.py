@@ -81,9 +81,9 @@ def main() -> None:
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    texts = corpus.load(FOLDER)
     cases: list[Case] = []
     with stock.postgres(FOLDER):
+        texts = corpus.load(FOLDER)
         nura = Nura(texts.questions)
         for size in SIZES:
             documents = stock.stocked(texts, size)

@@ -96,6 +96,23 @@ def test_one_that_fails_is_named_and_the_others_run_in_the_same_size(tmp_path):
     assert rows["wire"] == []
 
 
+def test_two_that_keep_their_libraries_in_one_folder_run_one_after_the_other(tmp_path):
+    made = """
+import sys
+from pathlib import Path
+from benchmarks.scale import stock
+folder = Path(sys.argv[1])
+with stock.postgres(folder):
+    (folder / "used").touch(exist_ok=False)
+    print(stock.use_database("shared"), flush=True)
+    (folder / "used").unlink()
+"""
+    command = [sys.executable, "-c", made, str(tmp_path)]
+    running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(2)]
+    ended = [(one.communicate()[0], one.returncode) for one in running]
+    assert ended == [(b"shared_0\n", 0)] * 2
+
+
 def keep(folder: Path, figures: Mapping[str, object], *, quick: bool = False) -> str:
     """A folder of results: of each name its figures."""
     folder.mkdir()

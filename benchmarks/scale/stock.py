@@ -1,6 +1,7 @@
 """Libraries of several sizes in the product's own Postgres, kept between runs."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -66,7 +67,7 @@ def close_connections() -> None:
 
 @contextlib.contextmanager
 def postgres(folder: Path, *, with_redis: bool = False) -> Iterator[None]:
-    """Django on an embedded Postgres in that folder."""
+    """Django on an embedded Postgres in that folder. Waits for a benchmark that uses it."""
     os.environ.update(NURA_DATA_DIR=str(folder), NURA_DOTENV=os.devnull)
     os.environ["DJANGO_SETTINGS_MODULE"] = "nura.settings.prod"
     os.environ.pop("DATABASE_URL", None)
@@ -76,9 +77,18 @@ def postgres(folder: Path, *, with_redis: bool = False) -> Iterator[None]:
 
     django.setup()
     with (
+        _lock_against_benchmarks(folder),
         session.lock_folder(folder, "a benchmark"),
         session.run_services(folder, with_redis=with_redis, makes_databases=True),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def _lock_against_benchmarks(folder: Path) -> Iterator[None]:
+    """A quick run starts several at a time, some of which keep their libraries in one folder."""
+    with (folder / "benchmark-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
