@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
@@ -60,7 +61,8 @@ class InvitationListForm(forms.Form):
     """Upload of a list of people to check."""
 
     file = forms.FileField(
-        label=gettext_lazy("CSV file"), widget=forms.FileInput(attrs={"accept": ".csv,text/csv"})
+        label=gettext_lazy("CSV file"),
+        widget=UnfoldAdminFileFieldWidget(attrs={"accept": ".csv,text/csv"}),
     )
 
 

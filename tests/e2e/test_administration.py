@@ -132,6 +132,23 @@ def test_a_group_is_made_and_somebody_is_invited(desk):
     expect(page.locator("body")).to_contain_text("/invitations/")
 
 
+def test_the_file_of_a_list_is_chosen_in_words_of_the_page_and_its_name_is_shown(desk):
+    page = desk()
+    page.goto("/admin/invite-list/")
+    shown = page.locator(".nu-page form input[type=text]")
+    expect(shown).to_have_value("올릴 파일 선택")
+    people = {"name": "people.csv", "mimeType": "text/csv", "buffer": b"email,name,groups\n"}
+    page.locator(".nu-page [type=file]").set_input_files(people)
+    expect(shown).to_have_value("people.csv")
+
+
+def test_the_way_up_names_a_row_as_it_is_called(desk):
+    page = desk()
+    page.goto("/admin/auth/user/?q=admin-asker")
+    page.locator("#result_list tbody th a").first.click()
+    expect(page.locator("#header-inner")).to_contain_text("admin-asker")
+
+
 def test_a_file_that_could_not_be_read_is_tried_again_from_the_failures(desk):
     page = desk()
     page.goto("/admin/failures/")

@@ -180,6 +180,16 @@ def test_a_deletion_is_undone_in_the_list(fresh, newcomer):
     expect(row).to_be_visible()
 
 
+def test_a_long_english_name_is_read_whole_in_the_table(fresh, newcomer, tmp_path):
+    name = "Request for proposals for the integrated care information system of Haesol.md"
+    (tmp_path / "note.md").write_text(NOTE, encoding="utf-8")
+    newcomer.upload(tmp_path / "note.md", name)
+    fresh.goto("/documents")
+    words = fresh.locator(".document-words", has_text=name)
+    expect(words).to_be_visible()
+    assert words.evaluate("words => words.scrollHeight <= words.clientHeight")
+
+
 def test_the_list_says_that_it_is_empty_while_the_last_deletion_can_be_undone(fresh):
     row = upload_here(fresh)
     delete(fresh, row)

@@ -35,6 +35,22 @@ def test_the_first_screen_offers_to_take_files(newcomer):
         newcomer.locator("[data-choose-files]").click()
 
 
+@pytest.mark.parametrize("path", ["/", "/documents"])
+def test_where_fingers_choose_files_nobody_is_asked_to_drag_them(windows, product, newcomer, path):
+    newcomer.goto(path)
+    expect(newcomer.locator(".dropzone")).to_contain_text("끌어다", use_inner_text=True)
+    phone = windows(
+        Person(product, "thumb"),
+        viewport={"width": 375, "height": 740},
+        has_touch=True,
+        is_mobile=True,
+    )
+    phone.goto(path)
+    words = phone.locator(".dropzone")
+    expect(words).to_contain_text("파일을 선택해 주세요", use_inner_text=True)
+    expect(words).not_to_contain_text("끌어다", use_inner_text=True)
+
+
 def test_with_the_first_document_come_first_questions(newcomer):
     newcomer.set_input_files(
         "#file-input", file("휴가 규정.md", "# 휴가 규정\n\n## 연차\n\n연차는 15일이다.")
