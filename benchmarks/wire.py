@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import report
 from tests.product.client import Client
-from tests.product.sockets import Socket, text_of
+from tests.product.sockets import Socket, join_deltas
 from tests.servers.llm import LLMServer, Stream
 from tests.support import Product, wait_until
 
@@ -123,8 +123,8 @@ def _carry(client: Client, tokens: int, pace: str) -> list[Carried]:
             one.received - before for one, before in zip((plain, deflated), shaken, strict=True)
         ]
         wires += [one.result() for one in followed]
-    text = text_of(ends[0])
-    assert text == text_of(ends[1]) == client.message(turn)["content"]
+    text = join_deltas(ends[0])
+    assert text == join_deltas(ends[1]) == client.message(turn)["content"]
     assert text.strip() == "".join(_tokens(tokens)).strip()
     size = len(text.encode())
     return [

@@ -11,7 +11,7 @@ DRAWN = "#document-reader .doc-part, #document-reader .textLayer span"
 """A document that is shown."""
 
 
-def script(name: str) -> str:
+def load_script(name: str) -> str:
     """A function to run in the page, without its comment."""
     text = (Path(__file__).parent / "scripts" / f"{name}.js").read_text(encoding="utf-8")
     return text.partition("\n")[2].strip()
@@ -38,12 +38,12 @@ def settle(page: Page) -> None:
         expect(page.locator(DRAWN).first).to_be_visible()
 
 
-def text_of(found) -> str:
+def read_answer(found) -> str:
     """What an answer says, as its reader sees it."""
     return str(found.locator(".prose").inner_text()).strip()
 
 
-def chat_id(page: Page) -> str:
+def get_chat_id(page: Page) -> str:
     """The chat in the address."""
     page.wait_for_url("**/c/*")
     return page.url.rpartition("/c/")[2].partition("?")[0]

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, WebSocketRoute
 Event = tuple[str, Any]
 
 
-def reshape(page: Page, change: Callable[[str, Any], Iterator[Event]]) -> None:
+def rewrite_events(page: Page, change: Callable[[str, Any], Iterator[Event]]) -> None:
     """Let `change(type, data)` give the events that reach the page instead of each one of a run.
 
     They are numbered anew. Call it before the page is opened.

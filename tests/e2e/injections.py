@@ -10,7 +10,7 @@ FILE = DATA / "bad-inputs" / "injection" / "markdown-answers.json"
 needs_answers = pytest.mark.skipif(not FILE.exists(), reason=NO_DATA)
 
 
-def answers() -> list[str]:
+def load_answers() -> list[str]:
     """Each as a whole."""
     if not FILE.exists():
         return []

@@ -19,7 +19,7 @@ def store(product: Product, message_id: str, **fields: Any) -> None:
     assert changed == 1
 
 
-def checked(
+def make_check(
     content: str, sentence: str, verdict: str, *reasons: str, last: bool = False
 ) -> dict[str, Any]:
     """A sentence of an answer as it was held against the evidence; offsets in code points.

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
 from tests.e2e.conftest import MANUAL, NOTICE
 
 MANUAL_QUESTION = "헤파 필터는 언제 교체하나요?"
@@ -14,11 +14,11 @@ NOTICE_QUESTION = "통합돌봄 정보시스템 사업 예산은 얼마인가요
 def test_an_answer_comes_with_its_source(page):
     ask(page, MANUAL_QUESTION)
     done = answer(page)
-    assert "6개월" in text_of(done)
+    assert "6개월" in read_answer(done)
     expect(done.locator(".cite").first).to_be_visible()
     expect(done.locator(".source-card").first).to_contain_text("HX-200")
     expect(page.locator("#chat-title")).to_have_text(MANUAL_QUESTION)
-    expect(page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')).to_be_visible()
+    expect(page.locator(f'.side-chat[data-chat-id="{get_chat_id(page)}"]')).to_be_visible()
 
 
 def test_a_marker_opens_the_passage_marked_in_its_text(page):
@@ -36,7 +36,7 @@ def test_a_marker_opens_the_passage_marked_in_its_text(page):
 def test_a_marker_of_a_pdf_opens_its_page_with_the_passage_marked(page):
     ask(page, NOTICE_QUESTION)
     done = answer(page)
-    assert "1,240,000,000" in text_of(done)
+    assert "1,240,000,000" in read_answer(done)
     done.locator(".cite").first.click()
     marks = page.locator("#panel .pdf-sentence")
     expect(marks.first).to_be_in_viewport()
@@ -77,11 +77,11 @@ def test_one_source_can_be_made_the_only_one(page):
 def test_a_second_question_stays_in_the_chat(page, reader):
     ask(page, MANUAL_QUESTION)
     answer(page)
-    first = chat_id(page)
+    first = get_chat_id(page)
     ask(page, "E-1234 오류는 무슨 뜻인가요?")
     done = answer(page, 1)
-    assert "헤파 필터" in text_of(done)
-    assert chat_id(page) == first
+    assert "헤파 필터" in read_answer(done)
+    assert get_chat_id(page) == first
     page.reload()
     expect(page.locator(".msg-question .bubble")).to_have_count(2)
     assert [row["role"] for row in reader.messages(first)] == ["user", "assistant"] * 2
@@ -90,7 +90,7 @@ def test_a_second_question_stays_in_the_chat(page, reader):
 def test_small_talk_is_answered_without_sources(page):
     ask(page, "안녕하세요")
     done = answer(page)
-    assert text_of(done)
+    assert read_answer(done)
     expect(done.locator(".source-card, .cite")).to_have_count(0)
 
 
@@ -127,7 +127,7 @@ def test_a_deleted_document_leaves_the_passage_that_was_quoted(page, reader, tmp
     reader.wait_for_documents()
     ask(page, "은하수 도서관의 대출 기간은 며칠인가요?")
     done = answer(page)
-    assert "17일" in text_of(done)
+    assert "17일" in read_answer(done)
     reader.api(f"documents/{document['id']}", method="DELETE")
     page.reload()
     answer(page).locator(".source-card").first.click()

@@ -4,7 +4,7 @@ import threading
 
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
 from tests.servers.llm import Failure, Stream
 from tests.support import wait_until
 
@@ -18,7 +18,7 @@ def talk_twice(talk, llm):
     for number, words in enumerate(("첫 답", "둘째 답")):
         llm.default = Stream([words])
         ask(talk, f"질문 {number + 1}")
-        assert text_of(answer(talk, number)) == words
+        assert read_answer(answer(talk, number)) == words
 
 
 def rewrite(talk, number, content):
@@ -31,7 +31,7 @@ def rewrite(talk, number, content):
     editor.press("Enter")
 
 
-def branch(talk, way, number=-1):
+def switch_branch(talk, way, number=-1):
     """Go to the neighbouring branch by one of the switchers in sight."""
     talk.locator(f"[data-branch={way}]:visible").nth(number).click()
 
@@ -48,13 +48,13 @@ def test_an_answer_can_be_made_anew_and_the_old_one_stays(talk, talker, llm):
     talk.locator("[data-action=regenerate]").last.click()
     expect(talk.locator("#composer-send.send-stop")).to_be_visible()
     seen.set()
-    assert text_of(answer(talk)) == "셋째 답"
+    assert read_answer(answer(talk)) == "셋째 답"
     expect_answers(talk, "첫 답", "셋째 답")
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
-    branch(talk, "previous")
+    switch_branch(talk, "previous")
     expect_answers(talk, "첫 답", "둘째 답")
     expect(talk.locator(SWITCHERS)).to_have_text(["1/2"])
-    assert len(talker.messages(chat_id(talk))) == 5
+    assert len(talker.messages(get_chat_id(talk))) == 5
 
 
 def test_a_question_in_other_words_takes_the_place_of_what_followed(talk, llm):
@@ -62,9 +62,9 @@ def test_a_question_in_other_words_takes_the_place_of_what_followed(talk, llm):
     llm.default = Stream(["다른 답"])
     rewrite(talk, 0, "다른 질문")
     expect(talk.locator(BUBBLES)).to_have_text(["다른 질문"])
-    assert text_of(answer(talk)) == "다른 답"
+    assert read_answer(answer(talk)) == "다른 답"
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
-    branch(talk, "previous")
+    switch_branch(talk, "previous")
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "질문 2"])
     expect_answers(talk, "첫 답", "둘째 답")
 
@@ -79,20 +79,20 @@ def test_a_reload_shows_the_newest_branch_once(talk, llm):
     answer(talk, 1)
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "다른 질문"])
     expect_answers(talk, "첫 답", "다른 답")
-    branch(talk, "previous")
+    switch_branch(talk, "previous")
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "질문 2"])
 
 
 def test_branches_of_another_program_come_up_here_at_once(talk, talker, llm):
     talk_twice(talk, llm)
-    first = talker.messages(chat_id(talk))[1]
+    first = talker.messages(get_chat_id(talk))[1]
     seen = threading.Event()
     llm.default = Stream(["프로그램이 ", "받은 답"], hold=seen)
     talker.api(f"messages/{first['id']}/regenerate?wait=false", {}, "POST")
     expect(talk.locator(".msg-answer")).to_have_count(1)
     expect(talk.locator(ANSWERS)).to_have_text("프로그램이")
     seen.set()
-    assert text_of(answer(talk)) == "프로그램이 받은 답"
+    assert read_answer(answer(talk)) == "프로그램이 받은 답"
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
 
 
@@ -102,12 +102,12 @@ def test_a_question_on_an_older_branch_goes_on_there(talk, talker, llm):
     talk.locator("[data-action=regenerate]").last.click()
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
     answer(talk, 1)
-    branch(talk, "previous")
+    switch_branch(talk, "previous")
     llm.default = Stream(["넷째 답"])
     ask(talk, "질문 3")
     answer(talk, 2)
     expect_answers(talk, "첫 답", "둘째 답", "넷째 답")
-    stored = talker.messages(chat_id(talk))
+    stored = talker.messages(get_chat_id(talk))
     assert stored[-2]["parent_id"] == stored[3]["id"]
     talk.reload()
     answer(talk, 2)
@@ -124,7 +124,7 @@ def test_an_answer_made_anew_survives_a_reload_in_its_middle(talk, llm):
     talk.reload()
     expect(talk.locator(".msg-answer")).to_have_count(2)
     reloaded.set()
-    assert text_of(answer(talk, 1)) == "".join(words).strip()
+    assert read_answer(answer(talk, 1)) == "".join(words).strip()
 
 
 def test_a_failed_answer_offers_another_try(talk, llm):
@@ -134,9 +134,9 @@ def test_a_failed_answer_offers_another_try(talk, llm):
     expect(note).to_be_visible()
     llm.default = Stream(["이제 됩니다."])
     note.get_by_role("button").click()
-    assert text_of(answer(talk)) == "이제 됩니다."
+    assert read_answer(answer(talk)) == "이제 됩니다."
     expect(talk.locator(BUBBLES)).to_have_text(["안 되는 질문"])
-    branch(talk, "previous")
+    switch_branch(talk, "previous")
     expect(talk.locator(".msg-answer .note-error")).to_be_visible()
 
 
@@ -149,7 +149,7 @@ def test_escape_leaves_a_question_as_it_was(talk, talker, llm):
     editor.fill("아니다")
     editor.press("Escape")
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "질문 2"])
-    assert len(talker.messages(chat_id(talk))) == 4
+    assert len(talker.messages(get_chat_id(talk))) == 4
 
 
 def test_a_switcher_keeps_the_keyboard(talk, llm):
@@ -173,7 +173,7 @@ def test_a_verdict_is_there_after_a_reload(talk, talker, llm):
     for _ in range(2):
         thumb.click()
         expect(thumb).to_have_attribute("aria-pressed", "true")
-    message = talker.messages(chat_id(talk))[-1]
+    message = talker.messages(get_chat_id(talk))[-1]
     wait_until(lambda: talker.api(f"messages/{message['id']}")["feedback"])
     talk.reload()
     answer(talk)
@@ -189,7 +189,7 @@ def test_a_bad_verdict_may_have_a_reason_that_a_second_press_keeps(talk, talker,
     thumb.click()
     talk.locator(".feedback input").fill("숫자가 틀림")
     talk.keyboard.press("Enter")
-    message = talker.messages(chat_id(talk))[-1]["id"]
+    message = talker.messages(get_chat_id(talk))[-1]["id"]
     expected = {"value": -1, "reason": "숫자가 틀림"}
     wait_until(lambda: talker.api(f"messages/{message}")["feedback"] == expected)
     talk.reload()

@@ -8,7 +8,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, script
+from tests.e2e.chat import answer, ask, get_chat_id, load_script
 from tests.e2e.conftest import MANUAL, NOTICE
 from tests.e2e.people import Person
 from tests.e2e.test_looks import PHONE
@@ -16,7 +16,7 @@ from tests.servers.llm import Stream
 from tests.support import wait_until
 
 INPUT = "#composer-input"
-COMPOSE = script("compose")
+COMPOSE = load_script("compose")
 
 ORDERS = {
     "Chrome: composing Enter, end, plain Enter": ["composingEnter", "end", "plainEnter"],
@@ -34,7 +34,7 @@ def test_enter_after_an_open_syllable_sends_once_and_whole(order, talk, talker, 
     expect(talk.locator(".msg-question .bubble")).to_have_text(["연차 휴가는 며칠"])
     expect(talk.locator(INPUT)).to_have_value("")
     expect(talk.locator("#queue")).to_be_hidden()
-    stored = talker.messages(chat_id(talk))
+    stored = talker.messages(get_chat_id(talk))
     assert [row["content"] for row in stored if row["role"] == "user"] == ["연차 휴가는 며칠"]
 
 
@@ -64,7 +64,7 @@ def test_the_browsers_own_composition_is_sent_whole(talk, talker, llm):
     keyboard.send("Input.insertText", {"text": "라"})
     talk.keyboard.press("Enter")
     answer(talk)
-    stored = talker.messages(chat_id(talk))
+    stored = talker.messages(get_chat_id(talk))
     assert [row["content"] for row in stored if row["role"] == "user"] == ["가나다라"]
 
 
@@ -261,7 +261,7 @@ def test_a_lost_network_is_said_within_three_seconds_and_the_question_is_kept(ta
     talk.context.set_offline(False)
     answer(talk)
     expect(note).to_be_hidden()
-    assert len(talker.messages(chat_id(talk))) == 2
+    assert len(talker.messages(get_chat_id(talk))) == 2
 
 
 def test_the_keyboard_of_a_phone_does_not_cover_the_field(windows, reader):
@@ -293,7 +293,7 @@ def test_a_temporary_chat_stands_in_no_list_and_is_found_by_its_address(windows,
     page.locator("#temporary").check()
     ask(page, "숨은 질문입니다")
     answer(page)
-    chat = chat_id(page)
+    chat = get_chat_id(page)
     page.reload()
     expect(page.locator(".msg-question .bubble")).to_have_text(["숨은 질문입니다"])
     assert person.api("chats")["count"] == 0

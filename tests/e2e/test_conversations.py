@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
 from tests.e2e.conftest import MANUAL, NOTICE, SAMPLES
 from tests.e2e.people import Person
-from tests.e2e.test_looks import PHONE, overflow
+from tests.e2e.test_looks import PHONE, measure_overflow
 from tests.support import wait_until
 
 MANUAL_TITLE = MANUAL.rpartition(".")[0]
@@ -46,7 +46,7 @@ def ask_of_the_filter(page):
     """A first question, answered from the manual."""
     ask(page, "헤파 필터는 언제 교체하나요?")
     first = answer(page, 0)
-    assert "6개월" in text_of(first)
+    assert "6개월" in read_answer(first)
     expect(page.locator(SCOPE)).to_have_text(f"먼저 {MANUAL}")
 
 
@@ -89,7 +89,7 @@ def test_a_follow_up_can_be_made_a_new_topic(page, talker_with_files):
     choose(page, "new")
     expect(page.locator(".branches:visible")).to_have_text(["2/2"])
     answer(page, 1)
-    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    scope = talker_with_files.messages(get_chat_id(page))[-1]["scope"]
     assert (scope["topic"], scope["follows"], scope["reason"]) == ("new", False, "all")
 
 
@@ -115,7 +115,7 @@ def test_the_next_question_can_begin_a_new_topic(page, talker_with_files):
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1)
     expect(new).to_be_hidden()
-    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    scope = talker_with_files.messages(get_chat_id(page))[-1]["scope"]
     assert (scope["topic"], scope["follows"]) == ("new", False)
 
 
@@ -126,7 +126,7 @@ def test_a_new_topic_can_be_taken_back(page, talker_with_files):
     page.locator("#scope-new").click()
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1)
-    assert talker_with_files.messages(chat_id(page))[-1]["scope"]["topic"] == "auto"
+    assert talker_with_files.messages(get_chat_id(page))[-1]["scope"]["topic"] == "auto"
 
 
 def test_one_tap_keeps_the_questions_to_the_documents_of_the_conversation(page, talker_with_files):
@@ -135,7 +135,7 @@ def test_one_tap_keeps_the_questions_to_the_documents_of_the_conversation(page, 
     expect(page.locator(SCOPE)).to_have_text(MANUAL)
     ask(page, "은하수 도서관의 대출 기간은 며칠인가요?")
     answer(page, 1)
-    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    scope = talker_with_files.messages(get_chat_id(page))[-1]["scope"]
     assert (scope["reason"], len(scope["document_ids"])) == ("explicit", 1)
     expect(page.locator(SCOPE)).to_have_text(MANUAL)
 
@@ -149,7 +149,7 @@ def test_one_tap_searches_everything_however_the_question_follows(page, talker_w
     expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1)
-    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    scope = talker_with_files.messages(get_chat_id(page))[-1]["scope"]
     assert (scope["topic"], scope["follows"]) == ("all", True)
     assert len(scope["document_ids"]) == 3
     expect(everything).to_have_attribute("aria-checked", "true")
@@ -162,7 +162,7 @@ def test_the_remembered_documents_can_be_forgotten(page, talker_with_files):
     page.locator("#memory-forget").click()
     expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
     expect(page.locator("#composer-input")).to_be_focused()
-    assert talker_with_files.api(f"chats/{chat_id(page)}/memory")["document_ids"] == []
+    assert talker_with_files.api(f"chats/{get_chat_id(page)}/memory")["document_ids"] == []
     page.reload()
     answer(page, 0)
     expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
@@ -196,14 +196,14 @@ def test_a_question_back_is_answered_by_a_button(page, talker_with_files):
     expect(page.locator(".msg-question .bubble").last).to_have_text(question)
     done = answer(page, 2)
     expect(done.locator(".source-card").first).to_contain_text("HX-200")
-    last = talker_with_files.messages(chat_id(page))[-1]
+    last = talker_with_files.messages(get_chat_id(page))[-1]
     shown = {source["document_id"] for source in last["sources"]}
     assert (last["mode"], set(last["scope"]["document_ids"])) == ("documents", shown)
 
 
 def test_a_whole_document_is_read_part_by_part(page):
     ask(page, "은하수 도서관의 대출 기간은 며칠인가요?")
-    assert "17일" in text_of(answer(page, 0))
+    assert "17일" in read_answer(answer(page, 0))
     ask(page, "이전 1번 문서 전체 보여줘")
     first = answer(page, 1)
     expect(first.locator(".part-of")).to_have_text(re.compile(r"[0-9]부분 중 1번째"))
@@ -215,12 +215,12 @@ def test_a_whole_document_is_read_part_by_part(page):
     second.locator("[data-part=previous]").click()
     again = answer(page, 3)
     expect(again.locator(".part-of")).to_have_text(re.compile(r"부분 중 1번째"))
-    assert text_of(again) == text_of(first)
+    assert read_answer(again) == read_answer(first)
 
 
 def test_the_turns_to_remember_are_set_in_the_menu_of_a_chat(page, talker_with_files):
     ask_of_the_filter(page)
-    chat = chat_id(page)
+    chat = get_chat_id(page)
     usual = talker_with_files.api(f"chats/{chat}")["history_pairs"]
     row = page.locator(f'.side-chat[data-chat-id="{chat}"]')
 
@@ -278,7 +278,7 @@ def test_a_conversation_fits_a_phone(windows, talker_with_files):
     page.keyboard.press("Escape")
     answer(page, 1).locator("[data-action=why]").tap()
     expect(page.locator(".trace-part").first).to_be_visible()
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
 
 
 def test_the_eye_shows_what_the_conversation_has_in_mind_and_the_way_to_all_of_it(page):

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.e2e.test_looks import PHONE, overflow
+from tests.e2e.test_looks import PHONE, measure_overflow
 from tests.e2e.test_reading import reply
 
 FLOW = """흐름입니다.
@@ -65,7 +65,7 @@ def test_a_diagram_fits_a_phone_and_follows_the_theme(windows, talker, llm):
     page.emulate_media(color_scheme="light")
     expect(frame.locator("#diagram-2")).to_be_visible()
     assert frame.locator("svg").evaluate(scheme) == "light"
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
 
 
 def test_what_is_no_diagram_stays_code_and_says_so(talk, llm):

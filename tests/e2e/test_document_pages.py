@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.e2e.chat import answer, ask
 from tests.e2e.conftest import NOTICE, SAMPLES
 from tests.e2e.people import Person
-from tests.e2e.test_looks import PHONE, luminance, overflow
+from tests.e2e.test_looks import PHONE, measure_luminance, measure_overflow
 from tests.support import wait_until
 
 READY = 120_000
@@ -60,12 +60,12 @@ def test_the_server_writes_times_as_the_browser_does(open_page, rules):
     assert pair[0] == pair[1]
 
 
-def notice_of(keeper):
+def find_notice(keeper):
     found = keeper.api("documents?page_size=100")["results"]
     return next(one for one in found if one["name"] == NOTICE)
 
 
-def field(page, key):
+def locate_field(page, key):
     return page.locator(f"#metadata-form input[data-key='{key}']")
 
 
@@ -77,14 +77,14 @@ def send_version(page, days, name="별빛 규정 2.md"):
 def test_what_is_known_is_changed_added_and_removed(open_page, keeper, rules):
     page = open_page(f"/documents/{rules['id']}#about")
     page.locator("#metadata-edit").click()
-    field(page, "title").fill("별빛 휴가 규정")
+    locate_field(page, "title").fill("별빛 휴가 규정")
     page.locator("#metadata-form select").select_option("issuer")
     page.locator("#metadata-form [data-add]").click()
-    field(page, "issuer").fill("별빛 주식회사")
+    locate_field(page, "issuer").fill("별빛 주식회사")
     page.locator("#metadata-form select").select_option("")
     page.locator("#metadata-form [data-own-key]").fill("보관 기한")
     page.locator("#metadata-form [data-add]").click()
-    field(page, "보관 기한").fill("5년")
+    locate_field(page, "보관 기한").fill("5년")
     page.locator("#metadata-form [type=submit]").click()
     shown = page.locator("#metadata-shown")
     expect(shown).to_contain_text("별빛 휴가 규정")
@@ -92,7 +92,7 @@ def test_what_is_known_is_changed_added_and_removed(open_page, keeper, rules):
     known = keeper.api(f"documents/{rules['id']}")["metadata"]
     assert known["issuer"] == "별빛 주식회사"
     page.locator("#metadata-edit").click()
-    field(page, "보관 기한").fill("")
+    locate_field(page, "보관 기한").fill("")
     page.locator("#metadata-form [type=submit]").click()
     expect(shown).not_to_contain_text("보관 기한")
     assert "보관 기한" not in keeper.api(f"documents/{rules['id']}")["metadata"]
@@ -105,10 +105,10 @@ def test_metadata_that_the_server_refuses_stays_in_the_form_with_the_reason(open
         page.locator("#metadata-form select").select_option("")
         page.locator("#metadata-form [data-own-key]").fill(f"항목 {number}")
         page.locator("#metadata-form [data-add]").click()
-        field(page, f"항목 {number}").fill("가" * 1000)
+        locate_field(page, f"항목 {number}").fill("가" * 1000)
     page.locator("#metadata-form [type=submit]").click()
     expect(page.locator("#metadata-form [data-trouble]")).to_contain_text(re.compile("[가-힣]"))
-    expect(field(page, "항목 7")).to_have_value("가" * 1000)
+    expect(locate_field(page, "항목 7")).to_have_value("가" * 1000)
 
 
 def test_a_new_version_takes_the_place_of_the_old_one_which_can_be_downloaded(
@@ -158,7 +158,7 @@ def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rul
 
 
 def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keeper):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}#index")
+    page = open_page(f"/documents/{find_notice(keeper)['id']}#index")
     form, found = page.locator("#trial-form"), page.locator("#trial-found")
     form.locator("input").fill("통합돌봄 정보시스템 사업 예산은 얼마인가요?")
     form.locator("button").click()
@@ -173,7 +173,7 @@ def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keepe
 
 
 def test_a_chunk_is_shown_on_its_page(open_page, keeper):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}#index")
+    page = open_page(f"/documents/{find_notice(keeper)['id']}#index")
     button = page.locator("#chunk-1 [data-show-page]")
     button.click()
     expect(page.locator("#panel .pdf-passage").first).to_be_in_viewport(timeout=READY)
@@ -323,7 +323,7 @@ def test_documents_are_cards_where_that_is_chosen_and_stay_so(cards, keeper, rul
     expect(rows.first).to_contain_text("별빛 규정.md")
     wait_until(lambda: rows.evaluate_all(WHERE_SECOND) == "beside")  # the list may be being renewed
     expect(cards.locator("#layouts [data-layout=cards]")).to_have_attribute("aria-pressed", "true")
-    assert overflow(cards) <= 0
+    assert measure_overflow(cards) <= 0
     assert keeper.api("me/preferences")["document_layout"] == "cards"
     cards.locator("#layouts [data-layout=table]").click()
     wait_until(lambda: rows.evaluate_all(WHERE_SECOND) == "below")
@@ -348,7 +348,7 @@ def test_all_documents_of_a_page_are_chosen_on_a_phone(open_page, rules):
     page.locator("[data-choose-all]").check()
     shown = page.locator("tbody tr").count()
     expect(page.locator("#bulk [data-words]")).to_contain_text(str(shown))
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
     page.set_viewport_size({"width": 320, "height": 640})
     field = page.locator("#document-search").bounding_box()
     assert field["x"] + field["width"] <= 320
@@ -369,7 +369,7 @@ def test_the_table_is_narrowed_by_issuer_and_ordered(open_page, keeper, rules):
 
 
 def test_a_document_opens_on_itself_and_a_tab_holds_the_figures(open_page, keeper):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    page = open_page(f"/documents/{find_notice(keeper)['id']}")
     expect(page.locator("#document-reader .textLayer span").first).to_be_visible(timeout=READY)
     expect(page.locator("#document-made")).to_be_hidden()
     page.locator("#tab-read").focus()
@@ -387,7 +387,7 @@ TOOLS = """bar => [...bar.querySelectorAll("button, input")]
 
 @pytest.mark.parametrize("width", [320, 375])
 def test_all_tools_of_the_reader_stand_in_one_row_of_a_phone(open_page, keeper, width):
-    path = f"/documents/{notice_of(keeper)['id']}"
+    path = f"/documents/{find_notice(keeper)['id']}"
     page = open_page(
         path, viewport={"width": width, "height": 700}, has_touch=True, color_scheme="dark"
     )
@@ -402,7 +402,7 @@ def test_all_tools_of_the_reader_stand_in_one_row_of_a_phone(open_page, keeper, 
 
 
 def test_paper_is_offered_at_night_for_the_pages_of_a_pdf_alone(open_page, keeper, rules):
-    for document, is_offered in ((notice_of(keeper), True), (rules, False)):
+    for document, is_offered in ((find_notice(keeper), True), (rules, False)):
         page = open_page(f"/documents/{document['id']}", color_scheme="dark")
         expect(page.locator(".reader-bar")).to_be_visible()
         expect(page.locator(".reader-paper")).to_be_visible(visible=is_offered)
@@ -537,20 +537,20 @@ def test_the_tray_of_uploads_opens_at_its_first_file(open_page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_fit_a_phone_with_everything_open(open_page, keeper, scheme):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}", viewport=PHONE, color_scheme=scheme)
-    assert (luminance(page) < 60) == (scheme == "dark")
-    assert overflow(page) <= 0
+    page = open_page(f"/documents/{find_notice(keeper)['id']}", viewport=PHONE, color_scheme=scheme)
+    assert (measure_luminance(page) < 60) == (scheme == "dark")
+    assert measure_overflow(page) <= 0
     page.locator("#tab-about").click()
     page.locator("#metadata-edit").click()
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
     page.locator("#tab-index").click()
     page.locator("#trial-form input").fill("사업 예산은 얼마인가요?")
     page.locator("#trial-form button").click()
     expect(page.locator(".trial-hit").first).to_be_visible(timeout=READY)
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
     inner = page.locator(".scroller").evaluate("(one) => one.scrollWidth - one.clientWidth")
     assert inner <= 0
     page.goto("/documents")
     page.locator("[data-choose]").first.check()
     expect(page.locator("#bulk")).to_be_visible()
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, script, text_of
+from tests.e2e.chat import answer, ask, load_script, read_answer
 from tests.e2e.conftest import SAMPLES
 from tests.e2e.people import Person
 from tests.support import wait_until
@@ -37,11 +37,11 @@ def note(name="별빛 규정.md", text=NOTE):
 
 def drop(page, name, kind, data):
     file = {"name": name, "type": kind, "base64": base64.b64encode(data).decode()}
-    page.evaluate(script("drop"), [file])
+    page.evaluate(load_script("drop"), [file])
 
 
 def test_a_chosen_file_is_followed_until_it_can_be_asked_about(fresh, newcomer):
-    fresh.evaluate(script("states"))
+    fresh.evaluate(load_script("states"))
     with fresh.expect_file_chooser() as chooser:
         fresh.locator("#attach").click()
     chooser.value.set_files(note())
@@ -54,7 +54,7 @@ def test_a_chosen_file_is_followed_until_it_can_be_asked_about(fresh, newcomer):
     expect(fresh.locator("#scope-text")).to_have_text("별빛 규정.md")
     ask(fresh, "별빛 휴가는 며칠인가요?")
     done = answer(fresh)
-    assert "엿새" in text_of(done)
+    assert "엿새" in read_answer(done)
     expect(done.locator(".source-card")).to_contain_text("별빛 규정.md")
     expect(fresh.locator(".msg-question .attached")).to_contain_text("별빛 규정.md")
     stored = newcomer.api("documents")["results"]
@@ -68,14 +68,14 @@ def test_a_dropped_pdf_is_taken(fresh):
     chip = fresh.locator("#uploads .upload")
     expect(chip).to_have_attribute("data-state", "completed", timeout=READY)
     ask(fresh, "사업 예산은 얼마인가요?")
-    assert "1,240,000,000" in text_of(answer(fresh))
+    assert "1,240,000,000" in read_answer(answer(fresh))
 
 
 def test_a_question_asked_too_early_waits_for_its_document(fresh):
     fresh.locator("#file-input").set_input_files(note("이른 규정.md"))
     ask(fresh, "별빛 휴가는 며칠인가요?")
     done = answer(fresh)
-    assert "엿새" in text_of(done)
+    assert "엿새" in read_answer(done)
     expect(done.locator(".source-card")).to_contain_text("이른 규정.md")
     expect(fresh.locator("#queue")).to_be_hidden()
 

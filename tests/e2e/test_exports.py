@@ -6,7 +6,7 @@ import pypdfium2
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import DONE_WITHIN, answer, ask, chat_id
+from tests.e2e.chat import DONE_WITHIN, answer, ask, get_chat_id
 from tests.e2e.people import Person
 
 
@@ -20,9 +20,9 @@ def page(windows, reader):
     return window
 
 
-def exported(page, kind):
+def export_chat(page, kind):
     """The file that the menu of the chat gives."""
-    row = page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')
+    row = page.locator(f'.side-chat[data-chat-id="{get_chat_id(page)}"]')
     row.hover()
     row.locator("[data-chat-menu]").click()
     with page.expect_download() as coming:
@@ -31,7 +31,7 @@ def exported(page, kind):
 
 
 def test_a_chat_is_saved_as_pdf(page):
-    file = exported(page, "pdf")
+    file = export_chat(page, "pdf")
     assert file.suggested_filename.endswith(".pdf")
     document = pypdfium2.PdfDocument(file.path())
     text = document[0].get_textpage().get_text_range()
@@ -42,12 +42,12 @@ def test_a_chat_is_saved_as_pdf(page):
 
 
 def test_a_chat_is_saved_as_markdown(page):
-    file = exported(page, "md")
+    file = export_chat(page, "md")
     assert "> 필터는 언제 교체하나요?" in file.path().read_text(encoding="utf-8")
 
 
 def test_a_file_that_does_not_come_is_told(page):
-    row = page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')
+    row = page.locator(f'.side-chat[data-chat-id="{get_chat_id(page)}"]')
     row.hover()
     row.locator("[data-chat-menu]").click()
     page.context.set_offline(True)

@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask
-from tests.e2e.test_looks import PHONE, overflow
+from tests.e2e.test_looks import PHONE, measure_overflow
 
 MANUAL_NAME = "라온 HX-200 환기청정기 사용 설명서"
 
@@ -25,4 +25,4 @@ def test_an_answer_tells_that_the_document_named_holds_nothing(windows, reader):
     found = answer(page)
     expect(found.locator(".msg-dropped")).to_have_text(re.compile("찾지 못해 전체에서 찾았습니다"))
     expect(found.locator(".msg-scope")).not_to_contain_text(MANUAL_NAME)
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0

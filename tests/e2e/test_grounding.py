@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
-from tests.e2e.stored import checked, store
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
+from tests.e2e.stored import make_check, store
 from tests.servers.llm import Stream
 from tests.support import wait_until
 
@@ -32,13 +32,13 @@ SOURCE = {
 
 
 CHECKS = [
-    checked(CONTENT, "😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1].", "supported"),
-    checked(CONTENT, NUMBER, "unsupported", "number", "negation"),
-    checked(CONTENT, "무엇이 더 궁금하신가요?", "plain"),
-    checked(CONTENT, TWICE, "supported"),
-    checked(CONTENT, "필터는 물로 씻지 않습니다 [1]", "supported"),
-    checked(CONTENT, TWICE, "unsupported", "overlap", last=True),
-    checked(CONTENT, ROW, "unsupported", "a reason of a later version"),
+    make_check(CONTENT, "😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1].", "supported"),
+    make_check(CONTENT, NUMBER, "unsupported", "number", "negation"),
+    make_check(CONTENT, "무엇이 더 궁금하신가요?", "plain"),
+    make_check(CONTENT, TWICE, "supported"),
+    make_check(CONTENT, "필터는 물로 씻지 않습니다 [1]", "supported"),
+    make_check(CONTENT, TWICE, "unsupported", "overlap", last=True),
+    make_check(CONTENT, ROW, "unsupported", "a reason of a later version"),
 ]
 
 
@@ -47,7 +47,7 @@ def show(page, person, llm, **fields):
     llm.default = Stream(["."])
     ask(page, "확인할 질문")
     answer(page)
-    message = person.messages(chat_id(page))[-1]
+    message = person.messages(get_chat_id(page))[-1]
     store(person.product, message["id"], **fields)
     page.reload()
     return answer(page)
@@ -59,7 +59,7 @@ def doubted(talk, talker, llm):
     return show(talk, talker, llm, content=CONTENT, sources=[SOURCE], grounding=CHECKS)
 
 
-def marked(found, number):
+def read_marked(found, number):
     """The words that carry the mark of a sentence."""
     return "".join(found.locator(f'.doubt[data-check="{number}"]').all_text_contents())
 
@@ -68,8 +68,8 @@ def test_exactly_the_words_of_doubtful_sentences_are_marked(doubted):
     numbers = "(all) => all.map((one) => one.dataset.check)"
     marks = doubted.locator(".doubt")
     wait_until(lambda: set(marks.evaluate_all(numbers)) == {"1", "5", "6"})
-    assert marked(doubted, 1) == "프리필터는 9,000시간마다 설명서 대로 바꿉니다"
-    assert marked(doubted, 6) == "보증7년"
+    assert read_marked(doubted, 1) == "프리필터는 9,000시간마다 설명서 대로 바꿉니다"
+    assert read_marked(doubted, 6) == "보증7년"
 
 
 def test_of_a_sentence_that_stands_twice_the_right_one_is_marked(doubted):
@@ -81,8 +81,8 @@ def test_of_a_sentence_that_stands_twice_the_right_one_is_marked(doubted):
 def test_of_a_long_sentence_said_twice_both_are_marked(talk, talker, llm):
     content = f"{LONG}\n\n{LONG}\n\n```python\n" + "value = 1\n" * 80 + "```"
     checks = [
-        checked(content, LONG, "unsupported", "number"),
-        checked(content, LONG, "unsupported", "number", last=True),
+        make_check(content, LONG, "unsupported", "number"),
+        make_check(content, LONG, "unsupported", "number", last=True),
     ]
     done = show(talk, talker, llm, content=content, grounding=checks)
     for number in (0, 1):
@@ -92,7 +92,7 @@ def test_of_a_long_sentence_said_twice_both_are_marked(talk, talker, llm):
 
 
 def test_a_mark_adds_nothing_to_the_text_and_takes_no_marker_away(doubted):
-    assert "대로 바꿉니다 1. 무엇이" in " ".join(text_of(doubted).split())
+    assert "대로 바꿉니다 1. 무엇이" in " ".join(read_answer(doubted).split())
     expect(doubted.locator(".prose .cite")).to_have_count(4)
 
 
@@ -136,7 +136,7 @@ def test_the_summary_counts_claims_and_opens_the_sentences(talk, doubted):
 
 def test_an_answer_that_is_confirmed_is_left_alone(talk, talker, llm):
     content = "헤파 필터는 6개월마다 교체합니다 [1]."
-    checks = [checked(content, content, "supported")]
+    checks = [make_check(content, content, "supported")]
     done = show(talk, talker, llm, content=content, sources=[SOURCE], grounding=checks)
     expect(done.locator(".prose .cite")).to_have_count(1)
     expect(done.locator(".msg-checks, .doubt, .doubt-sign")).to_have_count(0)

@@ -5,42 +5,42 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, script
-from tests.e2e.injections import answers, needs_answers
+from tests.e2e.chat import answer, ask, load_script
+from tests.e2e.injections import load_answers, needs_answers
 from tests.e2e.watching import Watch
 from tests.servers.llm import Stream
 from tests.support import DATA, NO_DATA
 
-FOUL, CUT, DRAW = script("foul"), script("cut"), script("heavy")
+FOUL, CUT, DRAW = load_script("foul"), load_script("cut"), load_script("heavy")
 HEAVY = sorted((DATA / "bad-inputs" / "text").glob("md-*.md"))
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-def foul(found):
+def find_foul(found):
     return found.evaluate(FOUL)
 
 
 @needs_answers
 def test_no_answer_of_a_model_becomes_more_than_text(talk, llm, whole):
     """What the page draws of each, cut at any character, is looked at below."""
-    said = answers() if whole else answers()[::3]
+    said = load_answers() if whole else load_answers()[::3]
     for number, markdown in enumerate(said):
         llm.default = Stream([markdown[at : at + 7] for at in range(0, len(markdown), 7)])
         ask(talk, f"공격 {number}")
-        assert foul(answer(talk, number).locator(".prose")) == [], markdown
+        assert find_foul(answer(talk, number).locator(".prose")) == [], markdown
     talk.reload()
     expect(talk.locator(".msg-answer .msg-actions")).to_have_count(len(said))
     for index in range(len(said)):
-        assert foul(talk.locator(".msg-answer .prose").nth(index)) == []
+        assert find_foul(talk.locator(".msg-answer .prose").nth(index)) == []
 
 
 @needs_answers
-@pytest.mark.parametrize("markdown", answers(), ids=range(len(answers())))
+@pytest.mark.parametrize("markdown", load_answers(), ids=range(len(load_answers())))
 def test_an_answer_cut_at_any_character_is_as_clean(markdown, still):
-    assert still.evaluate(CUT, [markdown_module(still), markdown, FOUL]) == []
+    assert still.evaluate(CUT, [find_markdown_module(still), markdown, FOUL]) == []
 
 
-def markdown_module(window):
+def find_markdown_module(window):
     """The address of the page's own module that draws Markdown."""
     loaded = window.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
     return next(name for name in loaded if "/built/markdown." in name)
@@ -67,7 +67,7 @@ def measure_drawing(page, text):
     """The longest that its thread computes without a pause; others may compute meanwhile."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
-    page.evaluate(DRAW, [markdown_module(page), text])
+    page.evaluate(DRAW, [find_markdown_module(page), text])
     spent = [read_thread_time(session)]
     while page.evaluate("drawOn()"):
         spent.append(read_thread_time(session))
@@ -129,7 +129,7 @@ def test_a_document_with_markup_in_name_and_text_is_text_everywhere(page, reader
     expect(page.locator("#scope-text")).to_contain_text("노트.md")
     ask(page, "보름달 휴가는 며칠인가요?")
     done = answer(page)
-    assert foul(done.locator(".prose")) == []
+    assert find_foul(done.locator(".prose")) == []
     done.locator(".cite, .source-card").first.hover()
     done.locator(".source-card").first.click()
     expect(page.locator("#panel")).to_contain_text("onerror=alert(1)")

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, settle
+from tests.e2e.chat import answer, ask, get_chat_id, settle
 from tests.e2e.people import Person
 from tests.servers.llm import Stream
 from tests.support import wait_until
@@ -29,13 +29,13 @@ WIDE = (
 )
 
 
-def overflow(page):
+def measure_overflow(page):
     return page.evaluate(
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
 
 
-def luminance(page):
+def measure_luminance(page):
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
 
@@ -44,7 +44,7 @@ def test_every_page_fits_a_phone(windows, reader):
     page = windows(reader, viewport=PHONE)
     for path in OWN:
         page.goto(path)
-        assert overflow(page) <= 0, path
+        assert measure_overflow(page) <= 0, path
 
 
 BANNER = "from nura.models import Banner; Banner.objects."
@@ -79,7 +79,7 @@ def test_every_page_for_everybody_fits_a_phone(windows, product):
     page = windows(product=product, viewport=PHONE)
     for path in OPEN:
         page.goto(path)
-        assert overflow(page) <= 0, path
+        assert measure_overflow(page) <= 0, path
 
 
 def test_an_answer_with_wide_things_fits_a_phone(windows, talker, llm):
@@ -88,7 +88,7 @@ def test_an_answer_with_wide_things_fits_a_phone(windows, talker, llm):
     page.goto("/")
     ask(page, "넓은 표" + "가" * 200)
     answer(page)
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
     boxes = page.locator("#scroller").evaluate("(one) => one.scrollWidth - one.clientWidth")
     assert boxes <= 0
 
@@ -107,7 +107,7 @@ def test_drawer_and_panel_can_be_used_on_a_phone(windows, reader):
     panel = page.locator("#panel")
     expect(panel).to_be_visible()
     expect(panel.locator("mark").first).to_be_in_viewport()
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
     assert panel.bounding_box()["width"] >= PHONE["width"] - 2
     page.locator("#panel-close").tap()
     expect(panel).to_be_hidden()
@@ -118,21 +118,21 @@ def test_a_document_page_fits_a_phone(windows, reader):
     page = windows(reader, viewport=PHONE)
     for document in reader.api("documents")["results"]:
         page.goto(f"/documents/{document['id']}")
-        assert overflow(page) <= 0
+        assert measure_overflow(page) <= 0
 
 
 def test_dark_follows_the_system_and_can_be_chosen(windows, reader):
     page = windows(reader, color_scheme="dark")
     page.goto("/")
-    wait_until(lambda: luminance(page) < 60)
+    wait_until(lambda: measure_luminance(page) < 60)
     page.emulate_media(color_scheme="light")
-    wait_until(lambda: luminance(page) > 200)
+    wait_until(lambda: measure_luminance(page) > 200)
     page.locator(".side-user").click()
     for _ in range(2):  # system, light, dark
         page.locator("[data-theme-cycle]").click()
-    wait_until(lambda: luminance(page) < 60)
+    wait_until(lambda: measure_luminance(page) < 60)
     page.reload()
-    wait_until(lambda: luminance(page) < 60)
+    wait_until(lambda: measure_luminance(page) < 60)
 
 
 @pytest.fixture(scope="module")
@@ -170,4 +170,4 @@ def test_a_chat_with_everything_open_breaches_nothing(page):
     page.keyboard.press("Control+/")
     expect(page.locator("#shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
-    assert chat_id(page)
+    assert get_chat_id(page)

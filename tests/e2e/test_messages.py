@@ -5,7 +5,7 @@ import threading
 
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
 from tests.e2e.conftest import MANUAL
 from tests.e2e.test_looks import PHONE
 from tests.servers.llm import Failure, Hang, Stream
@@ -60,7 +60,7 @@ def test_a_question_can_be_reworded_without_asking_again(talk, talker, llm):
     talk.locator("[data-action=keep]").click()
     expect(talk.locator(BUBBLES)).to_have_text(["고친 질문", "질문 둘"])
     expect(talk.locator(".msg-answer .prose").first).to_have_text("질문 하나의 답")
-    assert talker.messages(chat_id(talk))[0]["content"] == "고친 질문"
+    assert talker.messages(get_chat_id(talk))[0]["content"] == "고친 질문"
     assert len(llm.chats) == asked
     talk.reload()
     expect(talk.locator(BUBBLES)).to_have_text(["고친 질문", "질문 둘"])
@@ -75,7 +75,10 @@ def test_a_question_is_deleted_with_its_answer_after_a_word_of_warning(talk, tal
     talk.locator("#confirm-yes").click()
     expect(talk.locator(BUBBLES)).to_have_text(["질문 둘"])
     expect(talk.locator(".msg-answer .prose")).to_have_text(["질문 둘의 답"])
-    assert [row["content"] for row in talker.messages(chat_id(talk))] == ["질문 둘", "질문 둘의 답"]
+    assert [row["content"] for row in talker.messages(get_chat_id(talk))] == [
+        "질문 둘",
+        "질문 둘의 답",
+    ]
     talk_about(talk, llm)
     llm.default = Stream(["셋째 답"])
     ask(talk, "질문 셋")
@@ -85,11 +88,11 @@ def test_a_question_is_deleted_with_its_answer_after_a_word_of_warning(talk, tal
 
 def test_a_message_goes_on_in_a_chat_of_its_own(talk, talker, llm):
     talk_about(talk, llm, "질문 하나", "질문 둘")
-    first = chat_id(talk)
+    first = get_chat_id(talk)
     choose(talk, talk.locator(".msg-answer").first, "fork")
     talk.wait_for_url(lambda url: "/c/" in url and not url.endswith(first))
     expect(talk.locator(BUBBLES)).to_have_text(["질문 하나"])
-    assert text_of(answer(talk)) == "질문 하나의 답"
+    assert read_answer(answer(talk)) == "질문 하나의 답"
     assert len(talker.messages(first)) == 4
 
 
@@ -114,7 +117,7 @@ def test_an_answer_that_broke_off_goes_on_with_one_press(talk, llm):
     talk.locator("#composer-send").click()
     llm.default = Stream(["나머지입니다."])
     talk.locator("[data-action=continue]").click()
-    assert text_of(answer(talk, 1)) == "나머지입니다."
+    assert read_answer(answer(talk, 1)) == "나머지입니다."
     expect(talk.locator(BUBBLES).last).to_have_text("끊긴 곳부터 이어서 답해 줘.")
     told = "".join(str(one["content"]) for one in llm.chats[-1].json["messages"])
     assert "5번" in told

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, text_of
+from tests.e2e.chat import answer, ask, read_answer
 from tests.e2e.test_accessibility import AXE, LOOKS, PHONE, is_due, list_violations
 from tests.servers.llm import Failure, LLMServer, Stream
 
@@ -70,7 +70,7 @@ def test_a_model_is_connected_tested_chosen_and_compared(connected, talk, llm):
     talk.locator(BUTTON).click()
     talk.get_by_role("menuitemradio", name="둘째").click()
     ask(talk, "아무 말이나 해 주세요")
-    assert "둘째 모델" in text_of(answer(talk))
+    assert "둘째 모델" in read_answer(answer(talk))
     talk.reload()
     expect(talk.locator("#model-text")).to_have_text("둘째")
     talk.locator(".msg-answer").hover()
@@ -140,7 +140,7 @@ def test_a_model_is_removed_and_chats_with_it_keep_what_they_hold(connected, tal
     talk.locator(BUTTON).click()
     talk.get_by_role("menuitemradio", name="둘째").click()
     ask(talk, "마지막 질문")
-    assert "둘째 모델" in text_of(answer(talk))
+    assert "둘째 모델" in read_answer(answer(talk))
     connected.goto("/admin/models/")
     connected.get_by_role("link", name="둘째", exact=True).click()
     connected.locator(".nu-danger").click()

@@ -13,7 +13,7 @@ LOCKED = DATA / "bad-inputs" / "pdf" / "real-pypdf-r3-user-password.pdf"
 LONG_NAME = "가나다라마바사아자차" * 30 + ".md"
 
 
-def file(name, content, kind="text/markdown"):
+def make_file(name, content, kind="text/markdown"):
     """A file as the browser's dialog hands it over."""
     return {"name": name, "mimeType": kind, "buffer": content.encode()}
 
@@ -53,7 +53,7 @@ def test_where_fingers_choose_files_nobody_is_asked_to_drag_them(windows, produc
 
 def test_with_the_first_document_come_first_questions(newcomer):
     newcomer.set_input_files(
-        "#file-input", file("휴가 규정.md", "# 휴가 규정\n\n## 연차\n\n연차는 15일이다.")
+        "#file-input", make_file("휴가 규정.md", "# 휴가 규정\n\n## 연차\n\n연차는 15일이다.")
     )
     example = newcomer.locator("[data-example]").first
     expect(example).to_contain_text("휴가 규정", timeout=DONE_WITHIN)
@@ -64,8 +64,10 @@ def test_with_the_first_document_come_first_questions(newcomer):
 
 
 def test_files_that_cannot_be_read_say_why_and_harm_no_other(newcomer):
-    files = [file("빈 파일.pdf", "", "application/pdf"), file("프로그램.exe", "MZ\0\0")]
-    newcomer.set_input_files("#file-input", [*files, file(LONG_NAME, "# 긴 이름\n\n본문이다.")])
+    files = [make_file("빈 파일.pdf", "", "application/pdf"), make_file("프로그램.exe", "MZ\0\0")]
+    newcomer.set_input_files(
+        "#file-input", [*files, make_file(LONG_NAME, "# 긴 이름\n\n본문이다.")]
+    )
     reasons = newcomer.locator('.upload[data-state="failed"] .upload-state')
     expect(reasons).to_have_count(2)
     expect(reasons.nth(0)).to_contain_text("비어")
@@ -79,9 +81,9 @@ def test_files_that_cannot_be_read_say_why_and_harm_no_other(newcomer):
 
 
 def test_many_files_leave_the_title_in_sight_and_the_composer_once_they_are_asked(newcomer):
-    failed = [file(f"빈 파일 {number}.txt", "") for number in range(4)]
+    failed = [make_file(f"빈 파일 {number}.txt", "") for number in range(4)]
     newcomer.set_input_files(
-        "#file-input", [*failed, file("규정.md", "# 규정\n\n연차는 15일이다.")]
+        "#file-input", [*failed, make_file("규정.md", "# 규정\n\n연차는 15일이다.")]
     )
     done = newcomer.locator('.upload[data-state="completed"]')
     expect(done).to_have_count(1, timeout=DONE_WITHIN)

@@ -4,8 +4,8 @@ import threading
 
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
-from tests.e2e.frames import reshape
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
+from tests.e2e.frames import rewrite_events
 from tests.e2e.stored import store
 from tests.servers.llm import Stream
 
@@ -28,7 +28,7 @@ def test_an_answer_without_its_documents_says_so_before_its_text_after_a_reload(
     ask(talk, "문서가 없을 때")
     answer(talk)
     codes = ["retrieval_failed"]
-    store(talker.product, talker.messages(chat_id(talk))[-1]["id"], notices=codes)
+    store(talker.product, talker.messages(get_chat_id(talk))[-1]["id"], notices=codes)
     talk.reload()
     expect(answer(talk).locator(f".msg-notice {NOTES}")).to_have_count(1)
     expect(answer(talk).locator(f".msg-end {NOTES}")).to_have_count(0)
@@ -47,7 +47,7 @@ def test_a_warning_given_while_writing_is_not_given_twice_at_the_end(windows, ta
     seen = threading.Event()
     llm.default = Stream(["일반 ", "지식입니다."], hold=seen)
     page = windows(talker)
-    reshape(page, change)
+    rewrite_events(page, change)
     page.goto("/")
     ask(page, "검색이 안 될 때")
     expect(page.locator(f".msg-notice {NOTES}")).to_be_visible()
@@ -70,7 +70,7 @@ def test_a_draft_gives_way_to_its_other_wording_without_a_jump(windows, talker, 
     scrolled = threading.Event()
     llm.default = Stream(draft, delay=0.04, hold=scrolled)
     page = windows(talker)
-    reshape(page, change)
+    rewrite_events(page, change)
     page.goto("/")
     ask(page, "초안을 다듬어 줘")
     first = page.locator(".msg-answer .prose p", has_text="0번째").first
@@ -96,7 +96,7 @@ def test_what_the_server_stored_is_what_stays(windows, talker, llm):
 
     llm.default = Stream(["저장된 답입니다."])
     page = windows(talker)
-    reshape(page, change)
+    rewrite_events(page, change)
     page.goto("/")
     ask(page, "무엇이 남을까")
-    assert text_of(answer(page)) == "저장된 답입니다."
+    assert read_answer(answer(page)) == "저장된 답입니다."

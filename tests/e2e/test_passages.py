@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, script
+from tests.e2e.chat import answer, ask, load_script
 from tests.e2e.conftest import NOTICE, SAMPLES
 from tests.e2e.people import Person
 from tests.e2e.stored import store
@@ -139,15 +139,15 @@ def test_a_sentence_is_marked_by_its_letters_and_not_by_its_line(windows, reader
     answer(page).locator(".cite").nth(1).click()
     mark = page.locator("#panel .pdf-sentence")
     expect(mark.first).to_be_in_viewport()
-    wait_until(lambda: "선금은" in _text_under(page), 10)
-    said = _text_under(page)
+    wait_until(lambda: "선금은" in _read_text_under_marks(page), 10)
+    said = _read_text_under_marks(page)
     assert "30%까지" in said
     assert "부가가치세" not in said
 
 
-def _text_under(page):
+def _read_text_under_marks(page):
     """The words of the page's text layer that the marks of the sentence cover."""
-    return page.evaluate(script("covered"))
+    return page.evaluate(load_script("covered"))
 
 
 def test_the_next_citation_is_one_key_away(windows, reader, several):

@@ -7,7 +7,7 @@ import wave
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, script
+from tests.e2e.chat import answer, ask, get_chat_id, load_script
 from tests.servers.llm import Stream
 from tests.support import wait_until
 
@@ -20,7 +20,7 @@ TEXT = (
 BUTTON = '[data-action="speak"]'
 
 
-def silence():
+def make_silence():
     """A tenth of a second of sound."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
@@ -37,16 +37,16 @@ def listen(windows, talker, llm):
 
     def open_page(*languages, text=TEXT, server=None):
         page = windows(talker)
-        page.add_init_script(f"({script('voice')})({json.dumps(languages)})")
+        page.add_init_script(f"({load_script('voice')})({json.dumps(languages)})")
         if server:
-            page.route("**/c/*", speaking_page)
+            page.route("**/c/*", open_speaking_page)
             page.route("**/api/v1/messages/*/speech", server)
         llm.default = Stream([text])
         page.goto("/")
         ask(page, "읽어 줄 답")
         answer(page)
         if server:
-            chat_id(page)
+            get_chat_id(page)
             page.reload()
             answer(page)
         return page
@@ -54,7 +54,7 @@ def listen(windows, talker, llm):
     return open_page
 
 
-def speaking_page(route):
+def open_speaking_page(route):
     """The page of a product whose speech endpoint is set."""
     response = route.fetch()
     body = response.text()
@@ -62,7 +62,7 @@ def speaking_page(route):
     route.fulfill(response=response, body=body.replace('"speech": false', '"speech": true'))
 
 
-def spoken(page):
+def list_spoken(page):
     return page.evaluate("window.spoken")
 
 
@@ -76,14 +76,14 @@ def say_everything(page):
         return button.get_attribute("aria-pressed") == "false"
 
     wait_until(is_silent)
-    return spoken(page)
+    return list_spoken(page)
 
 
 def test_an_answer_is_read_by_sentences_each_in_its_language(listen):
     page = listen("en-US", "ko-KR")
     page.locator(BUTTON).click()
-    wait_until(lambda: spoken(page))
-    assert spoken(page) == [{"text": "필터 안내", "lang": "ko-KR"}]
+    wait_until(lambda: list_spoken(page))
+    assert list_spoken(page) == [{"text": "필터 안내", "lang": "ko-KR"}]
     said = {one["text"]: one["lang"] for one in say_everything(page)}
     assert said["헤파 필터는 6개월마다 교체합니다."] == "ko-KR"
     assert said["The HEPA filter lasts six months."] == "en-US"
@@ -110,13 +110,13 @@ def test_a_second_press_stops_and_a_third_begins_anew(listen):
     expect(button).to_have_attribute("aria-pressed", "false")
     assert not page.evaluate("speechSynthesis.speaking")
     page.keyboard.press("Enter")
-    wait_until(lambda: [one["text"] for one in spoken(page)] == ["필터 안내"] * 2)
+    wait_until(lambda: [one["text"] for one in list_spoken(page)] == ["필터 안내"] * 2)
 
 
 def test_reading_ends_by_itself(listen):
     page = listen("ko-KR", text="한 문장입니다.")
     page.locator(BUTTON).click()
-    wait_until(lambda: spoken(page))
+    wait_until(lambda: list_spoken(page))
     page.evaluate("window.sayNext()")
     expect(page.locator(BUTTON)).to_have_attribute("aria-pressed", "false")
 
@@ -140,21 +140,21 @@ def test_the_voice_of_the_server_comes_first(listen):
 
     def serve(route):
         asked.append(route.request.method)
-        route.fulfill(body=silence(), content_type="audio/wav")
+        route.fulfill(body=make_silence(), content_type="audio/wav")
 
     page = listen("ko-KR", server=serve)
     with page.expect_request("**/api/v1/messages/*/speech"):
         page.locator(BUTTON).click()
     expect(page.locator(BUTTON)).to_have_attribute("aria-pressed", "false")
     assert asked == ["POST"]
-    assert spoken(page) == []
+    assert list_spoken(page) == []
     expect(page.locator(".toast-error")).to_have_text([])  # a busy server may be late for the rest
 
 
 def test_a_server_that_fails_to_speak_leaves_it_to_the_browser(listen):
     page = listen("ko-KR", server=lambda route: route.fulfill(status=502, json={"code": "x"}))
     page.locator(BUTTON).click()
-    wait_until(lambda: spoken(page))
+    wait_until(lambda: list_spoken(page))
     expect(page.locator(BUTTON)).to_have_attribute("aria-pressed", "true")
 
 

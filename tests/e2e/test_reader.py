@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.documents.parsers.pictured import chart, docx_with, png
 from tests.documents.parsers.samples import docx, paragraph
-from tests.e2e.chat import answer, ask, chat_id, script
+from tests.e2e.chat import answer, ask, get_chat_id, load_script
 from tests.e2e.conftest import MANUAL, NOTICE
 from tests.e2e.people import Person
 from tests.e2e.test_looks import PHONE
@@ -26,7 +26,7 @@ IS_PLACE_KEPT = """() => {
 }"""
 
 
-def document_of(person, name):
+def find_document(person, name):
     """The document with this in its name."""
     return person.api(f"documents?q={quote(name)}")["results"][0]
 
@@ -46,7 +46,7 @@ def test_pictures_of_a_text_stand_where_the_document_has_them(windows, reader, t
     reader.upload(path, "조립.docx")
     reader.wait_for_documents()
     page = windows(reader)
-    page.goto(f"/documents/{document_of(reader, '조립')['id']}")
+    page.goto(f"/documents/{find_document(reader, '조립')['id']}")
     drawn = page.locator(".doc-text .doc-picture img")
     expect(drawn).to_be_in_viewport()
     assert drawn.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
@@ -104,7 +104,7 @@ def test_back_closes_the_panel_and_a_reload_keeps_it(page):
     expect(panel.locator(".pdf-mark-here")).to_be_in_viewport()
     page.go_back()
     expect(panel).to_be_hidden()
-    page.wait_for_url(f"**/c/{chat_id(page)}*")
+    page.wait_for_url(f"**/c/{get_chat_id(page)}*")
     page.go_forward()
     expect(panel.locator(".pdf-mark-here")).to_be_in_viewport()
 
@@ -314,7 +314,7 @@ def test_a_link_leads_to_a_message_and_a_reload_keeps_the_place(windows, reader)
         ask(page, question)
         answer(page)
         expect(page.locator("#composer-input")).to_be_enabled()
-    chat = chat_id(page)
+    chat = get_chat_id(page)
     wanted = reader.messages(chat)[1]["id"]
     page.goto(f"/chats/{chat}?message={wanted}")
     found = page.locator(f"[data-message-id='{wanted}']")
@@ -331,7 +331,7 @@ def test_a_link_leads_to_a_message_and_a_reload_keeps_the_place(windows, reader)
 
 def test_a_link_leads_to_a_page_of_a_document(windows, reader):
     page = windows(reader)
-    page.goto(f"/documents/{document_of(reader, '제안요청서')['id']}?page=3")
+    page.goto(f"/documents/{find_document(reader, '제안요청서')['id']}?page=3")
     expect(page.locator("#panel .page[data-page-number='3'] canvas").first).to_be_in_viewport()
     expect(page.locator("#panel .reader-page")).to_have_value("3")
 
@@ -370,7 +370,7 @@ def test_a_thousand_pages_scroll_smoothly_and_few_of_them_are_drawn(windows, pro
     panel = page.locator("#panel")
     expect(panel.locator(".page[data-page-number='700'] canvas").first).to_be_in_viewport()
     expect(panel.locator(".reader-total")).to_have_text("/ 1000")
-    longest = page.evaluate(script("scrolled"))
+    longest = page.evaluate(load_script("scrolled"))
     assert longest < 400, f"a frame took {longest:.0f} ms"
     assert panel.locator("canvas").count() < 30
     panel.locator(".reader-page").fill("1000")

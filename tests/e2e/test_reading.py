@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, script
-from tests.e2e.test_looks import PHONE, overflow
+from tests.e2e.chat import answer, ask, load_script
+from tests.e2e.test_looks import PHONE, measure_overflow
 from tests.servers.llm import Stream
 
 TABLE = """| 지역 | 2019년 | 2020년 | 2021년 | 2022년 | 2023년 | 2024년 | 교체 비용 | 증감률 |
@@ -49,7 +49,7 @@ def test_a_wide_table_keeps_its_first_column_and_shows_the_one_that_was_asked(
     asked = table.get_by_role("columnheader", name="교체 비용").bounding_box()
     assert first["x"] + first["width"] <= asked["x"] + 1
     assert asked["x"] + asked["width"] <= box["x"] + box["width"] + 1
-    assert overflow(page) <= 0
+    assert measure_overflow(page) <= 0
 
 
 def test_columns_of_figures_stand_to_the_right_and_names_to_the_left(talk, llm):
@@ -110,7 +110,7 @@ def test_a_formula_that_leads_elsewhere_leads_nowhere(talk, llm):
     prose = reply(talk, llm, text)
     expect(prose.locator(".math-drawn").last).to_be_visible()
     expect(prose.locator("a, img")).to_have_count(0)
-    assert prose.evaluate(script("foul")) == []
+    assert prose.evaluate(load_script("foul")) == []
 
 
 def test_code_tells_its_language_and_is_copied(talk, llm):

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.chat import answer, ask, get_chat_id, read_answer
 from tests.servers.llm import Hang, Stream
 
 THOUGHT = "먼저 **설명서**를 살피고 숫자를 옮긴다."
@@ -58,11 +58,11 @@ def test_thoughts_fold_when_the_answer_begins(thought):
     expect(thought.locator(".reasoning-live")).to_have_count(0)
     expect(thought.locator(".reasoning summary")).to_be_visible()
     expect(thought.locator(".reasoning-text")).to_be_hidden()
-    assert text_of(thought) == "답입니다."
+    assert read_answer(thought) == "답입니다."
 
 
 def test_thoughts_are_no_part_of_the_stored_answer(talk, talker, thought):
-    stored = talker.messages(chat_id(talk))[-1]
+    stored = talker.messages(get_chat_id(talk))[-1]
     assert (stored["content"], stored["reasoning"]) == ("답입니다.", THOUGHT)
 
 
@@ -82,7 +82,7 @@ def test_a_reload_in_the_middle_of_thinking_goes_on_thinking(talk, llm):
     llm.default = Hang(["<think>", "아직 생각하는 중이다"])
     ask(talk, "새로고침할 생각")
     expect(talk.locator(".reasoning-live")).to_be_visible()
-    chat_id(talk)
+    get_chat_id(talk)
     talk.reload()
     expect(talk.locator(".reasoning-tail")).to_contain_text("아직 생각하는 중이다")
     talk.keyboard.press("Escape")

@@ -26,17 +26,17 @@ def folder(reader):
     return reader.api("categories", {"name": f"폴더 {uuid4().hex[:6]}"})
 
 
-def row(page, chat):
+def locate_row(page, chat):
     return page.locator(f'.side-chat[data-chat-id="{chat}"]')
 
 
-def place(page, name):
+def locate_place(page, name):
     return page.locator(f'#chat-list [data-drop="{name}"]')
 
 
 def open_menu(page, chat):
-    row(page, chat).hover()
-    row(page, chat).locator("[data-chat-menu]").click()
+    locate_row(page, chat).hover()
+    locate_row(page, chat).locator("[data-chat-menu]").click()
 
 
 def choose(page, chat, action):
@@ -49,51 +49,51 @@ def test_a_chat_is_renamed_in_place(page, reader, chat):
     field = page.locator(".side-rename")
     field.fill("자작나무 이야기")
     field.press("Enter")
-    expect(row(page, chat)).to_contain_text("자작나무 이야기")
+    expect(locate_row(page, chat)).to_contain_text("자작나무 이야기")
     expect(page.locator("#chat-title")).to_have_text("자작나무 이야기")
     wait_until(lambda: reader.api(f"chats/{chat}")["title"] == "자작나무 이야기")
     page.reload()
-    expect(row(page, chat)).to_contain_text("자작나무 이야기")
+    expect(locate_row(page, chat)).to_contain_text("자작나무 이야기")
 
 
 def test_escape_leaves_the_old_name(page, reader, chat):
     choose(page, chat, "rename")
     page.locator(".side-rename").fill("doch nicht")
     page.locator(".side-rename").press("Escape")
-    expect(row(page, chat)).to_contain_text(QUESTION)
+    expect(locate_row(page, chat)).to_contain_text(QUESTION)
     assert reader.api(f"chats/{chat}")["title"] == QUESTION
 
 
 def test_a_deleted_chat_can_be_brought_back(page, reader, chat):
     choose(page, chat, "delete")
-    expect(row(page, chat)).to_be_hidden()
+    expect(locate_row(page, chat)).to_be_hidden()
     page.locator(".toast-action").click()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     page.reload()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     assert reader.api(f"chats/{chat}")["id"] == chat
 
 
 def test_a_deleted_chat_is_gone_when_the_page_is_left(page, reader, chat):
     choose(page, chat, "delete")
-    expect(row(page, chat)).to_be_hidden()
+    expect(locate_row(page, chat)).to_be_hidden()
     page.goto("/")
-    expect(row(page, chat)).to_be_hidden()
+    expect(locate_row(page, chat)).to_be_hidden()
     query = urlencode({"q": QUESTION, "page_size": 100})
     wait_until(lambda: chat not in [c["id"] for c in reader.api(f"chats?{query}")["results"]])
     page.reload()
-    expect(row(page, chat)).to_have_count(0)
+    expect(locate_row(page, chat)).to_have_count(0)
 
 
 def test_a_chat_begun_elsewhere_appears_by_itself_and_is_unread(page, reader, chat):
     other = reader.api("messages", {"content": "다른 기기에서 시작한 대화"})["chat_id"]
-    expect(row(page, other).locator(".dot-unread")).to_be_visible()
-    row(page, other).locator(".side-link").click()
+    expect(locate_row(page, other).locator(".dot-unread")).to_be_visible()
+    locate_row(page, other).locator(".side-link").click()
     page.wait_for_url(f"**/c/{other}")
     wait_until(lambda: not reader.api(f"chats/{other}")["unread"])
     page.goto("/")
-    expect(row(page, other)).to_be_visible()
-    expect(row(page, other).locator(".dot-unread")).to_have_count(0)
+    expect(locate_row(page, other)).to_be_visible()
+    expect(locate_row(page, other).locator(".dot-unread")).to_have_count(0)
 
 
 def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page, reader, chat):
@@ -108,14 +108,14 @@ def test_a_chat_that_is_deleted_elsewhere_while_it_is_read_leaves_the_list(page,
 
     page.route(f"**/api/v1/chats/{other}", hold)
     page.goto(f"/c/{other}")
-    expect(row(page, other)).to_be_visible()
+    expect(locate_row(page, other)).to_be_visible()
     expect(page.locator(".msg-answer")).to_be_visible()
     wait_until(lambda: page.evaluate("1") and held)
     reader.api(f"chats/{other}", method="DELETE")
     with page.expect_response(lambda one: one.request.method == "PATCH") as told:
         held[0].continue_()
     assert told.value.status == 404
-    expect(row(page, other)).to_have_count(0)
+    expect(locate_row(page, other)).to_have_count(0)
     page.evaluate("fetch('/healthz').then(() => new Promise(requestAnimationFrame))")  # it was read
     assert not page.locator(".toast-error").count()  # at once: a toast goes by itself
 
@@ -127,7 +127,7 @@ def test_who_was_signed_out_meanwhile_keeps_the_page_and_is_led_back_to_it(page,
     for _ in range(2):
         with page.expect_response("**/panels/chats*"):
             page.evaluate("document.body.dispatchEvent(new Event('chats-changed'))")
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     expect(page.locator("#sidebar [type=password]")).to_have_count(0)
     expect(page.locator(".toast")).to_have_count(1)
     page.locator(".toast").get_by_role("button", name="로그인").click()
@@ -167,26 +167,26 @@ def test_a_new_chat_begins_on_an_empty_page(page, chat):
 
 def test_a_chat_is_pinned_and_unpinned(page, reader, chat):
     choose(page, chat, "pin")
-    expect(place(page, "pinned").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+    expect(locate_place(page, "pinned").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
     assert reader.api(f"chats/{chat}")["pinned"]
     choose(page, chat, "unpin")
-    expect(place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+    expect(locate_place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
 
 
 def test_a_chat_is_dragged_into_a_folder_and_out_of_it(page, reader, chat, folder):
     page.reload()
-    target = place(page, folder["id"])
-    row(page, chat).drag_to(target)
+    target = locate_place(page, folder["id"])
+    locate_row(page, chat).drag_to(target)
     wait_until(lambda: reader.api(f"chats/{chat}")["category_id"] == folder["id"])
     expect(target.locator(".side-count")).to_have_text("1")
     expect(target.locator(f'[data-chat-id="{chat}"]')).to_be_visible()  # that of the open chat
-    row(page, chat).drag_to(place(page, "recent"), target_position={"x": 20, "y": 8})
+    locate_row(page, chat).drag_to(locate_place(page, "recent"), target_position={"x": 20, "y": 8})
     wait_until(lambda: reader.api(f"chats/{chat}")["category_id"] is None)
 
 
 def test_a_chat_is_moved_into_a_new_folder_with_keys_alone(page, reader, chat):
     name = f"새 폴더 {uuid4().hex[:6]}"
-    row(page, chat).locator("[data-chat-menu]").focus()
+    locate_row(page, chat).locator("[data-chat-menu]").focus()
     page.keyboard.press("Enter")
     for _ in range(2):
         page.keyboard.press("ArrowDown")
@@ -214,23 +214,23 @@ def test_two_folders_of_one_name_are_refused_in_words(page, folder):
 def test_a_folder_stays_open_and_its_deletion_leaves_its_chats(page, reader, chat, folder):
     reader.api(f"chats/{chat}", {"category_id": folder["id"]}, "PATCH")
     page.goto("/")
-    target = place(page, folder["id"])
+    target = locate_place(page, folder["id"])
     target.locator("summary").click()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     page.reload()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     target.locator("summary").hover()
     target.locator("[data-folder-menu]").click()
     page.locator("#folder-menu [data-action=delete]").click()
     expect(page.locator("#confirm")).to_contain_text(folder["name"])
     page.locator("#confirm-yes").click()
     expect(target).to_have_count(0)
-    expect(place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+    expect(locate_place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
 
 
 def test_a_closed_folder_is_renamed_with_keys_alone_and_keeps_the_focus(page, reader, folder):
     page.goto("/")
-    target, name = place(page, folder["id"]), f"새 이름 {uuid4().hex[:6]}"
+    target, name = locate_place(page, folder["id"]), f"새 이름 {uuid4().hex[:6]}"
     target.locator("[data-folder-menu]").focus()
     page.keyboard.press("Enter")
     page.keyboard.press("End")
@@ -250,58 +250,58 @@ def test_a_closed_folder_is_renamed_with_keys_alone_and_keeps_the_focus(page, re
 @pytest.mark.parametrize("action", ["archive", "delete"])
 def test_the_focus_stays_beside_a_chat_that_leaves_the_list(page, reader, chat, action):
     below = reader.api("messages", {"content": "나중에 시작한 대화"})["chat_id"]
-    expect(row(page, below)).to_be_visible()
-    row(page, below).locator("[data-chat-menu]").focus()
+    expect(locate_row(page, below)).to_be_visible()
+    locate_row(page, below).locator("[data-chat-menu]").focus()
     page.keyboard.press("Enter")
     page.locator(f"#chat-menu [data-action={action}]").focus()
     page.keyboard.press("Enter")
-    expect(row(page, below)).to_be_hidden()
+    expect(locate_row(page, below)).to_be_hidden()
     expect(page.locator("#chat-list .side-link:focus")).to_be_visible()
 
 
 @pytest.mark.parametrize("action", ["archive", "delete", None])
 def test_the_focus_stays_where_the_list_is_replaced_under_an_open_menu(page, reader, chat, action):
     below = reader.api("messages", {"content": "나중에 시작한 대화"})["chat_id"]
-    expect(row(page, below)).to_be_visible()
-    row(page, below).locator("[data-chat-menu]").focus()
+    expect(locate_row(page, below)).to_be_visible()
+    locate_row(page, below).locator("[data-chat-menu]").focus()
     page.keyboard.press("Enter")
-    row(page, below).evaluate("row => row.toggleAttribute('data-former')")
+    locate_row(page, below).evaluate("row => row.toggleAttribute('data-former')")
     page.evaluate("document.body.dispatchEvent(new Event('chats-changed'))")
     expect(page.locator("#chat-list [data-former]")).to_have_count(0)
     if action is None:
         page.keyboard.press("Escape")
-        expect(row(page, below).locator("[data-chat-menu]")).to_be_focused()
+        expect(locate_row(page, below).locator("[data-chat-menu]")).to_be_focused()
         return
     page.locator(f"#chat-menu [data-action={action}]").focus()
     page.keyboard.press("Enter")
-    expect(row(page, below)).to_be_hidden()
+    expect(locate_row(page, below)).to_be_hidden()
     expect(page.locator("#chat-list .side-link:focus")).to_be_visible()
 
 
 def test_an_archived_chat_is_found_in_the_archive_and_comes_back(page, reader, chat):
     choose(page, chat, "archive")
-    expect(row(page, chat)).to_have_count(0)
+    expect(locate_row(page, chat)).to_have_count(0)
     page.locator(".side-archive").click()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     choose(page, chat, "restore")
-    expect(row(page, chat)).to_have_count(0)
+    expect(locate_row(page, chat)).to_have_count(0)
     page.locator(".side-back").click()
-    expect(row(page, chat)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
     assert not reader.api(f"chats/{chat}")["archived"]
 
 
 def test_several_chats_are_deleted_at_once_and_brought_back(page, reader, chat):
     other = reader.api("messages", {"content": "둘째 대화"})["chat_id"]
-    expect(row(page, other)).to_be_visible()
+    expect(locate_row(page, other)).to_be_visible()
     choose(page, chat, "choose")
-    row(page, other).locator(".side-link").click()
+    locate_row(page, other).locator(".side-link").click()
     expect(page.locator("#side-bulk-words")).to_have_text("2개 선택됨")
     page.locator("[data-side-bulk=delete]").click()
-    expect(row(page, chat)).to_be_hidden()
-    expect(row(page, other)).to_be_hidden()
+    expect(locate_row(page, chat)).to_be_hidden()
+    expect(locate_row(page, other)).to_be_hidden()
     page.locator(".toast-action").click()
-    expect(row(page, chat)).to_be_visible()
-    expect(row(page, other)).to_be_visible()
+    expect(locate_row(page, chat)).to_be_visible()
+    expect(locate_row(page, other)).to_be_visible()
     assert reader.api(f"chats/{other}")["id"] == other
 
 
@@ -310,12 +310,12 @@ def test_on_a_phone_a_finger_reaches_the_menu_of_a_chat(windows, reader):
     page = windows(reader, viewport={"width": 375, "height": 740}, has_touch=True, is_mobile=True)
     page.goto("/")
     page.locator(".main [data-side-toggle]").tap()
-    button = row(page, made).locator("[data-chat-menu]")
+    button = locate_row(page, made).locator("[data-chat-menu]")
     box = button.bounding_box()
     assert min(box["width"], box["height"]) >= 44
     button.tap()
     page.locator("#chat-menu [data-action=pin]").tap()
-    expect(place(page, "pinned").locator(f'[data-chat-id="{made}"]')).to_be_visible()
+    expect(locate_place(page, "pinned").locator(f'[data-chat-id="{made}"]')).to_be_visible()
     reader.api(f"chats/{made}", {"pinned": False}, "PATCH")
 
 
@@ -325,13 +325,13 @@ def test_older_chats_come_as_the_list_is_scrolled(page, reader):
     ]
     made += [reader.api("chats", {"title": "더 새로운 대화"})["id"]]
     page.goto("/")
-    expect(row(page, made[-1])).to_be_visible()
-    expect(row(page, made[0])).to_have_count(0)
+    expect(locate_row(page, made[-1])).to_be_visible()
+    expect(locate_row(page, made[0])).to_have_count(0)
     page.locator(".side-more-chats").scroll_into_view_if_needed()
-    expect(row(page, made[0])).to_be_attached()
+    expect(locate_row(page, made[0])).to_be_attached()
     with page.expect_response("**/panels/chats?**shown=**"):
         reader.api(f"chats/{made[-1]}", {"title": "새 이름"}, method="PATCH")
         page.evaluate("() => document.body.dispatchEvent(new Event('chats-changed'))")
-    expect(row(page, made[-1])).to_contain_text("새 이름")
-    expect(row(page, made[0])).to_be_attached()
+    expect(locate_row(page, made[-1])).to_contain_text("새 이름")
+    expect(locate_row(page, made[0])).to_be_attached()
     reader.api("chats/bulk", {"chat_ids": made, "deleted": True})

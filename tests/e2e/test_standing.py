@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import script
+from tests.e2e.chat import load_script
 from tests.e2e.test_looks import PHONE
 
 QUESTIONS = (
@@ -50,7 +50,7 @@ def test_a_citation_moves_the_panel_alone(windows, reader, long_chat, size, whol
     assert markers.count() >= len(QUESTIONS)
     for number in range(0, markers.count(), 1 if whole else 6):
         click(page, markers.nth(number))
-        assert page.evaluate(script("moved")) == []
+        assert page.evaluate(load_script("moved")) == []
         if size == "phone":
             page.locator("#panel-close").click()
 

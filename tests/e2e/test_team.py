@@ -5,7 +5,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, chat_id
+from tests.e2e.chat import answer, ask, get_chat_id
 from tests.e2e.people import Person
 from tests.servers.llm import Stream
 
@@ -34,7 +34,7 @@ def test_an_assistant_begins_a_chat_with_its_first_questions_and_stays(
     talk.locator(INPUT).press("Enter")
     answer(talk)
     expect(talk.locator("#asked-name")).to_have_text("규정 도우미")
-    assert talker.api(f"chats/{chat_id(talk)}")["assistant_id"] == assistant["id"]
+    assert talker.api(f"chats/{get_chat_id(talk)}")["assistant_id"] == assistant["id"]
 
 
 def test_an_at_sign_picks_an_assistant_for_one_question(talk, talker, llm, assistant):
@@ -48,7 +48,7 @@ def test_an_at_sign_picks_an_assistant_for_one_question(talk, talker, llm, assis
     ask(talk, "둘째 질문")
     answer(talk, 1)
     expect(talk.locator("#asked")).to_be_hidden()
-    told = [one["scope"] for one in talker.messages(chat_id(talk)) if one["scope"]]
+    told = [one["scope"] for one in talker.messages(get_chat_id(talk)) if one["scope"]]
     assert [bool(one["assistant"]) for one in told] == [False, True]
 
 
@@ -99,7 +99,7 @@ def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
     llm.default = Stream(["하루 5만 원입니다"])
     ask(talk, "출장비는?")
     answer(talk)
-    row = talk.locator(f'.side-chat[data-chat-id="{chat_id(talk)}"]')
+    row = talk.locator(f'.side-chat[data-chat-id="{get_chat_id(talk)}"]')
     row.hover()
     row.locator("[data-chat-menu]").click()
     talk.locator("#chat-menu [data-action=share]").click()
@@ -122,7 +122,7 @@ def test_the_share_dialog_is_laid_out_alike_over_a_chat_and_over_the_list(talk, 
     llm.default = Stream(["하루 5만 원입니다"])
     ask(talk, "출장비는?")
     answer(talk)
-    shared = chat_id(talk)
+    shared = get_chat_id(talk)
     talker.api(f"chats/{shared}/share", {"everybody": True})
     talk.goto("/shared")
     talk.locator(f"[data-share-chat='{shared}']").click()

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask, text_of
-from tests.e2e.stored import checked, store
+from tests.e2e.chat import answer, ask, read_answer
+from tests.e2e.stored import make_check, store
 from tests.e2e.test_grounding import SOURCE
 from tests.servers.llm import Stream
 
@@ -62,7 +62,7 @@ def test_an_answer_that_cannot_be_drawn_shows_its_text_and_leaves_the_rest(talk,
     talk.goto(f"/c/{chat}")
     expect(talk.locator(".msg")).to_have_count(6)
     plain = talk.locator(".msg-answer").nth(1)
-    assert text_of(plain) == BODY
+    assert read_answer(plain) == BODY
     expect(plain.locator(".msg-plain")).to_be_visible()
     expect(talk.locator(".msg-plain")).to_have_count(1)
     expect(answer(talk, 2).locator(".msg-plain")).to_have_count(0)
@@ -84,7 +84,7 @@ def test_an_answer_that_could_not_be_begun_is_drawn_whole_at_its_end(talk, llm, 
     talk.reload()
     ask(talk, "필터는 언제 바꾸나요?")
     found = answer(talk)
-    assert text_of(found) == "필터는 6개월마다 바꿉니다."
+    assert read_answer(found) == "필터는 6개월마다 바꿉니다."
     expect(talk.locator(".msg-plain")).to_have_count(0)
     assert any("could not be drawn" in line for line in told)
 
@@ -93,12 +93,12 @@ def test_an_answer_whose_marks_fail_keeps_its_sources_and_what_can_be_done(
     talk, talker, chat, told
 ):
     message = talker.messages(chat)[-1]
-    checks = [checked(BODY, BODY, "unsupported", "number")]
+    checks = [make_check(BODY, BODY, "unsupported", "number")]
     store(talker.product, message["id"], content=BODY, sources=[SOURCE], grounding=checks)
     talk.add_init_script(NO_MARKS)
     talk.goto(f"/c/{chat}")
     found = answer(talk)
-    assert text_of(found) == BODY
+    assert read_answer(found) == BODY
     expect(found.locator(".msg-plain")).to_be_visible()
     expect(found.locator(".source-card")).to_be_visible()
     expect(found.locator("[data-action=regenerate]")).to_be_visible()

@@ -38,7 +38,7 @@ def send(page, files):
     page.locator("#file-input").set_input_files(files)
 
 
-def of_all(page, action):
+def locate_button_of_all(page, action):
     return page.locator(f".uploads-head [data-all={action}]")
 
 
@@ -105,20 +105,20 @@ def test_a_file_cancelled_when_all_of_it_has_left_is_no_document(tray, sender):
 
 def test_all_files_are_put_off_and_taken_up_again(tray, sender):
     send(tray, [note(number) for number in range(12)])
-    of_all(tray, "pause").click()
+    locate_button_of_all(tray, "pause").click()
     expect(tray.locator("#uploads .upload[data-state=paused]").first).to_be_visible()
-    expect(of_all(tray, "pause")).to_be_hidden(timeout=READY)
+    expect(locate_button_of_all(tray, "pause")).to_be_hidden(timeout=READY)
     wait_until(lambda: not sender.api("documents/queue")["working"], 60)
     assert sender.api("documents?status=COMPLETED")["count"] < 12
-    of_all(tray, "resume").click()
+    locate_button_of_all(tray, "resume").click()
     wait_until(lambda: sender.api("documents?status=COMPLETED")["count"] == 12, READY / 1000)
-    expect(of_all(tray, "resume")).to_be_hidden()
+    expect(locate_button_of_all(tray, "resume")).to_be_hidden()
 
 
 def test_all_files_are_cancelled(tray, sender):
     send(tray, [note(number) for number in range(12)])
-    of_all(tray, "cancel").click()
-    expect(of_all(tray, "cancel")).to_be_hidden(timeout=READY)
+    locate_button_of_all(tray, "cancel").click()
+    expect(locate_button_of_all(tray, "cancel")).to_be_hidden(timeout=READY)
     wait_until(lambda: not sender.api("documents?status=PROCESSING")["count"], READY / 1000)
     assert sender.api("documents?status=COMPLETED")["count"] < 12
 
@@ -127,12 +127,12 @@ def test_what_failed_is_shown_alone_and_cleared(tray):
     send(tray, [note(1), note(2), {"name": "빈.md", "mimeType": "text/markdown", "buffer": b""}])
     rows = tray.locator("#uploads .upload")
     expect(tray.locator("#uploads [data-state=completed]")).to_have_count(2, timeout=READY)
-    of_all(tray, "failed").click()
+    locate_button_of_all(tray, "failed").click()
     expect(rows).to_have_count(1)
     expect(rows).to_have_attribute("data-state", "failed")
-    of_all(tray, "failed").click()
+    locate_button_of_all(tray, "failed").click()
     expect(rows).to_have_count(3)
-    of_all(tray, "clear").click()
+    locate_button_of_all(tray, "clear").click()
     expect(rows).to_have_count(0)
 
 

@@ -35,7 +35,7 @@ class Socket:
         self._open = threading.Event()
         self._lock = threading.Lock()
         self._gone = threading.Event()
-        self._tcp = _connected(url, buffer)
+        self._tcp = _connect(url, buffer)
         self._protocol = self._shake_hands(url, token, cookie, deflate)
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -51,7 +51,7 @@ class Socket:
     @staticmethod
     def half_open(url):
         """A TCP connection whose request stays unfinished."""
-        tcp = _connected(url, 0)
+        tcp = _connect(url, 0)
         tcp.sendall(b"GET /ws/chat/ HTTP/1.1\r\nHost: ")
         return tcp
 
@@ -145,14 +145,14 @@ class Socket:
                 self._tcp.sendall(data)
 
 
-def text_of(events):
+def join_deltas(events):
     """What the deltas say; fails when a `seq` is missing, doubled or out of order."""
     first = events[0]["seq"] if events else 1
     assert [event["seq"] for event in events] == list(range(first, first + len(events)))
     return "".join(event["data"]["text"] for event in events if event["type"] == "delta")
 
 
-def _connected(url, buffer):
+def _connect(url, buffer):
     place = urlsplit(url)
     tcp = socket.socket()
     if buffer:

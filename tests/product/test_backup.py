@@ -70,7 +70,7 @@ def kept(busy, passphrase, tmp_path_factory):
     return folder
 
 
-def stored_files(folder: Path) -> set[Path]:
+def list_stored_files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
@@ -81,7 +81,7 @@ def back_up(product: Product, folder: Path, *options: str) -> None:
     product.call("backup", str(folder), *options)
 
 
-def empty_product(folder: Path, **settings: str) -> Product:
+def make_empty_product(folder: Path, **settings: str) -> Product:
     """With a migrated database, to restore onto."""
     copy_prepared_folder(folder)
     return Product(folder, **settings)
@@ -116,7 +116,7 @@ def test_c97_what_was_restored_gives_the_same_answers_and_files(
 
 
 def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
-    for path in stored_files(kept):
+    for path in list_stored_files(kept):
         assert "해솔시".encode() not in path.read_bytes()
         assert b"original-" not in path.read_bytes()
         assert path.stat().st_mode & 0o077 == 0
@@ -133,14 +133,14 @@ def test_the_second_backup_adds_what_is_new_and_old_ones_go(busy, passphrase, tm
     product, client, _ = busy
     folder = tmp_path / "backups"
     back_up(product, folder)
-    before = stored_files(folder / "files")
+    before = list_stored_files(folder / "files")
     document = client.upload("새로.txt", "새로 올린 공고입니다.".encode())
     back_up(product, folder, "--keep", "1")
-    assert len(stored_files(folder / "files") - before) == 1
+    assert len(list_stored_files(folder / "files") - before) == 1
     assert len(list((folder / "backups").iterdir())) == 1
     assert client.call("DELETE", f"/documents/{document['id']}")[0] == 204
     back_up(product, folder, "--keep", "1")
-    assert stored_files(folder / "files") == before
+    assert list_stored_files(folder / "files") == before
     encrypted = product.call("backup", str(folder), "--passphrase-file", passphrase, check=False)
     assert encrypted.returncode == 1
 
@@ -184,7 +184,9 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
     first = sorted((folder / "backups").iterdir())
     client.upload("큰.txt", ("가나다라마바사 " * 200_000).encode())
     with product.start_command("backup", str(folder)) as process:
-        wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
+        wait_until(
+            lambda: list(folder.glob("*.part")) or has_new_dump(folder, first), 60, step=0.001
+        )
         os.killpg(process.pid, signal.SIGKILL)
     assert "Nothing is wrong" in product.call("verify", str(folder)).stdout
     back_up(product, folder)
@@ -195,7 +197,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
 
 
 def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, passphrase, tmp_path):
-    restored = empty_product(tmp_path / "var")
+    restored = make_empty_product(tmp_path / "var")
     arguments = ("restore", str(kept), "--passphrase-file", passphrase)
     with restored.start_command(*arguments) as process:
         wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
@@ -221,16 +223,16 @@ def has_ended(client, chat):
     return all(message["status"] != "STREAMING" for message in messages)
 
 
-def new_dump(folder: Path, first: list[Path]) -> bool:
+def has_new_dump(folder: Path, first: list[Path]) -> bool:
     return len(sorted((folder / "backups").iterdir())) > len(first)
 
 
 def test_a_restore_with_another_secret_key_names_what_has_to_be_entered_again(tmp_path):
-    first = empty_product(tmp_path / "first", SECRET_KEY="one-" * 20)
+    first = make_empty_product(tmp_path / "first", SECRET_KEY="one-" * 20)
     first.call("shell", "-v0", "-c", SEAL)
     first.call("backup", str(tmp_path / "backups"))
     first.stop()
-    second = empty_product(tmp_path / "second", SECRET_KEY="two-" * 20)
+    second = make_empty_product(tmp_path / "second", SECRET_KEY="two-" * 20)
     done = second.call("restore", str(tmp_path / "backups"), check=False)
     second.stop()
     assert done.returncode == 0, done.stderr
@@ -286,7 +288,7 @@ def test_files_of_a_bucket_are_kept_and_come_back(bucket, small_models, tmp_path
         assert names
         place.objects.all().delete()
         assert product.call("verify", check=False).returncode == 1
-    restored = empty_product(tmp_path / "restored", **settings)
+    restored = make_empty_product(tmp_path / "restored", **settings)
     restored.call("restore", kept)
     assert {one.key for one in place.objects.all()} == names
     assert "Nothing is wrong" in restored.call("verify").stdout

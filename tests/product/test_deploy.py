@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.product.client import Client
-from tests.product.sockets import Socket, text_of
+from tests.product.sockets import Socket, join_deltas
 from tests.product.test_outages import WORDS, list_chats, reach_again
 from tests.servers.llm import Stream
 from tests.support import ROOT, Product, free_port, wait_until
@@ -80,7 +80,7 @@ NODE = """\
 
 
 @contextlib.contextmanager
-def nginx(folder, *, plain, tls, nodes, location="/"):
+def run_nginx(folder, *, plain, tls, nodes, location="/"):
     """Run nginx with the file of deploy/, whose names, ports and nodes alone are others."""
     text = (DEPLOY / "nginx" / "nura.conf").read_text(encoding="utf-8")
     for shipped, ours in (
@@ -112,7 +112,7 @@ def nginx(folder, *, plain, tls, nodes, location="/"):
 
 
 @contextlib.contextmanager
-def web_process(product, **environment):
+def run_web_process(product, **environment):
     """One more web process of the product; its port."""
     port = free_port()
     process = subprocess.Popen(
@@ -173,8 +173,8 @@ def site(model, folder, small_models, tmp_path_factory):
     }
     with (
         Product(tmp_path_factory.mktemp("site") / "var", **environment) as product,
-        web_process(product) as other,
-        nginx(folder, plain=plain, tls=tls, nodes=(product.port, other)),
+        run_web_process(product) as other,
+        run_nginx(folder, plain=plain, tls=tls, nodes=(product.port, other)),
     ):
         wait_until(lambda: fetch(f"http://127.0.0.1:{other}", "/readyz")[0] == 200, 60)
         yield product, f"https://localhost:{tls}", f"http://localhost:{plain}"
@@ -232,7 +232,7 @@ def test_words_of_an_answer_are_passed_on_as_they_come(site, visitor, model):
     wait_until(lambda: listener.ended, 20)
     moments = [event["at"] for event in heard if event["type"] == "delta"]
     assert moments[-1] - moments[0] > 1
-    assert text_of(heard) == listener.text == "".join(WORDS[:60])
+    assert join_deltas(heard) == listener.text == "".join(WORDS[:60])
 
 
 def test_a_file_of_some_megabytes_passes_and_one_above_the_limit_is_refused_unread(site, visitor):
@@ -335,12 +335,12 @@ def test_below_a_path_pages_the_api_and_sockets_are_found(site, key, folder, mod
     for name in ("fullchain.pem", "privkey.pem"):
         shutil.copy(folder / name, folder / "path" / name)
     with (
-        web_process(
+        run_web_process(
             product,
             NURA_URL_PREFIX="/nura",
             CSRF_TRUSTED_ORIGINS=f"https://localhost:{tls}",
         ) as port,
-        nginx(folder / "path", plain=plain, tls=tls, nodes=(port,), location="/nura/"),
+        run_nginx(folder / "path", plain=plain, tls=tls, nodes=(port,), location="/nura/"),
     ):
         url = f"https://localhost:{tls}"
         status, headers, _ = fetch(url, "/nura/")
@@ -355,7 +355,7 @@ def test_below_a_path_pages_the_api_and_sockets_are_found(site, key, folder, mod
             turn = visitor.ask("안녕하세요")
             socket.say("resume", run_id=turn["run_id"])
             heard = socket.wait_for_end(turn["run_id"])
-        assert text_of(heard) == visitor.message(turn)["content"]
+        assert join_deltas(heard) == visitor.message(turn)["content"]
 
 
 @pytest.mark.skipif(CADDY is None, reason="Caddy is not installed")
@@ -392,7 +392,7 @@ def test_caddy_passes_pages_and_words_on(site, visitor, folder, model):
             heard = socket.wait_for_end(turn["run_id"])
         moments = [event["at"] for event in heard if event["type"] == "delta"]
         assert moments[-1] - moments[0] > 0.5
-        assert text_of(heard) == "".join(WORDS[:40])
+        assert join_deltas(heard) == "".join(WORDS[:40])
     finally:
         process.terminate()
         process.wait(10)

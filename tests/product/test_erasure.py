@@ -23,7 +23,7 @@ def product(tmp_path_factory, small_models):
         yield product
 
 
-def answered(client, question, **fields):
+def ask_and_wait(client, question, **fields):
     turn = client.ask(question, **fields)
     wait_until(lambda: client.message(turn)["status"] == "COMPLETED", 60, step=0.1)
     return turn
@@ -37,10 +37,10 @@ def fill(client):
         120,
         step=0.2,
     )
-    turn = answered(client, QUESTION)
+    turn = ask_and_wait(client, QUESTION)
     chat_id = turn["chat_id"]
-    answered(client, "열쇠에 대해 더 알려 주세요", chat_id=chat_id)
-    answered(client, "아까 은빛 열쇠가 어디에 있다고 했죠?", chat_id=chat_id)
+    ask_and_wait(client, "열쇠에 대해 더 알려 주세요", chat_id=chat_id)
+    ask_and_wait(client, "아까 은빛 열쇠가 어디에 있다고 했죠?", chat_id=chat_id)
     client.call("POST", "/search", {"query": QUESTION})
     return document["id"], turn
 
@@ -85,7 +85,7 @@ def test_a_deleted_document_keeps_its_passages_as_long_as_it_may(product):
 def test_a_deleted_chat_is_nowhere(product):
     client = Client(product.url, product.add_user("chatter"))
     words = "파란 코끼리가 달빛 아래에서 춤춘다"
-    turn = answered(client, f"{words}. 왜일까요?")
+    turn = ask_and_wait(client, f"{words}. 왜일까요?")
     assert find_text(product, words)
     assert client.call("DELETE", f"/chats/{turn['chat_id']}")[0] == 204
     wait_until(lambda: not find_text(product, words), 90, step=4)

@@ -36,24 +36,24 @@ def second(product):
     return Client(product.url, product.add_user("second"))
 
 
-def small(number):
+def make_small_file(number):
     """A Markdown or text file of a page or two."""
     heading = f"# {number}호 공고\n\n" if number % 2 else f"{number}호 공고\n\n"
     kind = "md" if number % 2 else "txt"
     return f"many-{number}.{kind}", (heading + SENTENCE * 40 + str(number)).encode()
 
 
-def standing(client):
+def get_queue(client):
     status, body = client.call("GET", "/documents/queue")
     return body if status == 200 else None
 
 
-def left(client):
-    now = standing(client)
+def count_left(client):
+    now = get_queue(client)
     return now and now["waiting"] + now["working"]
 
 
-def settled(product):
+def count_settled(product):
     with psycopg.connect(**product.database) as connection:
         return connection.execute(SETTLED).fetchone()
 
@@ -61,24 +61,26 @@ def settled(product):
 def test_many_files_let_others_through_and_survive_every_kill(product, client, second, whole):
     files = FILES["whole" if whole else "sample"]
     with ThreadPoolExecutor(4) as pool:
-        documents = list(pool.map(lambda number: client.upload(*small(number)), range(files)))
+        documents = list(
+            pool.map(lambda number: client.upload(*make_small_file(number)), range(files))
+        )
     assert len({document["id"] for document in documents}) == files
 
     other = second.upload("other.md", b"# Other\n\nOne short file.")
     path = f"/documents/{other['id']}"
     wait_until(lambda: second.call("GET", path)[1]["status"] == "COMPLETED", LOADING)
-    assert left(client) > files // 10
+    assert count_left(client) > files // 10
 
     for victim in ("documents", "redis", "postgres"):
-        before = left(client)
+        before = count_left(client)
         assert before > 3  # it is killed at work
         product.find_process(victim).kill()
         wait_until(lambda: product.status("/readyz") == 200, 60)
-        wait_until(lambda before=before: (left(client) or 0) <= max(0, before - 3), 120)
-    wait_until(lambda: left(client) == 0, 400, step=0.5)
+        wait_until(lambda before=before: (count_left(client) or 0) <= max(0, before - 3), 120)
+    wait_until(lambda: count_left(client) == 0, 400, step=0.5)
     failed = client.call("GET", "/documents?status=FAILED&q=many-")[1]["results"]
     assert [document["error"] for document in failed] == []
-    assert settled(product) == (0, 0, 0, 0, 0)
+    assert count_settled(product) == (0, 0, 0, 0, 0)
 
 
 @needs_tesseract
@@ -95,7 +97,7 @@ def test_scans_hold_no_text_up_and_survive_a_kill(product, client, second, tmp_p
         scans.append(f"/documents/{client.upload(path.name, path.read_bytes())['id']}")
     wait_until(lambda: count_pages(client, scans), LOADING)  # a scan is being recognised
 
-    with recognition_stands_still(product):
+    with suspend_recognition(product):
         texts = [upload_text(second, number) for number in range(1, 4)]
         wait_until(lambda: all(is_read(second, path) for path in texts), 60)
         assert not any(is_read(client, path) for path in scans)
@@ -120,7 +122,7 @@ PAGES_OF_SCANS = """
 
 
 @contextlib.contextmanager
-def recognition_stands_still(product):
+def suspend_recognition(product):
     """No page is recognised meanwhile, however fast or slow the machine is."""
     held, over = [], threading.Event()
 

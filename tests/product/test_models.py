@@ -15,7 +15,7 @@ LIBRARIES = ("libtorch", "site-packages/torch/", "sentence_transformers")
 PARAGRAPHS = 60
 
 
-def english(number, paragraphs=PARAGRAPHS):
+def make_english_file(number, paragraphs=PARAGRAPHS):
     """A file in the language of the embedded model, a chunk for every paragraph."""
     lines = (
         f"Station {number}.{n} measures the level of the river every {n + 5} minutes. " * 8
@@ -24,7 +24,7 @@ def english(number, paragraphs=PARAGRAPHS):
     return f"river-{number}.txt", "\n\n".join(lines).encode()
 
 
-def vectors_of(product, document):
+def count_vectors(product, document):
     query = """
         SELECT count(*), count(e.vector) FROM documents_chunk c
           LEFT JOIN documents_chunkembedding e ON e.chunk_id = c.id WHERE c.document_id = %s
@@ -34,19 +34,19 @@ def vectors_of(product, document):
 
 
 def test_a_models_process_killed_in_the_middle_of_an_ingest_loses_nothing(product, client):
-    document = client.upload(*english(1))
+    document = client.upload(*make_english_file(1))
     path = f"/documents/{document['id']}"
     socket = str(product.data_dir / "run" / "models.sock")
     wait_until(lambda: (models.read_health(socket) or {}).get("waiting"), 120)
     product.find_process("models").kill()
     wait_until(lambda: "models was ended by SIGKILL" in product.log)
     wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
-    chunks, embedded = vectors_of(product, document)
+    chunks, embedded = count_vectors(product, document)
     assert chunks == embedded > 20
 
 
 def test_after_uploads_and_questions_it_alone_holds_torch(product, client):
-    document = client.upload(*english(2, 3))
+    document = client.upload(*make_english_file(2, 3))
     path = f"/documents/{document['id']}"
     wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
     wish = {"query": "How often does the station measure the river?"}

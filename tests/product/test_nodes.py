@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from tests.product.client import Client
-from tests.product.sockets import TERMINAL, Socket, text_of
-from tests.product.test_deploy import NGINX, make_certificate, nginx
+from tests.product.sockets import TERMINAL, Socket, join_deltas
+from tests.product.test_deploy import NGINX, make_certificate, run_nginx
 from tests.product.test_streams_faults import WHOLE, WORDS
 from tests.servers.llm import LLMServer, Stream
 from tests.servers.postgres import PostgresServer
@@ -104,7 +104,7 @@ def url(nodes, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(folder / "fullchain.pem"))
         ports = [node.port for node in nodes]
-        with nginx(folder, plain=free_port(), tls=tls, nodes=ports):
+        with run_nginx(folder, plain=free_port(), tls=tls, nodes=ports):
             yield f"https://localhost:{tls}"
     print((folder / "error.log").read_text())  # of what a failure shows
 
@@ -307,7 +307,7 @@ def check_all(load, before):
     assert set(load.looks) == {200}
     assert {status for status, _ in load.waited} == {201}
     assert {body["assistant_message"]["content"] for _, body in load.waited} == {WHOLE}
-    assert {text_of(events) for events in load.pages} == {WHOLE}
+    assert {join_deltas(events) for events in load.pages} == {WHOLE}
     asked = len(load.heard) + len(load.waited) + len(load.pages)
     assert site.call("GET", "/chats")[1]["count"] == before + asked
     for document in load.documents:

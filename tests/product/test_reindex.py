@@ -39,7 +39,7 @@ def add(client, name, topics):
     )
 
 
-def found_by(models, client, question):
+def list_searching_models(models, client, question):
     """The models that embedded this question when it was searched for."""
     status, answer = client.call("POST", "/search", {"query": question, "strategy": "similarity"})
     assert status == 200, answer
@@ -51,7 +51,7 @@ def test_running_workers_follow_a_swap_a_kill_and_a_swap_back(running, models):
     product, client = running
     for number in range(4):
         add(client, f"규정 {number}.md", TOPICS[number : number + 3])
-    assert found_by(models, client, "연차 휴가는 누가 정하나요?") == {"words-64"}
+    assert list_searching_models(models, client, "연차 휴가는 누가 정하나요?") == {"words-64"}
     words = ("reindex", "--model", "words-128", "--base-url", models.url, "--languages", "*")
 
     models.hold_after(1)
@@ -62,11 +62,11 @@ def test_running_workers_follow_a_swap_a_kill_and_a_swap_back(running, models):
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     models.release()
-    assert found_by(models, client, "출장 여비는 누가 정하나요?") == {"words-64"}
+    assert list_searching_models(models, client, "출장 여비는 누가 정하나요?") == {"words-64"}
 
     told = product.call(*words).stdout
     assert "words-128 (128) is in use" in told
-    assert found_by(models, client, "건강 검진은 누가 정하나요?") == {"words-128"}
+    assert list_searching_models(models, client, "건강 검진은 누가 정하나요?") == {"words-128"}
     add(client, "나중.md", TOPICS[6:7])
     assert "manage.py reindex" in product.call("doctor", check=False).stdout
 
@@ -74,5 +74,5 @@ def test_running_workers_follow_a_swap_a_kill_and_a_swap_back(running, models):
     told = product.call("reindex", "--rollback").stdout
     assert "words-64 (64) is in use again" in told
     assert time.monotonic() - begun < 30  # nearly all of it is the start of the command
-    assert found_by(models, client, "재택 근무는 누가 정하나요?") == {"words-64"}
+    assert list_searching_models(models, client, "재택 근무는 누가 정하나요?") == {"words-64"}
     wait_until(lambda: "명절" in " ".join(models.embedded["words-64"]), 60)

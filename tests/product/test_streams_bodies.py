@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.product.client import Client
-from tests.product.sockets import text_of
+from tests.product.sockets import join_deltas
 from tests.servers.llm import Failure, Raw, Stream, encode_chunk
 from tests.support import wait_until
 
@@ -75,7 +75,7 @@ def forgiven(client, model):
     wait_until(answers, 60, step=1.0)
 
 
-def ended(client, *behaviours, model, content=QUESTION, **fields):
+def ask_to_the_end(client, *behaviours, model, content=QUESTION, **fields):
     """The answer as stored, when all that can be seen of it agrees."""
     model.script(*behaviours)
     turn = client.ask(content, **fields)
@@ -84,7 +84,7 @@ def ended(client, *behaviours, model, content=QUESTION, **fields):
     message = client.message(turn)
     replayed = client.follow(turn)
     wait_until(lambda: replayed.ended)
-    assert text_of(live.events) == text_of(replayed.events) == message["content"]
+    assert join_deltas(live.events) == join_deltas(replayed.events) == message["content"]
     assert live.events == replayed.events
     assert live.events[-1]["data"]["message"]["content"] == message["content"]
     question = client.call("GET", f"/messages/{turn['user_message']['id']}")[1]
@@ -92,7 +92,7 @@ def ended(client, *behaviours, model, content=QUESTION, **fields):
     return message
 
 
-def cuts_of(body, kind):
+def choose_cuts(body, kind):
     """Where to cut: nowhere, or at seeded places."""
     if kind == "whole":
         return ()
@@ -106,8 +106,8 @@ def test_d54_a_body_ends_as_it_should_however_the_network_cuts_it(
 ):
     body = body_of(name)
     status, code, text = ENDS[name]
-    behaviour = Raw(body, cuts=cuts_of(body, kind))
-    message = ended(client, behaviour, model=model, document_ids=[rules])
+    behaviour = Raw(body, cuts=choose_cuts(body, kind))
+    message = ask_to_the_end(client, behaviour, model=model, document_ids=[rules])
     assert (message["status"], (message["error"] or {}).get("code")) == (status, code)
     assert message["content"].rstrip() == text
     assert message["error"] is None or message["error"]["detail"]
@@ -115,12 +115,12 @@ def test_d54_a_body_ends_as_it_should_however_the_network_cuts_it(
 
 
 def test_d54_an_answer_cut_by_the_models_limit_says_so(client, model, body_of):
-    message = ended(client, Raw(body_of("sse-length")), model=model)
+    message = ask_to_the_end(client, Raw(body_of("sse-length")), model=model)
     assert [one["code"] for one in message["notices"]] == ["answer_cut"]
 
 
 def test_d54_what_a_model_thinks_is_kept_apart_from_its_answer(client, model, body_of):
-    message = ended(client, Raw(body_of("sse-reasoning-and-tools")), model=model)
+    message = ask_to_the_end(client, Raw(body_of("sse-reasoning-and-tools")), model=model)
     assert message["reasoning"] == "생각 중"
 
 
@@ -134,7 +134,7 @@ def test_d54_a_fast_model_is_passed_on_in_far_fewer_pieces(client, model, body_o
 def test_d54_characters_outside_the_basic_plane_come_whole_through_any_cut(client, model):
     text = "가족 👨‍👩‍👧‍👦 옛한글 ᄒᆞᆫ글 𠮷野家 é"
     body = encode_chunk(text) + encode_chunk("", finish_reason="stop") + b"data: [DONE]\n\n"
-    message = ended(client, Raw(body, part=1), model=model)
+    message = ask_to_the_end(client, Raw(body, part=1), model=model)
     assert message["content"] == text
 
 
@@ -151,7 +151,7 @@ def test_d54_a_refusal_before_the_first_word_is_told_in_our_own_words(
     client, model, reply_of, name, code, tries
 ):
     reply = reply_of(name)
-    message = ended(client, *[reply] * tries, model=model)
+    message = ask_to_the_end(client, *[reply] * tries, model=model)
     assert (message["status"], message["error"]["code"]) == ("FAILED", code)
     assert message["content"] == ""
     assert len(model.chats) == tries
@@ -160,14 +160,18 @@ def test_d54_a_refusal_before_the_first_word_is_told_in_our_own_words(
 
 
 def test_d52_a_busy_model_is_asked_again_after_the_pause_it_wants(client, model, reply_of):
-    message = ended(client, reply_of("http-429-retry-after"), Stream(["다시"]), model=model)
+    message = ask_to_the_end(
+        client, reply_of("http-429-retry-after"), Stream(["다시"]), model=model
+    )
     assert (message["status"], message["content"]) == ("COMPLETED", "다시")
     first, second = model.chats
     assert second.at - first.at >= 2
 
 
 def test_d52_after_the_first_word_nothing_is_asked_again(client, model, body_of):
-    ended(client, Raw(body_of("sse-error-object-mid-stream")), Stream(["zwei"]), model=model)
+    ask_to_the_end(
+        client, Raw(body_of("sse-error-object-mid-stream")), Stream(["zwei"]), model=model
+    )
     assert len(model.chats) == 1
 
 
@@ -184,7 +188,7 @@ def test_d55_an_overflow_is_trimmed_once_and_answered(client, model, overflow):
     first = client.ask("첫 질문")
     wait_until(lambda: client.message(first)["status"] == "COMPLETED")
     model.calls.clear()
-    message = ended(
+    message = ask_to_the_end(
         client,
         Failure(400, {"error": {"message": overflow}}),
         Stream(["됨"]),

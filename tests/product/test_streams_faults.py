@@ -6,7 +6,7 @@ import time
 import pytest
 import redis
 
-from tests.product.sockets import Socket, text_of
+from tests.product.sockets import Socket, join_deltas
 from tests.servers.llm import Failure, Hang, Stream
 from tests.support import wait_until
 
@@ -30,12 +30,12 @@ def phone(product, token):
         yield socket
 
 
-def streaming(client, phone):
+def begin_answer(client, phone):
     """A turn whose answer both devices have begun to hear, and one of the two."""
     turn = client.ask("길게 이야기해 줘")
     listener = client.follow(turn)
     phone.say("resume", run_id=turn["run_id"])
-    heard = (lambda: listener.text, lambda: text_of(phone.run(turn["run_id"])))
+    heard = (lambda: listener.text, lambda: join_deltas(phone.run(turn["run_id"])))
     wait_until(lambda: all(len(text()) > 100 for text in heard), 60)
     return turn, listener
 
@@ -45,12 +45,12 @@ def assert_whole(client, turn, listener, *heard):
     message = client.message(turn)
     assert (message["status"], message["content"]) == ("COMPLETED", WHOLE)
     for events in (listener.events, *heard):
-        assert text_of(events) == WHOLE
+        assert join_deltas(events) == WHOLE
         assert [event["type"] in TERMINAL for event in events].index(True) == len(events) - 1
 
 
 def test_f77_a_redis_that_forgets_everything_costs_no_character(product, client, phone):
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     store = redis.Redis.from_url(product.redis_url)
     for key in store.scan_iter(count=1000):
         store.unlink(key)
@@ -60,7 +60,7 @@ def test_f77_a_redis_that_forgets_everything_costs_no_character(product, client,
 
 
 def test_f77_a_redis_that_hangs_for_seconds_costs_no_character(product, client, phone):
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     server = product.find_process("redis")
     server.suspend()
     try:
@@ -72,7 +72,7 @@ def test_f77_a_redis_that_hangs_for_seconds_costs_no_character(product, client, 
 
 
 def test_f77_redis_restarted_twice_costs_no_character_and_no_worker(product, client, phone):
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     workers = [product.find_process(name) for name in ("answers", "documents")]
     for _ in range(2):
         server = wait_until(lambda: find_redis(product), 30)
@@ -81,7 +81,7 @@ def test_f77_redis_restarted_twice_costs_no_character_and_no_worker(product, cli
         length = len(listener.text)
         wait_until(lambda: len(listener.text) > length or listener.ended, 30)  # noqa: B023
     assert_whole(client, turn, listener, phone.wait_for_end(turn["run_id"], 40))
-    later, heard = streaming(client, phone)
+    later, heard = begin_answer(client, phone)
     assert_whole(client, later, heard)
     assert [worker.is_running() for worker in workers] == [True, True]
 
@@ -97,19 +97,19 @@ def find_redis(product):
 def test_f79_a_restarted_web_process_is_found_again_and_the_answer_goes_on(
     product, token, client, phone
 ):
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     web = product.find_process("web")
     web.terminate()
     assert phone.closed.wait(10)
     before = phone.run(turn["run_id"])
     web.wait(10)
-    with wait_until(lambda: opened(product, token), 20, step=0.1) as again:
+    with wait_until(lambda: open_socket(product, token), 20, step=0.1) as again:
         again.say("resume", run_id=turn["run_id"], after_seq=before[-1]["seq"])
         after = again.wait_for_end(turn["run_id"])
     assert_whole(client, turn, listener, before + after)
 
 
-def opened(product, token):
+def open_socket(product, token):
     """A socket, or None while nobody lets us in."""
     try:
         return Socket(product.url, token)
@@ -123,7 +123,7 @@ def assert_stopped(client, turn, listener, model):
     message = client.message(turn)
     assert message["status"] == "STOPPED"
     assert message["error"] is None
-    assert message["content"] == text_of(listener.events)
+    assert message["content"] == join_deltas(listener.events)
     assert WHOLE.startswith(message["content"])
     assert listener.events[-1]["type"] == "run.stopped"
     assert all(call.wait_closed_by_client(5) for call in model.chats)
@@ -141,7 +141,7 @@ def test_f80_a_stop_at_once_ends_the_run_before_or_at_its_first_words(client, mo
 
 def test_f80_a_stop_from_another_device_during_the_words_keeps_them(client, model, phone):
     model.default = UNENDING
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     phone.say("stop", run_id=turn["run_id"])
     assert_stopped(client, turn, listener, model)
     assert len(client.message(turn)["content"]) > 100
@@ -170,7 +170,7 @@ def test_f80_a_stop_between_two_tries_ends_the_waiting(client, model):
 
 def test_f80_many_stops_at_the_same_time_are_one(client, model, phone):
     model.default = UNENDING
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     for _ in range(5):
         phone.say("stop", run_id=turn["run_id"])
         assert client.call("POST", f"/runs/{turn['run_id']}/stop")[0] == 202
@@ -195,7 +195,7 @@ def test_f80_a_stop_after_the_end_changes_nothing(client, model):
 def test_e71_an_answers_worker_that_is_told_to_go_ends_its_answer_first(
     product, client, model, phone
 ):
-    turn, listener = streaming(client, phone)
+    turn, listener = begin_answer(client, phone)
     worker = product.find_process("answers")
     worker.terminate()
     assert_whole(client, turn, listener, phone.wait_for_end(turn["run_id"]))

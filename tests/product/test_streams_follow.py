@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.product.browser import Browser
-from tests.product.sockets import Socket, text_of
+from tests.product.sockets import Socket, join_deltas
 from tests.servers.llm import Stream
 from tests.support import wait_until
 
@@ -39,14 +39,14 @@ def socket(product, token):
         yield one
 
 
-def begun(socket, content="길게 이야기해 줘", **fields):
+def begin_run(socket, content="길게 이야기해 줘", **fields):
     """The id of the run of a question asked over the socket."""
     count = sum(frame["type"] == "run.started" for frame in socket.heard)
     socket.say("send", content=content, **fields)
     return socket.wait_for("run.started", count + 1)["run_id"]
 
 
-def stored(client, events):
+def fetch_stored(client, events):
     """The message of a run as the database has it, after its last event."""
     return client.call("GET", f"/messages/{events[-1]['data']['message']['id']}")[1]
 
@@ -56,48 +56,50 @@ def test_f73_a_client_that_comes_back_at_any_point_reads_on_where_it_was(
     product, token, client, share
 ):
     with Socket(product.url, token) as first:
-        run_id = begun(first)
-        wait_until(lambda: len(text_of(first.run(run_id))) >= share * len(WHOLE))
+        run_id = begin_run(first)
+        wait_until(lambda: len(join_deltas(first.run(run_id))) >= share * len(WHOLE))
         first.vanish()
         before = first.run(run_id)
     with Socket(product.url, token) as again, Socket(product.url, token) as fresh:
         again.say("resume", run_id=run_id, after_seq=before[-1]["seq"])
         fresh.say("resume", run_id=run_id)
         after = again.wait_for_end(run_id)
-        assert text_of(before + after) == WHOLE
-        assert text_of(fresh.wait_for_end(run_id)) == WHOLE
-        assert stored(client, after)["content"] == WHOLE
+        assert join_deltas(before + after) == WHOLE
+        assert join_deltas(fresh.wait_for_end(run_id)) == WHOLE
+        assert fetch_stored(client, after)["content"] == WHOLE
 
 
 def test_f73_two_devices_with_socket_and_server_sent_events_read_the_same(
     product, token, client, socket
 ):
-    run_id = begun(socket)
+    run_id = begin_run(socket)
     turn = {"run_id": run_id}
     with Socket(product.url, token, deflate=True) as phone:
         phone.say("resume", run_id=run_id)
         listener = client.follow(turn)
         ends = [one.wait_for_end(run_id) for one in (socket, phone)]
     wait_until(lambda: listener.ended)
-    assert [text_of(events) for events in (*ends, listener.events)] == [WHOLE] * 3
+    assert [join_deltas(events) for events in (*ends, listener.events)] == [WHOLE] * 3
     plain = [[(f["seq"], f["type"], f["data"]) for f in events] for events in ends]
     assert plain[0] == plain[1] == [(f["seq"], f["type"], f["data"]) for f in listener.events]
 
 
 def test_f73_an_ended_answer_is_replayed_from_its_first_event(product, token, client, socket):
-    run_id = begun(socket)
+    run_id = begin_run(socket)
     live = socket.wait_for_end(run_id)
     with Socket(product.url, token) as later:
         later.say("resume", run_id=run_id)
         replayed = later.wait_for_end(run_id)
-    assert text_of(replayed) == text_of(live) == stored(client, live)["content"] == WHOLE
+    assert (
+        join_deltas(replayed) == join_deltas(live) == fetch_stored(client, live)["content"] == WHOLE
+    )
 
 
 def test_f74_a_client_that_vanishes_finds_the_whole_answer_on_its_return(product, token, client):
     with Socket(product.url, token) as socket:
-        run_id = begun(socket)
+        run_id = begin_run(socket)
         message_id = socket.wait_for("run.started")["data"]["assistant_message"]["id"]
-        wait_until(lambda: text_of(socket.run(run_id)))
+        wait_until(lambda: join_deltas(socket.run(run_id)))
         socket.vanish()
 
     def ended():
@@ -112,15 +114,15 @@ def test_f75_a_slow_reader_holds_up_nobody_and_gets_the_whole_in_the_end(product
     model.default = Stream(["가나다라마바사아자차" * 100] * 90)
     with Socket(product.url, token) as fast, Socket(product.url, token, buffer=4096) as slow:
         slow.pace = 1000
-        run_id = begun(fast)
+        run_id = begin_run(fast)
         slow.say("resume", run_id=run_id)
-        whole = text_of(fast.wait_for_end(run_id))
+        whole = join_deltas(fast.wait_for_end(run_id))
         assert len(whole) == 90_000
-        heard = text_of(slow.run(run_id))
+        heard = join_deltas(slow.run(run_id))
         assert len(heard) < len(whole) / 10
         assert whole.startswith(heard)
         slow.pace = None
-        assert text_of(slow.wait_for_end(run_id)) == whole
+        assert join_deltas(slow.wait_for_end(run_id)) == whole
 
 
 def test_f75_readers_that_stop_reading_cost_little_and_keep_nobody_from_asking(
@@ -129,7 +131,7 @@ def test_f75_readers_that_stop_reading_cost_little_and_keep_nobody_from_asking(
     model.default = Stream(["가나다라마바사아자차" * 100] * 100)
     web = psutil.Process(product.find_process("web").pid)
     with Socket(product.url, token) as fast, contextlib.ExitStack() as stack:
-        run_id = begun(fast)
+        run_id = begin_run(fast)
         fast.wait_for_end(run_id)
         stuck = [stack.enter_context(Socket(product.url, token, buffer=4096)) for _ in range(8)]
         before = web.memory_info().rss
@@ -137,8 +139,8 @@ def test_f75_readers_that_stop_reading_cost_little_and_keep_nobody_from_asking(
             one.pace = 1
             for _ in range(40):  # 300 kB each
                 one.say("resume", run_id=run_id)
-        again = begun(fast, "한 번 더")
-        assert len(text_of(fast.wait_for_end(again))) == 100_000
+        again = begin_run(fast, "한 번 더")
+        assert len(join_deltas(fast.wait_for_end(again))) == 100_000
         assert client.call("GET", "/chats")[0] == 200
         assert web.memory_info().rss - before < 40_000_000
 
@@ -155,15 +157,15 @@ def test_f82_one_client_id_is_one_run_however_often_and_wherever_it_is_sent(
 
     def over_a_socket(one):
         gate.wait()
-        return begun(one, **asked)
+        return begin_run(one, **asked)
 
     with Socket(product.url, token) as other, ThreadPoolExecutor(6) as pool:
         asking = [pool.submit(over_rest) for _ in range(4)]
         asking += [pool.submit(over_a_socket, one) for one in (socket, other)]
         run_ids = {one.result() for one in asking}
         (run_id,) = run_ids
-        assert text_of(socket.wait_for_end(run_id)) == WHOLE
-        assert text_of(other.wait_for_end(run_id)) == WHOLE
+        assert join_deltas(socket.wait_for_end(run_id)) == WHOLE
+        assert join_deltas(other.wait_for_end(run_id)) == WHOLE
     assert len(model.chats) == 1
     chat_id = socket.run(run_id)[0]["chat_id"]
     assert client.call("GET", f"/chats/{chat_id}/messages")[1]["count"] == 2
@@ -174,8 +176,8 @@ def test_f84_a_sign_out_ends_the_socket_but_not_the_answer(product, client, mode
     product.add_user("visitor")
     browser.sign_in("visitor")
     with Socket(product.url, cookie=browser.cookie) as socket:
-        run_id = begun(socket)
-        wait_until(lambda: text_of(socket.run(run_id)))
+        run_id = begin_run(socket)
+        wait_until(lambda: join_deltas(socket.run(run_id)))
         browser.sign_out()
         assert socket.closed.wait(10)
         assert socket.close_code == 4401
@@ -185,7 +187,7 @@ def test_f84_a_sign_out_ends_the_socket_but_not_the_answer(product, client, mode
     browser.sign_in("visitor")
     with Socket(product.url, cookie=browser.cookie) as back:
         back.say("resume", run_id=run_id)
-        assert text_of(back.wait_for_end(run_id)) == WHOLE
+        assert join_deltas(back.wait_for_end(run_id)) == WHOLE
     assert not model.chats[-1].closed_by_client
 
 

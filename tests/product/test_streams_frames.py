@@ -6,7 +6,7 @@ import json
 import pytest
 from websockets.frames import Opcode
 
-from tests.product.sockets import Socket, text_of
+from tests.product.sockets import Socket, join_deltas
 from tests.servers.llm import Stream
 from tests.support import wait_until
 
@@ -39,7 +39,7 @@ def bystander(product, token, model):
         socket.say("send", content="길게 이야기해 줘")
         run_id = socket.wait_for("run.started")["run_id"]
         yield socket
-        assert text_of(socket.wait_for_end(run_id)) == "".join(WORDS)
+        assert join_deltas(socket.wait_for_end(run_id)) == "".join(WORDS)
 
 
 @pytest.fixture

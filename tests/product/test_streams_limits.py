@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.product.client import Client
-from tests.product.sockets import text_of
+from tests.product.sockets import join_deltas
 from tests.servers.llm import Failure, Hang, LLMServer, Stream, build_embeddings
 from tests.support import Product, wait_until
 
@@ -59,11 +59,11 @@ def rules(asker):
     """A document that bears on the question."""
     text = "출장 규정. 숙박비 상한은 1박 90,000원입니다. 교통비는 실비로 정산합니다."
     document = asker.upload("출장 규정.txt", text.encode())
-    wait_until(lambda: documents_status(asker, document) == "COMPLETED", 60)
+    wait_until(lambda: get_document_status(asker, document) == "COMPLETED", 60)
     return document["id"]
 
 
-def documents_status(asker, document):
+def get_document_status(asker, document):
     return asker.call("GET", f"/documents/{document['id']}")[1]["status"]
 
 
@@ -71,17 +71,17 @@ def documents_status(asker, document):
 def _answering(far, asker):
     """Before each test the model answers: one that failed for long is left alone for a while."""
     far.reset()
-    wait_until(lambda: answered(asker, GREETING)["status"] == "COMPLETED", 60, step=0.5)
+    wait_until(lambda: ask_to_the_end(asker, GREETING)["status"] == "COMPLETED", 60, step=0.5)
     far.reset()
 
 
-def answered(asker, content, **fields):
+def ask_to_the_end(asker, content, **fields):
     """The answer as stored at its end; all who follow read just that."""
     turn = asker.ask(content, **fields)
     listener = asker.follow(turn)
     wait_until(lambda: listener.ended, 40)
     message = asker.message(turn)
-    assert text_of(listener.events) == message["content"]
+    assert join_deltas(listener.events) == message["content"]
     return message
 
 
@@ -97,7 +97,7 @@ def test_d53_each_limit_of_time_ends_the_answer_with_its_own_sentence(asker, far
     for limit, (behaviour, text) in LATE.items():
         far.reset()
         far.default = behaviour
-        message = answered(asker, GREETING)
+        message = ask_to_the_end(asker, GREETING)
         assert (message["status"], message["error"]["code"]) == ("FAILED", "llm_timeout"), limit
         assert message["content"].startswith(text)
         assert bool(message["content"]) == bool(text)
@@ -110,7 +110,7 @@ def test_d53_each_limit_of_time_ends_the_answer_with_its_own_sentence(asker, far
 def test_d58_an_endless_answer_ends_at_the_limit_of_tokens_with_its_text(asker, far):
     piece = "가나다라마바사아자차"
     far.default = Stream([piece] * 100_000)
-    message = answered(asker, GREETING)
+    message = ask_to_the_end(asker, GREETING)
     assert message["status"] == "COMPLETED"
     assert [one["code"] for one in message["notices"]] == ["answer_cut"]
     assert len(piece) * TOKENS <= len(message["content"]) <= len(piece) * (TOKENS + 2)
@@ -118,7 +118,7 @@ def test_d58_an_endless_answer_ends_at_the_limit_of_tokens_with_its_text(asker, 
     assert far.chats[0].ended.wait(5)
 
 
-def vectors(width, number=0.5, count=None):
+def make_bad_vectors(width, number=0.5, count=None):
     """A reply with vectors that are not as they should be."""
     body = build_embeddings("x", width)
     body["data"][0]["embedding"] = [number] * width
@@ -130,17 +130,17 @@ def vectors(width, number=0.5, count=None):
     "reply",
     [
         Failure(500, {"error": {"message": "boom"}}),
-        vectors(3),
-        vectors(8, float("nan")),
-        vectors(8, 0.0),
-        vectors(8, count=0),
+        make_bad_vectors(3),
+        make_bad_vectors(8, float("nan")),
+        make_bad_vectors(8, 0.0),
+        make_bad_vectors(8, count=0),
     ],
     ids=["down", "wrong width", "NaN", "zero", "none at all"],
 )
 def test_d56_an_embedder_that_fails_leaves_search_by_words_and_a_notice(asker, far, rules, reply):
     far.default = CITED
     far.script_embeddings(*[reply] * 5)
-    message = answered(asker, QUESTION, document_ids=[rules])
+    message = ask_to_the_end(asker, QUESTION, document_ids=[rules])
     assert (message["status"], message["mode"]) == ("COMPLETED", "documents")
     assert [source["document_id"] for source in message["sources"]] == [rules]
     assert [one["code"] for one in message["notices"]] == ["embedder_failed"]
@@ -148,9 +148,9 @@ def test_d56_an_embedder_that_fails_leaves_search_by_words_and_a_notice(asker, f
 
 
 def test_d56_a_document_whose_embedder_answers_nonsense_fails_with_a_reason(asker, far, rules):
-    far.script_embeddings(*[vectors(3)] * 20)
+    far.script_embeddings(*[make_bad_vectors(3)] * 20)
     document = asker.upload("다른 규정.txt", "식비는 하루 30,000원입니다.".encode())
-    wait_until(lambda: documents_status(asker, document) != "PROCESSING", 60)
+    wait_until(lambda: get_document_status(asker, document) != "PROCESSING", 60)
     row = asker.call("GET", f"/documents/{document['id']}")[1]
     assert row["status"] == "FAILED"
     assert row["error"]["detail"]
@@ -163,14 +163,14 @@ def test_d57_a_search_that_raises_in_postgres_leaves_general_conversation(
     with psycopg.connect(**strict.database, autocommit=True) as database:
         database.execute("ALTER TABLE documents_chunk RENAME COLUMN text TO hidden")
         try:
-            message = answered(asker, QUESTION, document_ids=[rules])
+            message = ask_to_the_end(asker, QUESTION, document_ids=[rules])
         finally:
             database.execute("ALTER TABLE documents_chunk RENAME COLUMN hidden TO text")
     assert (message["status"], message["mode"]) == ("COMPLETED", "general")
     assert message["sources"] is None
     assert [one["code"] for one in message["notices"]] == ["retrieval_failed"]
     far.default = CITED
-    again = answered(asker, QUESTION, document_ids=[rules])
+    again = ask_to_the_end(asker, QUESTION, document_ids=[rules])
     assert (again["status"], again["mode"]) == ("COMPLETED", "documents")
 
 
@@ -185,5 +185,5 @@ def test_e71_an_answer_that_needs_longer_than_a_leaving_worker_has_is_interrupte
     wait_until(lambda: listener.ended, 30)
     message = asker.message(turn)
     assert message["status"] == "INTERRUPTED"
-    assert message["content"] == text_of(listener.events)
+    assert message["content"] == join_deltas(listener.events)
     assert len(far.chats) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.product.browser import Browser
 from tests.product.client import Client
-from tests.product.test_deploy import NGINX, fetch, make_certificate, nginx
+from tests.product.test_deploy import NGINX, fetch, make_certificate, run_nginx
 from tests.product.test_nodes import Load, check_all
 from tests.product.test_streams_faults import WORDS
 from tests.servers.llm import LLMServer, Stream
@@ -87,7 +87,7 @@ def url(nodes, tmp_path, monkeypatch):
     folder.mkdir()
     make_certificate(folder)
     monkeypatch.setenv("SSL_CERT_FILE", str(folder / "fullchain.pem"))
-    with nginx(folder, plain=free_port(), tls=tls, nodes=[node.port for node in nodes]):
+    with run_nginx(folder, plain=free_port(), tls=tls, nodes=[node.port for node in nodes]):
         yield f"https://localhost:{tls}"
 
 
