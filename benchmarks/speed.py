@@ -87,6 +87,7 @@ def main() -> None:
         nura = Nura(texts.questions)
         for size in SIZES:
             documents = stock.stocked(texts, size)
+            stock.fill_buffers()
             stored = stock.stored(texts, size)
             systems = [nura, rivals.Flat(stored), rivals.Chroma(stored)]
             print(f"{size} chunks are in place", flush=True)

@@ -93,7 +93,10 @@ def main() -> None:
     from nura import schema
 
     schema.exit_unless_known()
-    threading.Thread(target=warm_engine, name="warm-up", daemon=True).start()
+    from documents.search.buffers import fill_buffers
+
+    for work in (warm_engine, fill_buffers):
+        threading.Thread(target=work, name=work.__name__, daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
 

@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -90,6 +90,15 @@ def _lock_against_benchmarks(folder: Path) -> Iterator[None]:
     with (folder / "benchmark-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def fill_buffers() -> list[dict[str, float]]:
+    """Read into Postgres' buffers what searches read, as Nura does after a start; what it took."""
+    from documents.search import buffers
+
+    found = [asdict(one) for one in buffers.fill_buffers()]
+    print("read into the buffers:", *found, flush=True)
+    return found
 
 
 def stocked(corpus: Corpus, size: int) -> list[UUID]:

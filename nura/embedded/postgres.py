@@ -34,16 +34,16 @@ MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def choose_buffer_megabytes(limit: Path = MEMORY_LIMIT) -> int:
-    """An eighth of the memory of the machine or container, within bounds; allocated as used.
+    """A sixth of the memory of the machine or container, within bounds; allocated as used.
 
-    Searches over a million chunks read 4 GB; pages that are not in the buffers have to be copied
-    there from the system's cache.
+    Searches over a million chunks read 4 GB (`documents.search.buffers`); pages that are not in the
+    buffers have to be copied there from the system's cache.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     maximum = limit.read_text(encoding="ascii").strip() if limit.exists() else ""
     if maximum.isdecimal():
         memory = min(memory, int(maximum))
-    return min(max(memory // 8 // 2**20, MIN_BUFFER_MEGABYTES), MAX_BUFFER_MEGABYTES)
+    return min(max(memory // 6 // 2**20, MIN_BUFFER_MEGABYTES), MAX_BUFFER_MEGABYTES)
 
 
 SETTINGS = {

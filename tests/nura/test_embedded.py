@@ -237,8 +237,8 @@ def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("limit", "megabytes"), [(1 << 30, 512), (8 << 30, 1024)])
-def test_postgres_buffers_an_eighth_of_the_memory_of_its_container(tmp_path, limit, megabytes):
+@pytest.mark.parametrize(("limit", "megabytes"), [(1 << 30, 512), (6 << 30, 1024)])
+def test_postgres_buffers_a_sixth_of_the_memory_of_its_container(tmp_path, limit, megabytes):
     told = tmp_path / "memory.max"
     told.write_text(f"{limit}\n", encoding="ascii")
     assert postgres.choose_buffer_megabytes(told) == megabytes
