@@ -135,7 +135,8 @@ def find_invitation(request: HttpRequest) -> Invitation | None:
 def consume_invitation(request: HttpRequest, user: User) -> bool:
     """Use the visitor's invitation for the account being created, in the caller's transaction.
 
-    The account joins its groups. False if the invitation is used up or has expired.
+    The account joins its groups, and is named by it if it has no display name. False if the
+    invitation is used up or has expired.
     """
     key = request.session.get(SESSION_KEY, 0)
     is_last = Q(uses=F("max_uses") - 1)
@@ -144,8 +145,11 @@ def consume_invitation(request: HttpRequest, user: User) -> bool:
     if not invitations.update(uses=F("uses") + 1, used_by=user, used_at=used_at):
         return False
     del request.session[SESSION_KEY]
-    groups = Invitation.objects.get(pk=key).groups.all()
-    change_memberships(user=user, join=groups, by=user, source="invitation")
+    invitation = Invitation.objects.get(pk=key)
+    if not user.first_name:
+        user.first_name = invitation.name
+        user.save(update_fields=["first_name"])
+    change_memberships(user=user, join=invitation.groups.all(), by=user, source="invitation")
     return True
 
 

@@ -72,6 +72,7 @@ def test_the_links_of_a_list_are_downloaded_and_work(browser):
     visitor.post("/accounts/signup/", form | {"email": "x@example.com"})
     user = User.objects.get(username="hana")
     assert user.email == "hana@example.com"
+    assert user.first_name == "김하나"
     assert {group.name for group in user.groups.all()} == {"인사팀", "재무팀"}
 
 
