@@ -22,6 +22,7 @@ export class UploadTray {
     this.root = root;
     this.uploads = uploads;
     this.rows = new Map();
+    this.known = new Set();
     this.onlyFailed = false;
     this.frame = 0;
     this.head = this.createHead();
@@ -43,16 +44,16 @@ export class UploadTray {
     const { items } = this.uploads;
     const failed = items.filter((item) => item.state === "failed");
     if (!failed.length) this.onlyFailed = false;
-    const shown = this.onlyFailed ? failed : items;
-    const before = this.shown ?? 0;
-    this.shown = shown.length;
+    const shown = this.onlyFailed ? failed : [...failed, ...items.filter((item) => item.state !== "failed")];
+    const added = shown.findIndex((item) => !this.known.has(item));
+    this.known = new Set(items);
     this.root.hidden = !shown.length;
     this.renderHead(items, failed);
     const [first, last] = this.findVisibleRows(shown.length);
     const drawn = shown.slice(first, last);
     for (const item of this.rows.keys()) if (!drawn.includes(item)) this.rows.delete(item);
     placeChildren(this.root, drawn.map((item, at) => this.renderRow(item, first + at, shown.length)));
-    if (shown.length > before && shown.length <= LONG_LIST) this.scrollToRow(before);
+    if (added >= 0 && shown.length <= LONG_LIST) this.scrollToRow(added);
   }
 
   /** Rows were added from this one on: it comes to the top, as far as there is enough below it. */

@@ -136,6 +136,20 @@ def test_what_failed_is_shown_alone_and_cleared(tray):
     expect(rows).to_have_count(0)
 
 
+def test_what_failed_stays_in_sight_before_the_others(tray):
+    empty = {"name": "빈.md", "mimeType": "text/markdown", "buffer": b""}
+    broken = {"name": "깨짐.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4 broken"}
+    send(tray, [*map(note, range(24)), empty, broken])
+    failed = tray.locator("#uploads [data-state=failed]")
+    expect(failed).to_have_count(2, timeout=READY)
+    expect(tray.locator("#uploads [data-state=completed]")).to_have_count(24, timeout=READY)
+    for place in range(2):
+        expect(tray.locator("#uploads .upload").nth(place)).to_have_attribute(
+            "data-state", "failed"
+        )
+        expect(failed.nth(place)).to_be_in_viewport()
+
+
 def test_a_file_that_cannot_be_read_is_told_at_once_and_not_sent(tray):
     sent = []
     tray.on("request", lambda request: request.method == "POST" and sent.append(request.url))
