@@ -29,6 +29,7 @@ from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.errors import explain_code
 from documents.models import Document, QueueHold
+from documents.parsers.base import Encrypted
 from nura import __version__
 from nura.administration.record import describe_backup_age, find_last_backup, find_upgrade
 from nura.embedded import models
@@ -152,6 +153,7 @@ def show_failures(request: HttpRequest) -> HttpResponse:
 
 
 def _describe_document(document: Document) -> dict[str, Any]:
+    is_locked = document.error_code == Encrypted.code  # it stays locked, however often it is read
     return {
         "name": document.name,
         "link": reverse("admin:documents_document_change", args=(document.pk,)),
@@ -159,7 +161,7 @@ def _describe_document(document: Document) -> dict[str, Any]:
         "at": document.updated_at,
         "code": document.error_code,
         "reason": explain_code(document.error_code, document.error_params),
-        "again": f"document:{document.pk}",
+        "again": "" if is_locked else f"document:{document.pk}",
     }
 
 

@@ -131,6 +131,7 @@ def test_keys_of_another_shortcut_are_refused_in_words(page):
 def test_shortcuts_can_be_switched_off_and_on(page):
     page.locator(".side-user").click()
     page.locator("[data-show-shortcuts]").click()
+    expect(page.locator("#shortcuts-on")).to_have_css("width", "18px")
     page.locator("#shortcuts-on").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("Control+k")

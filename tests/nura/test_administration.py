@@ -220,7 +220,7 @@ def test_the_overview_says_which_process_is_away(in_english, settings):
 def test_failures_are_told_with_their_reason_and_tried_again(in_english, ask, minsu):
     document = Document.objects.create(
         owner=minsu, name="망가진 파일.pdf", file="a.pdf", size=3, sha256="0", status="FAILED",
-        error_code="encrypted",
+        error_code="corrupt",
     )  # fmt: skip
     answer = ask(status="FAILED", error_code="llm_unauthorized")
     page = to_text(in_english.get("/admin/failures/"))
@@ -236,6 +236,18 @@ def test_failures_are_told_with_their_reason_and_tried_again(in_english, ask, mi
         "target", flat=True
     )
     assert set(targets) == {f"document:{document.pk}", f"message:{answer.pk}"}
+
+
+def test_a_locked_file_is_not_offered_to_be_tried_again(in_english, minsu):
+    for name, code in (("locked.pdf", "encrypted"), ("broken.pdf", "corrupt")):
+        Document.objects.create(
+            owner=minsu, name=name, file="a.pdf", size=3, sha256=code, status="FAILED",
+            error_code=code,
+        )  # fmt: skip
+    page = to_text(in_english.get("/admin/failures/"))
+    assert "Try again: broken.pdf" in page
+    assert "locked.pdf" in page
+    assert "Try again: locked.pdf" not in page
 
 
 def test_an_unhelpful_answer_becomes_a_case_of_the_evaluation(in_english, ask, minsu):
