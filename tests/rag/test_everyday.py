@@ -16,6 +16,10 @@ from tests.rag.worlds import Library, make_engine
         ("아이를 낳으면 며칠 쉬어?", "출산"),
         ("거짓말하면 벌 받아?", "처벌"),
         ("월급이 밀렸어요", "임금"),
+        ("기부를 강요하면 어떤 처벌을 받아?", "징역"),
+        ("신고하지 않으면 벌금이 얼마야?", "과태료"),
+        ("나이 제한이 있어?", "연령"),
+        ("몇 살부터 지원할 수 있어?", "연령"),
         ("can I get fired for being late?", "dismissal"),
         ("how do I get my money back", "reimbursement"),
     ],
@@ -28,6 +32,7 @@ def test_the_word_of_documents_is_searched_beside_what_people_say(text, term):
     ("text", "term"),
     [
         ("말이 뛰어다녀요", "구술"),
+        ("거기서 살 수 있어?", "연령"),
         ("환자안전법 벌칙 알려줘", "통지"),
         ("임금은 언제 지급하나요?", "임금"),
         ("firewall rules", "dismissal"),
