@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 from itertools import chain, zip_longest
 from typing import Any, Self, cast
 from uuid import UUID
+from zlib import crc32
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
@@ -49,11 +50,36 @@ SHORT_ID_CHARACTERS = 8
 
 
 @dataclass(frozen=True)
+class SidebarRow:
+    """A chat of the sidebar; `is_brief`: the page fills it from the list that it has."""
+
+    chat: Chat
+    is_brief: bool = False
+
+    @property
+    def version(self) -> str:
+        """Another one as soon as the row would look different."""
+        chat = self.chat
+        looks = (chat.title, chat.answering, chat.unread, chat.pinned, chat.archived)
+        return f"{crc32(repr((*looks, chat.category_id)).encode()):08x}"
+
+
+@dataclass(frozen=True)
 class SidebarGroup:
     """Chats of one period under its heading, which may be empty."""
 
     heading: str | Promise
-    chats: list[Chat] = field(default_factory=list)
+    rows: list[SidebarRow] = field(default_factory=list)
+
+    @property
+    def complete(self) -> list[tuple[Chat, str]]:
+        """The chats that are written in full, with the versions of their rows."""
+        return [(row.chat, row.version) for row in self.rows if not row.is_brief]
+
+    @property
+    def brief(self) -> str:
+        """The ids and versions of the others, which follow: "id:version id:version"."""
+        return " ".join(f"{row.chat.pk}:{row.version}" for row in self.rows if row.is_brief)
 
 
 @dataclass(frozen=True)
@@ -69,17 +95,27 @@ class SidebarPart:
 
     @classmethod
     def load_page(
-        cls, user: "User", name: str, page: str | int = 1, *, pages_at_once: int = 1
+        cls,
+        user: "User",
+        name: str,
+        page: str | int = 1,
+        *,
+        pages_at_once: int = 1,
+        brief: bool = False,
     ) -> Self:
-        """Load a page, newest first. Raises `NotFound` for a folder that is not the user's."""
-        rows = _list_chats(user, name)
-        chats = ReplicaPaginator(rows, pages_at_once * PAGE_SIZE).get_page(page)
+        """Load a page, newest first; `brief`: of several at once the first is complete.
+
+        Raises `NotFound` for a folder that is not the user's.
+        """
+        listed = _list_chats(user, name)
+        chats = ReplicaPaginator(listed, pages_at_once * PAGE_SIZE).get_page(page)
         next_page = pages_at_once * chats.number + 1 if chats.has_next() else None
+        rows = [SidebarRow(chat, brief and place >= PAGE_SIZE) for place, chat in enumerate(chats)]
         if name not in {RECENT, ARCHIVED}:
-            return cls(name, [SidebarGroup("", [*chats])], next_page)
+            return cls(name, [SidebarGroup("", rows)], next_page)
         before = (chats.number - 1) * PAGE_SIZE
-        times = rows.values_list("updated_at", flat=True)[before - 1 : before] if before else ()
-        return cls(name, _group_by_day(chats, next(iter(times), None)), next_page)
+        times = listed.values_list("updated_at", flat=True)[before - 1 : before] if before else ()
+        return cls(name, _group_by_day(rows, next(iter(times), None)), next_page)
 
 
 @dataclass(frozen=True)
@@ -102,7 +138,13 @@ class Sidebar:
 
     @classmethod
     def load(
-        cls, user: "User", *, open_folders: str = "", current: Chat | None = None, pages: int = 1
+        cls,
+        user: "User",
+        *,
+        open_folders: str = "",
+        current: Chat | None = None,
+        pages: int = 1,
+        brief: bool = False,
     ) -> Self:
         """The user's chats. `open_folders` are short ids of folders, separated by dots.
 
@@ -117,7 +159,7 @@ class Sidebar:
             )
             for category in Category.objects.owned_by(user)
         ]
-        recent = SidebarPart.load_page(user, RECENT, pages_at_once=pages)
+        recent = SidebarPart.load_page(user, RECENT, pages_at_once=pages, brief=brief)
         parts = [SidebarPart.load_page(user, PINNED), recent]
         has_archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
         return cls(parts, folders, has_archived=has_archived)
@@ -130,15 +172,15 @@ class Sidebar:
         return SidebarPart.load_page(user, str(category.pk)) if is_open else None
 
     @classmethod
-    def load_archive(cls, user: "User", *, pages: int = 1) -> Self:
+    def load_archive(cls, user: "User", *, pages: int = 1, brief: bool = False) -> Self:
         """The user's archived chats."""
-        archived = SidebarPart.load_page(user, ARCHIVED, pages_at_once=pages)
+        archived = SidebarPart.load_page(user, ARCHIVED, pages_at_once=pages, brief=brief)
         return cls([archived], is_archive=True)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not self.folders and not any(group.chats for p in self.parts for group in p.groups)
+        return not self.folders and not any(group.rows for p in self.parts for group in p.groups)
 
 
 def _to_short_id(category_id: UUID | None) -> str:
@@ -161,16 +203,16 @@ def _list_chats(user: "User", name: str) -> QuerySet[Chat]:
     return chats.filter(category=find_category(owner=user, category_id=category_id))
 
 
-def _group_by_day(chats: Iterable[Chat], after: datetime | None) -> list[SidebarGroup]:
+def _group_by_day(rows: Iterable[SidebarRow], after: datetime | None) -> list[SidebarGroup]:
     """The chats by period; `after` is the time of the chat before them, whose heading stands."""
     today = timezone.localdate()
     shown = choose_heading(timezone.localdate(after), today) if after else ""
     groups: list[SidebarGroup] = []
-    for chat in chats:
-        heading = choose_heading(timezone.localdate(chat.updated_at), today)
+    for row in rows:
+        heading = choose_heading(timezone.localdate(row.chat.updated_at), today)
         if not groups or heading != shown:
             groups.append(SidebarGroup("" if heading == shown else heading))
-        groups[-1].chats.append(chat)
+        groups[-1].rows.append(row)
         shown = heading
     return groups
 
@@ -395,15 +437,16 @@ def show_sidebar(request: HttpRequest) -> HttpResponse:
         except NotFound as error:
             raise Http404 from error
         return render(request, "panels/sidebar_part.html", context)
-    pages = _count_pages(request.GET.get("shown", ""))
+    pages, brief = _count_pages(request.GET.get("shown", "")), "brief" in request.GET
     context["sidebar"] = (
-        Sidebar.load_archive(user, pages=pages)
+        Sidebar.load_archive(user, pages=pages, brief=brief)
         if request.GET.get("view") == ARCHIVED
         else Sidebar.load(
             user,
             open_folders=_read_open_folders(request),
             current=_find_chat(user, request),
             pages=pages,
+            brief=brief,
         )
     )
     return render(request, "panels/sidebar_chats.html", context)

@@ -38,17 +38,6 @@ export function refreshChats() {
   }, REFRESH_AFTER_MS);
 }
 
-// A list that is fetched again is as long as the reader has made it by scrolling.
-list.addEventListener("htmx:configRequest", (event) => {
-  if (event.target !== list) return;
-  event.detail.parameters.shown = list.querySelectorAll("[data-drop=recent] .side-chat, #chat-list > .side-chats > .side-chat").length;
-});
-
-// A list requested earlier may arrive while this one is held.
-list.addEventListener("htmx:beforeSwap", (event) => {
-  if (isHeld()) event.detail.shouldSwap = false;
-});
-
 /** Remove the dot of a chat that the reader sees; if the tab is hidden, once it is shown. */
 export function markSeen(id) {
   if (document.visibilityState === "visible") {
@@ -482,7 +471,54 @@ for (const menu of [chatMenu, folderMenu]) {
   });
 }
 
-// Replaced by the server's list
+// Replaced by the server's list. It is as long as the reader has made it by scrolling; what is beyond its first page comes
+// without content, which the rows of the former list have.
+
+let formerRows = new Map(); // by id
+let isWholeNeeded = false;
+let isReplaced = false;
+let focused = [];
+let scrolledTo = 0;
+
+list.addEventListener("htmx:configRequest", (event) => {
+  if (event.target !== list) return;
+  const { parameters } = event.detail;
+  parameters.shown = list.querySelectorAll("[data-drop=recent] .side-chat, #chat-list > .side-chats > .side-chat").length;
+  if (!isWholeNeeded) parameters.brief = "1";
+  isWholeNeeded = false;
+});
+
+list.addEventListener("htmx:beforeSwap", (event) => {
+  if (isHeld()) event.detail.shouldSwap = false; // requested before
+  isReplaced = event.detail.shouldSwap;
+  if (!isReplaced || event.target !== list) return;
+  formerRows = new Map([...list.querySelectorAll(".side-chat")].map((row) => [row.dataset.chatId, row]));
+  focused = list.contains(document.activeElement) ? describeFocus() : [];
+  scrolledTo = list.scrollTop;
+});
+
+// At once, before a key is pressed that would find no focus; for each part of the new list there is another such event.
+list.addEventListener("htmx:afterSwap", () => {
+  if (!isReplaced) return;
+  isReplaced = false;
+  if (formerRows.size) fillBriefRows();
+  hideLeavingChats();
+  if (isChoosing) showChosen();
+  if (focused.length && document.activeElement === document.body) focusFirst(focused, { preventScroll: true });
+  focused = [];
+});
+
+/** Put the former rows in their places. If one is missing or has changed, the whole list is fetched. */
+function fillBriefRows() {
+  for (const brief of list.querySelectorAll("[data-brief]")) {
+    const pairs = brief.dataset.brief.split(" ").map((pair) => pair.split(":"));
+    isWholeNeeded ||= pairs.some(([id, version]) => formerRows.get(id)?.dataset.version !== version);
+    brief.replaceWith(...pairs.map(([id]) => formerRows.get(id)).filter(Boolean));
+  }
+  formerRows = new Map();
+  list.scrollTop = scrolledTo; // it was short for a moment
+  if (isWholeNeeded) refreshChats();
+}
 
 document.body.addEventListener("htmx:responseError", ({ detail }) => isSignedOut(detail.xhr.status) && noteSignedOut());
 
@@ -494,7 +530,6 @@ const CONTROLS = [
   "[data-new-folder]",
   "[data-side-view]",
 ];
-let focused = [];
 
 const toRowSelector = (row) => `[data-chat-id="${row.dataset.chatId}"]`;
 const toFolderSelector = (folder) => `[data-folder-id="${folder.dataset.folderId}"]`;
@@ -516,19 +551,9 @@ function describeFocus() {
   return [folder ? `${toFolderSelector(folder)} ${control}` : control];
 }
 
-function focusFirst(selectors) {
+function focusFirst(selectors, options = {}) {
   const found = selectors.map((one) => list.querySelector(one)).find((one) => one?.checkVisibility());
-  (found ?? list.querySelector("[data-new-folder], [data-side-view]"))?.focus();
+  (found ?? list.querySelector("[data-new-folder], [data-side-view]"))?.focus(options);
 }
 
-document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  // if two lists arrive in a row, the second finds no focus in the list: the one noted before the first counts
-  if (detail.target === list && list.contains(document.activeElement)) focused = describeFocus();
-});
-document.body.addEventListener("htmx:afterSettle", () => {
-  hideLeavingChats();
-  if (isChoosing) showChosen();
-  if (focused.length && document.activeElement === document.body) focusFirst(focused);
-  focused = [];
-});
 hideChatsLeftBehind();

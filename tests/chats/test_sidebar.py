@@ -1,5 +1,6 @@
 """Where chats stand in the sidebar: pinned, in folders, archived, unread; nobody else's."""
 
+import re
 import uuid
 from datetime import timedelta
 
@@ -78,6 +79,28 @@ def test_a_list_that_is_fetched_again_stays_as_long_as_it_was(visitor, owner, vi
     text = read_panel(visitor, view=view, shown=4 * PAGE_SIZE)
     assert all(pk in text for pk in oldest)
     assert "side-more-chats" not in text
+
+
+def find_rows(text):
+    """Ids and versions of the rows, those without content last."""
+    complete = re.findall(r'data-chat-id="([^"]+)"\s+data-version="([^"]+)"', text)
+    brief = " ".join(re.findall(r'data-brief="([^"]+)"', text)).split()
+    return complete + [tuple(pair.split(":")) for pair in brief]
+
+
+def test_a_page_that_has_the_rows_gets_those_beyond_the_first_page_without_content(visitor, owner):
+    made = [make_chat(owner, f"대화 {number}") for number in range(2 * PAGE_SIZE)]
+    whole = read_panel(visitor, shown=2 * PAGE_SIZE)
+    brief = read_panel(visitor, shown=2 * PAGE_SIZE, brief=1)
+    assert (whole.count("side-title"), brief.count("side-title")) == (2 * PAGE_SIZE, PAGE_SIZE)
+    assert find_rows(brief) == find_rows(whole)
+    assert len(find_rows(brief)) == 2 * PAGE_SIZE
+    before = find_rows(brief)
+    Chat.objects.filter(pk=made[0].pk).update(unread=True)
+    after = find_rows(read_panel(visitor, shown=2 * PAGE_SIZE, brief=1))
+    assert [new[0] for new, old in zip(after, before, strict=True) if new != old] == [
+        str(made[0].pk)
+    ]
 
 
 @pytest.mark.parametrize("shown", ["", "-1", "x", "²", "9999999999", "1.5"])

@@ -319,7 +319,9 @@ def test_on_a_phone_a_finger_reaches_the_menu_of_a_chat(windows, reader):
     reader.api(f"chats/{made}", {"pinned": False}, "PATCH")
 
 
-def test_older_chats_come_as_the_list_is_scrolled(page, reader):
+@pytest.fixture
+def long_list(page, reader):
+    """The ids of chats of two pages in the list, the oldest first; both pages are loaded."""
     made = [
         reader.api("chats", {"title": f"옛 대화 {number}"})["id"] for number in range(PAGE_SIZE)
     ]
@@ -329,9 +331,59 @@ def test_older_chats_come_as_the_list_is_scrolled(page, reader):
     expect(locate_row(page, made[0])).to_have_count(0)
     page.locator(".side-more-chats").scroll_into_view_if_needed()
     expect(locate_row(page, made[0])).to_be_attached()
-    with page.expect_response("**/panels/chats?**shown=**"):
-        reader.api(f"chats/{made[-1]}", {"title": "새 이름"}, method="PATCH")
-        page.evaluate("() => document.body.dispatchEvent(new Event('chats-changed'))")
-    expect(locate_row(page, made[-1])).to_contain_text("새 이름")
-    expect(locate_row(page, made[0])).to_be_attached()
+    yield made
     reader.api("chats/bulk", {"chat_ids": made, "deleted": True})
+
+
+def fetch_list(page):
+    """Have the list fetched again; how many of its rows come with content."""
+    with page.expect_response("**/panels/chats?**shown=**") as response:
+        page.evaluate("() => document.body.dispatchEvent(new Event('chats-changed'))")
+    return response.value.text().count("data-chat-id")
+
+
+def test_older_chats_come_as_the_list_is_scrolled(page, reader, long_list):
+    reader.api(f"chats/{long_list[-1]}", {"title": "새 이름"}, method="PATCH")
+    fetch_list(page)
+    expect(locate_row(page, long_list[-1])).to_contain_text("새 이름")
+    expect(locate_row(page, long_list[0])).to_be_attached()
+
+
+def test_a_long_list_keeps_its_rows_and_its_place_when_it_is_fetched_again(page, long_list):
+    oldest, newest = locate_row(page, long_list[0]), locate_row(page, long_list[-1])
+    oldest.scroll_into_view_if_needed()
+    oldest.locator("[data-chat-menu]").focus()
+    for one in (oldest, newest):
+        one.evaluate("row => row.toggleAttribute('data-former')")
+    place_before = page.evaluate("() => document.querySelector('#chat-list').scrollTop")
+    assert place_before > 0
+    count = page.locator("#chat-list .side-chat").count()
+    complete = fetch_list(page)
+    expect(page.locator("#chat-list [data-former]")).to_have_count(1)
+    expect(oldest).to_have_attribute("data-former", "")
+    expect(oldest.locator("[data-chat-menu]")).to_be_focused()
+    assert page.locator("#chat-list .side-chat").count() == count
+    assert page.evaluate("() => document.querySelector('#chat-list').scrollTop") == place_before
+    assert complete <= count - 1
+
+
+def test_old_chats_of_a_long_list_change_when_they_change_elsewhere(page, reader, long_list):
+    old = long_list[:2]
+    reader.api(f"chats/{old[0]}", {"title": "다른 곳에서 바꾼 이름"}, method="PATCH")
+    reader.api(f"chats/{old[1]}", {"archived": True}, method="PATCH")
+    fetch_list(page)
+    expect(locate_row(page, old[0])).to_contain_text("다른 곳에서 바꾼 이름")
+    expect(locate_row(page, old[1])).to_have_count(0)
+    reader.api(f"chats/{old[1]}", {"archived": False}, method="PATCH")
+    fetch_list(page)
+    expect(locate_row(page, old[1])).to_contain_text("옛 대화 1")
+
+
+def test_no_key_is_lost_while_the_list_is_replaced(page, chat):
+    locate_row(page, chat).locator("[data-chat-menu]").focus()
+    is_kept = """() => new Promise((answer) => {
+        const look = () => answer(document.activeElement.matches("[data-chat-menu]"));
+        addEventListener("htmx:afterSwap", look, { once: true });
+        document.body.dispatchEvent(new Event("chats-changed"));
+    })"""
+    assert page.evaluate(is_kept)
