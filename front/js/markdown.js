@@ -6,7 +6,7 @@ import { createMarkers } from "./citations.js";
 import { showDiagram } from "./diagrams.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
-import { breakBeforeItems, cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
+import { breakBeforeItems, cutFormulas, cutWrittenFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
 import { t } from "./strings.js";
 import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
 
@@ -159,8 +159,17 @@ let katex = null;
 /** Text as nodes, with its formulas for `drawFormulas`; a formula that is all of the text is centred. */
 export function splitFormulas(words) {
   const parts = [...cutFormulas(words)];
-  const className = parts.length === 1 ? "math math-block" : "math";
-  return parts.map((one) => (one.isFormula ? el("span", { class: className, text: one.text }) : one.text));
+  return parts.map((part) => createPart({ ...part, isBlock: parts.length === 1 }));
+}
+
+function createPart({ text, isFormula, isBlock }) {
+  return isFormula ? el("span", { class: isBlock ? "math math-block" : "math", text }) : text;
+}
+
+/** Write a question into `node`: its formulas are rendered, all else of it is text. */
+export function writeQuestion(node, text) {
+  node.replaceChildren(...[...cutWrittenFormulas(text)].map(createPart));
+  drawFormulas(node);
 }
 
 /** Write text into `node` and render its formulas. */

@@ -55,6 +55,34 @@ export function* cutFormulas(text) {
   if (done < text.length) yield { text: text.slice(done), isFormula: false };
 }
 
+// Code; a formula that stands by itself, with the line breaks around it; one within a line.
+const WRITTEN = new RegExp(
+  [
+    /(?<code>```[^]*?```|`[^`\n]+`)/,
+    /\n?[ \t]{0,3}\$\$(?<dollars>[^]{1,4000}?)\$\$[ \t]{0,3}\n?/,
+    /\n?[ \t]{0,3}\\\[(?<brackets>[^]{1,4000}?)\\\][ \t]{0,3}\n?/,
+    /\\\((?<inline>[^]{1,4000}?)\\\)/,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "g",
+);
+
+/** As `cutFormulas`, of what a person wrote: {text, isFormula, isBlock}, in all notations of answers; code is no formula. */
+export function* cutWrittenFormulas(text) {
+  let done = 0;
+  for (const found of text.matchAll(WRITTEN)) {
+    const { code, dollars, brackets, inline } = found.groups;
+    const block = dollars ?? brackets;
+    const formula = (block ?? inline ?? "").trim();
+    if (!code && !formula) continue;
+    yield* cutFormulas(text.slice(done, found.index));
+    yield code ? { text: code, isFormula: false } : { text: formula, isFormula: true, isBlock: block !== undefined };
+    done = found.index + found[0].length;
+  }
+  yield* cutFormulas(text.slice(done));
+}
+
 /** The index of the dollar that ends a formula; -1 for an amount of money. */
 function findDollar(src, start, limit) {
   if (BLANK.test(src[start] ?? " ")) return -1;

@@ -3,6 +3,7 @@
 import { createIcon, createIconButton, el } from "./dom.js";
 import { formatFileSize } from "./format.js";
 import { sendOnEnter } from "./ime.js";
+import { writeQuestion } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu } from "./message.js";
 import { copyText, showError } from "./notify.js";
 import { t } from "./strings.js";
@@ -16,7 +17,8 @@ export class QuestionView {
   constructor(message, documents, hooks) {
     this.message = message;
     this.hooks = hooks;
-    this.text = el("div", { class: "bubble", text: message.content });
+    this.text = el("div", { class: "bubble" });
+    writeQuestion(this.text, message.content);
     this.fold = message.content.length > MAX_UNFOLDED_CHARACTERS ? createFold(this.text) : null;
     this.switcher = new BranchSwitcher((by) => hooks.switchBranch(this.message, by));
     this.tools = this.createActions();
@@ -80,7 +82,7 @@ export class QuestionView {
   /** Other words in the same place: the answers stay as they are. */
   async saveWording(content) {
     this.message = await this.hooks.reword(this.message, content);
-    this.text.textContent = this.message.content;
+    writeQuestion(this.text, this.message.content);
   }
 
   async save(content, send) {

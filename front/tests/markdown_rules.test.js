@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import MarkdownIt from "markdown-it";
-import { breakBeforeItems, cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
+import { breakBeforeItems, cutFormulas, cutWrittenFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
 
 const md = new MarkdownIt();
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
@@ -34,6 +34,26 @@ for (const [written, parts] of Object.entries(CUT)) {
   test(`the formulas of a document: ${written}`, () => {
     assert.deepEqual(
       [...cutFormulas(written)].map(({ text, isFormula }) => (isFormula ? { formula: text } : text)),
+      parts,
+    );
+  });
+}
+
+const WRITTEN = {
+  "넓이 $\\pi r^2$와 \\(a\\)": ["넓이 ", { formula: "\\pi r^2" }, "와 ", { formula: "a" }],
+  "풀이\n$$\nx = 1\n$$\n\n끝": ["풀이", { block: "x = 1" }, "\n끝"],
+  "\\[ x \\]": [{ block: "x" }],
+  "$$ a \\] b": ["$$ a \\] b"],
+  "`$a$`와 ```\n$$b$$\n```": ["`$a$`", "와 ", "```\n$$b$$\n```"],
+  "요금은 $5에서 $10로": ["요금은 $5에서 $10로"],
+  "**굵게** $$": ["**굵게** $$"],
+};
+
+for (const [written, parts] of Object.entries(WRITTEN)) {
+  test(`the formulas of a question: ${written}`, () => {
+    const name = ({ isBlock }) => (isBlock ? "block" : "formula");
+    assert.deepEqual(
+      [...cutWrittenFormulas(written)].map((part) => (part.isFormula ? { [name(part)]: part.text } : part.text)),
       parts,
     );
   });

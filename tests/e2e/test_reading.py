@@ -113,6 +113,24 @@ def test_a_formula_that_leads_elsewhere_leads_nowhere(talk, llm):
     assert prose.evaluate(load_script("foul")) == []
 
 
+def test_formulas_of_a_question_are_drawn_and_all_else_of_it_is_text(talk, llm):
+    hostile = r"$\href{https://canary.invalid}{x}$ <img src=x onerror=alert(1)> **굵게** `$b$` $5"
+    question = rf"\(E = mc^2\)일 때 $$\int_0^1 x\,dx$$ {hostile}"
+    llm.default = Stream(["네."])
+    talk.goto("/")
+    ask(talk, question)
+    bubble = talk.locator(".bubble")
+    for _ in range(2):
+        expect(bubble.locator(".math-drawn")).to_have_count(3)
+        expect(bubble.locator(".math-block .katex-display")).to_be_visible()
+        expect(bubble).to_contain_text("<img src=x onerror=alert(1)> **굵게** `$b$` $5")
+        expect(bubble.locator("a, img, strong, code")).to_have_count(0)
+        expect(answer(talk).locator(".prose")).to_have_text("네.")
+        talk.reload()
+    talk.locator("[data-action=edit]").click()
+    expect(talk.locator(".question-editor textarea")).to_have_value(question)
+
+
 def test_code_tells_its_language_and_is_copied(talk, llm):
     talk.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prose = reply(talk, llm, "```python\nprint(1)\n```\n")
