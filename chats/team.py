@@ -66,7 +66,9 @@ class AudienceForm(forms.Form):
         required=False,
         max_length=MAX_NAMES_CHARACTERS,
         help_text=gettext_lazy("User names or e-mail addresses, separated by commas."),
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "spellcheck": "false", "data-suggests-people": "several"}
+        ),
     )
     groups = forms.MultipleChoiceField(
         label=gettext_lazy("Groups"), required=False, widget=forms.CheckboxSelectMultiple

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -29,7 +30,7 @@ from chats.serializers import ChatSerializer, ToolIdsField, to_time_json
 from chats.services import assistants as services
 from chats.services import audience, sharing
 from chats.services.audience import MAX_NAMED, Audience, describe_audience
-from documents.api.requests import get_user, validate_body
+from documents.api.requests import get_user, validate_body, validate_query
 from documents.connected.models import SLUG_CHARACTERS
 from documents.representation import get_shown_name
 from rag.types import Intent
@@ -76,6 +77,34 @@ def pop_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
         )
     except ValidationError as error:
         raise serializers.ValidationError(error.message_dict) from error
+
+
+class PeopleQuery(serializers.Serializer[Any]):
+    """What has been typed of a name."""
+
+    q = serializers.CharField(max_length=150, required=False, allow_blank=True, default="")
+
+
+class PersonSerializer(serializers.Serializer[Any]):
+    """Somebody with whom the user may share something."""
+
+    username = serializers.CharField()
+    name = serializers.CharField(help_text="The name that others see")
+
+    def to_representation(self, person: User) -> dict[str, str]:
+        """The person by both names."""
+        return {"username": person.get_username(), "name": get_shown_name(person)}
+
+
+class PeopleView(APIView):
+    """People to share with, suggested while a name is typed."""
+
+    @extend_schema(parameters=[PeopleQuery], responses=PersonSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """A few with this in their name, of those whose names the user is shown elsewhere."""
+        text = validate_query(PeopleQuery, request)["q"]
+        people = audience.suggest_people(user=get_user(request), text=text)
+        return Response(PersonSerializer(people, many=True).data)
 
 
 class ShareRequest(AudienceRequest):

@@ -2,15 +2,14 @@
 // prompt. The field keeps the focus.
 
 import { getJson } from "./api.js";
-import { announce, byId, createIcon, el } from "./dom.js";
-import { isEnter } from "./ime.js";
+import { byId } from "./dom.js";
+import { OptionList } from "./option_list.js";
 import { describeSize, findLibraries, findReadyDocuments } from "./scope.js";
-import { t, tn } from "./strings.js";
+import { t } from "./strings.js";
 
 const MAX_OPTIONS = 8;
 const MAX_LIBRARIES = 3; // of them
 const SEARCH_WAIT_MS = 120;
-const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be reported again
 const NAMED = /(^|\s)#([^\s#]{0,60})$/;
 const ADDRESSED = /(^|\s)@([^\s@]{0,40})$/;
 const COMMANDED = /^\/(\S{0,20})$/;
@@ -23,9 +22,9 @@ const LIST_SIZE = 100; // assistants and prompts offered
  * {name, icon, label, hint, aliases, run}; `pick(document)` takes a document in, `ask(assistant)` and `choose(model)`, of
  * `models`, say who answers, `insertPrompt(text)` writes a prompt.
  */
-export class ComposerMenu {
+export class ComposerMenu extends OptionList {
   constructor({ input, commands, pick, ask, models, choose, insertPrompt }) {
-    this.input = input;
+    super(input, byId("composer-menu"));
     this.commands = commands;
     this.pick = pick;
     this.ask = ask;
@@ -33,21 +32,8 @@ export class ComposerMenu {
     this.chooseModel = choose;
     this.insertPrompt = insertPrompt;
     this.kept = new Map();
-    this.root = byId("composer-menu");
-    this.options = [];
-    this.at = 0;
     this.dismissed = "";
-    this.ignoreUntil = 0;
-    input.addEventListener("input", () => this.update());
     input.addEventListener("click", () => this.update());
-    input.addEventListener("blur", () => this.close());
-    input.addEventListener("keydown", (event) => this.handleKey(event), { capture: true });
-    this.root.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
-    addEventListener("resize", () => this.isOpen && this.placeAboveInput());
-  }
-
-  get isOpen() {
-    return this.root.matches(":popover-open");
   }
 
   /** What the text before the caret asks for: {kind, word, from}; null for nothing. */
@@ -158,87 +144,23 @@ export class ComposerMenu {
   }
 
   open(options) {
-    this.options = options.slice(0, MAX_COMMANDS);
-    if (!this.options.length) return this.close();
-    this.root.replaceChildren(...this.options.map((option, index) => this.createRow(option, index)));
-    if (!this.isOpen) {
-      this.root.showPopover();
-      announce(tn("menu.options", this.options.length));
-    }
-    this.placeAboveInput();
-    this.highlight(0);
-    return undefined;
+    super.open(options.slice(0, MAX_COMMANDS));
+    if (this.options.length) this.highlight(0);
   }
 
-  createRow({ icon, label, hint, choose }, index) {
-    const row = el(
-      "div",
-      { class: "menu-item composer-option", role: "option", id: `composer-option-${index}`, "aria-selected": "false" },
-      createIcon(icon),
-      el("span", { class: "composer-option-name", text: label }),
-      hint ? el("small", { text: hint }) : null,
-    );
-    row.addEventListener("click", choose);
-    return row;
-  }
-
-  placeAboveInput() {
+  placeRoot() {
     const box = this.input.closest(".composer-box").getBoundingClientRect();
-    Object.assign(this.root.style, {
-      inset: "auto",
-      margin: "0",
-      left: `${box.left}px`,
-      width: `${box.width}px`,
-      bottom: `${innerHeight - box.top + 6}px`,
-    });
-  }
-
-  highlight(index) {
-    this.at = (index + this.options.length) % this.options.length;
-    [...this.root.children].forEach((row, at) => row.setAttribute("aria-selected", String(at === this.at)));
-    const row = this.root.children[this.at];
-    this.input.setAttribute("aria-activedescendant", row.id);
-    this.root.scrollTop = row.offsetTop - this.root.clientHeight / 2;
+    Object.assign(this.root.style, { left: `${box.left}px`, width: `${box.width}px`, bottom: `${innerHeight - box.top + 6}px` });
   }
 
   close() {
-    clearTimeout(this.timer);
     this.trigger = null;
-    this.input.removeAttribute("aria-activedescendant");
-    if (this.isOpen) this.root.hidePopover();
+    super.close();
   }
 
-  /** Before anybody else hears of the key: in the menu, Enter chooses and does not send. */
-  handleKey(event) {
-    if (isEnter(event) && event.timeStamp < this.ignoreUntil) return consumeEvent(event);
-    if (!this.isOpen) return undefined;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      consumeEvent(event);
-      this.highlight(this.at + (event.key === "ArrowDown" ? 1 : -1));
-    } else if (event.key === "Escape") {
-      consumeEvent(event);
-      this.dismissed = this.trigger?.kind ?? "";
-      this.close();
-    } else if ((isEnter(event) && !event.shiftKey) || event.key === "Tab") {
-      consumeEvent(event);
-      this.chooseHighlighted(event);
-    }
-    return undefined;
-  }
-
-  /** A syllable that is still open is closed first: its end may come after the key. */
-  chooseHighlighted(event) {
-    const option = this.options[this.at];
-    if (!event.isComposing) return option.choose();
-    this.input.addEventListener(
-      "compositionend",
-      (end) => {
-        this.ignoreUntil = end.timeStamp + DOUBLED_ENTER_MS;
-        setTimeout(() => option.choose());
-      },
-      { once: true },
-    );
-    return undefined;
+  dismiss() {
+    this.dismissed = this.trigger?.kind ?? "";
+    this.close();
   }
 
   /** Put `text` where the word of the trigger stands, then `run`. */
@@ -258,11 +180,6 @@ export function selectPlace(input, from = input.selectionEnd) {
   if (!next) return false;
   input.setSelectionRange(next.index, next.index + next[0].length);
   return true;
-}
-
-function consumeEvent(event) {
-  event.preventDefault();
-  event.stopImmediatePropagation();
 }
 
 /**

@@ -4,6 +4,7 @@ import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
 import { replaceFileButtons } from "./file_input.js";
 import { togglePalette } from "./palette.js";
+import "./people.js";
 import { runShortcut, setShortcut, showShortcuts } from "./shortcuts.js";
 import "./sidebar.js";
 

@@ -81,6 +81,41 @@ def test_a_library_is_made_and_shared_and_a_document_moves_into_it(windows, mana
     manager.api(f"libraries/{made['id']}?documents=delete", method="DELETE")
 
 
+def test_people_one_knows_are_suggested_while_a_name_is_typed(windows, manager, member, library):
+    window = windows(manager)
+    Person(manager.product, "library-outsider")
+    window.goto(f"/documents?library={library['id']}")
+    window.locator("#library-manage").click()
+    field = window.locator("#member-form [name=name]")
+    field.press_sequentially("library-")
+    offered = window.locator("#library-dialog [role=option]")
+    expect(offered).to_have_text([member.name])
+    expect(field).to_have_attribute("role", "combobox")
+    expect(field).to_have_attribute("aria-expanded", "true")
+    expect(offered).to_have_attribute("aria-selected", "false")
+    field.press("ArrowDown")
+    expect(offered).to_have_attribute("aria-selected", "true")
+    expect(field).to_have_attribute("aria-activedescendant", offered.get_attribute("id"))
+    field.press("Escape")
+    expect(offered).to_be_hidden()
+    expect(window.locator("#library-dialog")).to_be_visible()
+    expect(field).to_have_attribute("aria-expanded", "false")
+    field.press_sequentially("m")
+    expect(offered).to_be_visible()
+    field.press("ArrowDown")
+    field.press("Enter")
+    expect(field).to_have_value(member.name)
+    expect(offered).to_be_hidden()
+    asked = []
+    window.on("request", lambda request: asked.append(request.url))
+    window.locator("#member-form [name=kind]").select_option("group")
+    field.fill("some-group")
+    window.locator("#member-form [name=kind]").select_option("user")
+    field.fill("library-m")
+    expect(offered).to_be_visible()
+    assert not [url for url in asked if "some-group" in url]
+
+
 DRAW_ANEW = """() => new Promise((done) => {
   const table = document.getElementById("document-table");
   table.addEventListener("htmx:afterSettle", ({ target }) => target === table && done());
@@ -117,7 +152,7 @@ def test_a_reader_changes_nothing_and_asks_with_a_hash_sign(windows, member, lib
     window.goto("/")
     window.locator("#composer-input").click()
     window.keyboard.type("#별빛")
-    expect(window.locator(".composer-option").first).to_contain_text("별빛 자료")
+    expect(window.locator("#composer-menu .option").first).to_contain_text("별빛 자료")
     window.keyboard.press("Enter")
     expect(window.locator("#scope-text")).to_have_text("별빛 자료")
     ask(window, "별빛 휴가는 며칠인가요?")
@@ -176,7 +211,7 @@ def test_an_open_chat_drops_a_chosen_library_that_is_deleted(windows, manager, m
     window.goto("/")
     window.locator("#composer-input").click()
     window.keyboard.type("#별빛")
-    expect(window.locator(".composer-option").first).to_contain_text("별빛 자료")
+    expect(window.locator("#composer-menu .option").first).to_contain_text("별빛 자료")
     window.keyboard.press("Enter")
     expect(window.locator("#scope-text")).to_have_text("별빛 자료")
     manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")

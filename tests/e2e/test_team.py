@@ -56,7 +56,7 @@ def test_a_slash_finds_prompts_by_their_folder(talk, talker):
     talker.api("prompts", {"title": "주간 보고", "folder": "업무 보고서", "text": "이번 주 보고"})
     talk.locator("#composer-input").click()
     talk.keyboard.type("/업무")
-    option = talk.locator(".composer-option", has_text="주간 보고")
+    option = talk.locator("#composer-menu .option", has_text="주간 보고")
     expect(option).to_contain_text("업무 보고서")
     option.click()
     expect(talk.locator("#composer-input")).to_have_value("이번 주 보고")
@@ -116,6 +116,20 @@ def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
     expect(other.locator("#share-ended")).to_be_visible()
     expect(other.locator("body")).not_to_contain_text("하루 5만 원입니다")
     expect(other.locator(".crumbs a")).to_be_visible()
+
+
+def test_of_several_names_the_one_at_the_caret_is_completed(talk, talker, llm, colleague):
+    llm.default = Stream(["네"])
+    ask(talk, "출장비는?")
+    answer(talk)
+    talker.api(f"chats/{get_chat_id(talk)}/share", {"users": [colleague.name]})
+    talk.locator("#share-open").click()
+    field = talk.locator("#share-dialog input[name=users]")
+    field.fill("somebody, coll")
+    expect(talk.locator("#share-dialog [role=option]")).to_have_text([colleague.name])
+    talk.locator("#share-dialog [role=option]").click()
+    expect(field).to_have_value(f"somebody, {colleague.name}, ")
+    expect(field).to_be_focused()
 
 
 def test_the_share_dialog_is_laid_out_alike_over_a_chat_and_over_the_list(talk, talker, llm):
