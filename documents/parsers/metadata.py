@@ -16,8 +16,12 @@ MAX_VALUE_CHARACTERS = 300
 """Characters of a value read from the text."""
 
 _TAG = re.compile(
-    r"<!--.*?-->|<br\s*/?>|<(sup|sub)>.*?</\1>|</?[a-zA-Z][^<>]{0,200}>", re.IGNORECASE
+    r"<!--.*?-->|<(sup|sub)>.*?</\1>|"
+    r"</?(?:[ovw]:\w+|a|b|big|br|center|code|del|div|em|font|h[1-6]|i|img|ins|kbd|li|mark|ol|p|s|small|"
+    r"span|strong|sub|sup|table|td|th|tr|u|ul)(?:\s[^<>]{0,200})?/?>",
+    re.IGNORECASE,
 )
+"""Markup; other words in angle brackets are text: "Rc<T>"."""
 _MARKDOWN = re.compile(r"\\(?=[|*_.#-])|\*\*|~~|__(?=\S)|(?<=\S)__|`|!\[[^\]]*\]\([^)]*\)")
 _EDGE_CHARACTERS = "*•·ㆍ:：,;|_ \t\n"
 _QUOTES = (

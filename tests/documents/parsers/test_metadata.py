@@ -124,6 +124,10 @@ def test_the_first_heading_is_the_title_unless_it_is_numbered() -> None:
     assert derive_metadata({}, "본문이 이어진다.\n", headings)["title"] == "여비 규정"
 
 
+def test_what_looks_like_markup_in_a_heading_stays() -> None:
+    assert derive_metadata({}, "", ["Rc<T>, 참조 카운트"])["title"] == "Rc<T>, 참조 카운트"
+
+
 def test_lists_in_front_matter_are_values_and_lists_of_mappings_are_none() -> None:
     text = (
         "---\n소관부처:\n- 재정경제부\n- 법무부\n첨부파일:\n- 별표번호: '0001'\n  제목: 삭제\n---\n"
