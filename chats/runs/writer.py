@@ -27,6 +27,12 @@ logger = structlog.get_logger()
 CLOSE_SECONDS = 20.0
 """How long `close` waits while Redis is down; then readers are served from the database."""
 COALESCE_SECONDS = 0.025
+"""How long text is collected after a write ..."""
+CROWDED_LOGS, CROWDED_SECONDS = 24, 0.05
+"""... and after a write to so many logs or more.
+
+Each write wakes Redis and every web process, whatever is in it.
+"""
 PREPARING_SECONDS = 0.1
 """How long the events of the steps before the text wait for the first words; too short to notice.
 
@@ -258,11 +264,12 @@ class Flusher(LoopTask):
         except (RedisError, OSError):
             self._requeue(writers)
             raise
-        await self._wait_for_more()
+        is_crowded = len(writers) >= CROWDED_LOGS
+        await self._wait_for_more(CROWDED_SECONDS if is_crowded else COALESCE_SECONDS)
 
-    async def _wait_for_more(self) -> None:
+    async def _wait_for_more(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(COALESCE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._urgent.wait()
         self._urgent.clear()
 

@@ -65,6 +65,41 @@ async def test_what_comes_soon_after_the_first_word_shares_an_entry_too(run_id, 
     assert [event.data.get("text") for event in log.load_events(run_id)] == ["가", "나다", None]
 
 
+async def test_where_many_logs_grow_more_is_collected_between_two_writes(monkeypatch):
+    monkeypatch.setattr(writing, "COALESCE_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "CROWDED_SECONDS", 10.0)
+    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWDED_LOGS)]
+    for writer in writers:
+        writer.begin()
+        writer.add("delta", {"text": "가"})
+    await wait_for_events(writers[-1].run_id, 1)
+    for word in "나다":
+        for writer in writers:
+            writer.add("delta", {"text": word})
+        await asyncio.sleep(0.05)
+    await asyncio.gather(*(writer.close() for writer in writers))
+    for writer in writers:
+        events = log.load_events(writer.run_id)
+        assert [event.data["text"] for event in events] == ["가", "나다"]
+
+
+async def test_the_first_word_of_another_answer_does_not_wait_where_many_logs_grow(
+    run_id, monkeypatch
+):
+    monkeypatch.setattr(writing, "CROWDED_SECONDS", 60.0)
+    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWDED_LOGS)]
+    for writer in writers:
+        writer.begin()
+        writer.add("delta", {"text": "가"})
+    await wait_for_events(writers[-1].run_id, 1)
+    another = RunWriter(run_id)
+    another.begin()
+    another.add("delta", {"text": "나"})
+    await wait_for_events(run_id, 1)
+    for writer in [*writers, another]:
+        await writer.close()
+
+
 async def test_a_reader_gets_what_follows_its_last_seq(run_id):
     log.append_events(run_id, [log.RunEvent(n, "delta", {"text": str(n)}) for n in (1, 2, 3)])
     log.append_events(run_id, [log.RunEvent(4, "run.completed", {})])
