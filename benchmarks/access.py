@@ -201,7 +201,7 @@ def _make_templates() -> Iterator[tuple[object, ...]]:
     ]
     chosen = list(itertools.islice(itertools.cycle(texts), TEMPLATES))
     for number, (text, terms) in enumerate(
-        zip(chosen, tokenize.count_terms_of_all(chosen), strict=True)
+        zip(chosen, tokenize.count_terms_per_text(chosen), strict=True)
     ):
         chunk = TextChunk(0, text, 0, len(text), 1, 1, "", ())
         row = bm25.to_lexical_row(IndexedChunk(chunk, terms, None), namespace=0)

@@ -259,7 +259,8 @@ class RightsWatcher(LoopTask):
         for user_id, had_roles in known.items():
             readable = {library_id for library_id, _role in roles[user_id]}
             has_changed = had_roles != roles[user_id] or any(
-                had_roles and not document.is_readable(user_id, readable) for document in new_moves
+                had_roles and not document.is_readable_by(user_id, readable)
+                for document in new_moves
             )
             for page in pages.get(user_id, ()) if has_changed else ():
                 page.send_soon(log.to_json(to_frame("rights.changed", {})))
@@ -280,7 +281,7 @@ class MovedDocument(NamedTuple):
     owner_id: int
     library_id: UUID | None
 
-    def is_readable(self, user_id: int, library_ids: Collection[UUID]) -> bool:
+    def is_readable_by(self, user_id: int, library_ids: Collection[UUID]) -> bool:
         """Whether a user who may read these libraries may read it; see `Document.visible_to`."""
         return (
             self.owner_id == user_id if self.library_id is None else self.library_id in library_ids

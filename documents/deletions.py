@@ -74,7 +74,7 @@ def withdraw_deletions(kind: DeletionKind, keys: Collection[object]) -> None:
     extend_list_on_commit(kind, keys)
 
 
-def forget_deletions_of(owner_id: int) -> None:
+def delete_deletion_records(owner_id: int) -> None:
     """Remove the records of what an account deleted; the record of the account covers them."""
     Deletion.objects.filter(owner_id=owner_id).delete()
     transaction.on_commit(write_list, robust=True)

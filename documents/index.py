@@ -242,7 +242,7 @@ def replace_index(
     Raises `LeaseLostError`, and `SpaceChangedError` if `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        spaces.hold_active_space(space)
+        spaces.lock_active_space(space)
         document = lease.rows().select_for_update().first()
         if document is None:
             raise LeaseLostError

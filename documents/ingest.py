@@ -187,16 +187,16 @@ class _Recognition:
         self._turn_seconds = 0.0
         self._turn_ends_at = 0.0
 
-    def begin_page(self) -> None:
-        """Called before a page is recognised. Raises `RecognitionNeededError`."""
+    def require_turn_for_page(self) -> None:
+        """Before a page is recognised. Raises `RecognitionNeededError` in a pause."""
         self._require_turn()
         if not self._turn_ends_at:
             now = time.monotonic()
             self._turn_seconds = max(TURN_SECONDS, (now - self._started_at) / MAX_REPEATED_SHARE)
             self._turn_ends_at = now + self._turn_seconds
 
-    def begin_picture(self) -> None:
-        """Called before a picture is described. Raises `RecognitionNeededError`."""
+    def require_turn_for_picture(self) -> None:
+        """Before a picture is described. Raises `RecognitionNeededError` in a pause."""
         self._require_turn()
         self._may_pass_turn = False
 
@@ -362,7 +362,7 @@ def _process_file(
     progress = recognition.progress
     with (
         Gallery(
-            document, recognition.use_pause, progress.watch, recognition.begin_picture
+            document, recognition.use_pause, progress.watch, recognition.require_turn_for_picture
         ) as gallery,
         index.IndexDraft(document) as draft,
         ChunkSpool() as chunks,
@@ -397,7 +397,7 @@ def _read_file(job: _IngestAttempt) -> index.IngestFindings:
             pictures=job.pictures,
             pdf_reader=settings.PDF_READER,
             on_wait=job.recognition.use_pause,
-            on_recognition=job.recognition.begin_page,
+            on_recognition=job.recognition.require_turn_for_page,
             on_recognised=partial(job.recognition.keep_page, version.sha256),
             recognised=recognised_pages.encoded,
         )

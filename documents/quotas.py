@@ -80,7 +80,7 @@ def find_limits(user_id: int) -> QuotaLimits:
     return _choose_limits(get_default_limits(), own, of_groups)
 
 
-def find_limits_of_all() -> Mapping[int, QuotaLimits]:
+def find_all_limits() -> Mapping[int, QuotaLimits]:
     """The limits of all users by id; users without a rule get the default ones."""
     own: dict[int, list[QuotaRule]] = defaultdict(list)
     shared: dict[int, list[QuotaRule]] = defaultdict(list)

@@ -111,7 +111,7 @@ def ensure_space(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
     return space
 
 
-def hold_active_space(space: EmbeddingSpace) -> None:
+def lock_active_space(space: EmbeddingSpace) -> None:
     """Lock the choice of the active space until the end of the transaction.
 
     Raises `SpaceChangedError` if `space` is not the active one.

@@ -128,7 +128,9 @@ def find_best_passages(
     return passages
 
 
-def list_controls(documents: DocumentQuerySet, parameters: Mapping[str, str]) -> dict[str, Any]:
+def make_filter_context(
+    documents: DocumentQuerySet, parameters: Mapping[str, str]
+) -> dict[str, Any]:
     """The choices of the form above the list, and what is chosen.
 
     Only choices that distinguish the documents at hand are offered.
@@ -399,7 +401,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
     }
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_table.html", context | {"is_part": True})
-    return render(request, "documents.html", context | list_controls(readable, parameters))
+    return render(request, "documents.html", context | make_filter_context(readable, parameters))
 
 
 @require_GET

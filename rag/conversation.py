@@ -144,19 +144,19 @@ class Conversation:
     begins_at: int = 1
 
     @property
-    def current(self) -> tuple[PastTurn, ...]:
+    def current_turns(self) -> tuple[PastTurn, ...]:
         """The `turns` since the last fresh start."""
         return tuple(turn for turn in self.turns if turn.number >= self.begins_at)
 
     @property
-    def last(self) -> PastTurn | None:
+    def last_turn(self) -> PastTurn | None:
         """The previous turn, unless there was a fresh start since."""
-        return next(reversed(self.current), None)
+        return next(reversed(self.current_turns), None)
 
     @property
-    def messages(self) -> tuple[HistoryMessage, ...]:
-        """The turns since the last new start as messages."""
-        return tuple(message for turn in self.current for message in turn.messages)
+    def current_messages(self) -> tuple[HistoryMessage, ...]:
+        """The messages of the turns since the last fresh start."""
+        return tuple(message for turn in self.current_turns for message in turn.messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class ChunkAnalyser:
 
     def _remember_terms(self, texts: set[str]) -> None:
         new = sorted(texts - self._known.keys())
-        self._known |= zip(new, map(tuple, tokenize.count_terms_of_all(new)), strict=True)
+        self._known |= zip(new, map(tuple, tokenize.count_terms_per_text(new)), strict=True)
 
 
 def _sum_weights(*parts: Mapping[str, float]) -> dict[str, float]:

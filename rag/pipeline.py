@@ -422,7 +422,7 @@ class Pipeline:
             pairs=self.config.history_pairs if pairs is None else pairs,
             forgets=analysed.is_fresh_start,
         )
-        last_turn = question.conversation.last if analysis.follows else None
+        last_turn = question.conversation.last_turn if analysis.follows else None
         slots = self._rank_profile(analysed)
         # a question about the conversation keeps its wording: a completed one would mislead
         is_plain = analysis.standalone == analysis.text or is_recalling(analysis.text)

@@ -110,7 +110,7 @@ def load(folder: Path) -> Corpus:
     texts = {name: _texts(name) for name in SETS}
     vectors = _vectors(texts["en"], folder, engine)
     halves = {
-        name: Halves(found, list(tokenize.count_terms_of_all(found)))
+        name: Halves(found, list(tokenize.count_terms_per_text(found)))
         for name, found in texts.items()
     }
     return Corpus(halves, vectors, _questions(engine, vectors))

@@ -430,7 +430,7 @@ def edit_model(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 
 @admin_page("models/environment", name="models_environment")
-def edit_environment(request: HttpRequest) -> HttpResponse:
+def edit_environment_model(request: HttpRequest) -> HttpResponse:
     """Change who may use the environment's main model, and whether it is offered."""
     row = ConnectedModel.objects.filter(connection=None).first()
     row = row or ConnectedModel(slug=ENVIRONMENT, role=ModelRole.MAIN)

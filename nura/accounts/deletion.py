@@ -110,7 +110,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     counts["sessions"] = _delete_sessions(user)
     Invitation.objects.filter(used_by=user, max_uses=1).delete()  # it names the address
     _forget_in_admin_log(user)
-    deletions.forget_deletions_of(user.pk)
+    deletions.delete_deletion_records(user.pk)
     User.objects.filter(pk=user.pk).delete()
     connection.check_constraints()
     receipt = make_receipt(user.pk, counts)

@@ -177,7 +177,7 @@ def _has_limit(limit: QuotaLimit) -> bool:
 
 def list_near_limits() -> list[tuple[int, Allowance]]:
     """Allowances near or at their limit, with the account's id, the fullest first."""
-    limits = quotas.find_limits_of_all()
+    limits = quotas.find_all_limits()
     near = []
     for (user_id, measure), used in _count_usage_of_all().items():
         allowance = Allowance(measure, used, limits[user_id][measure])

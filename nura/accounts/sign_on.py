@@ -418,7 +418,7 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         if sociallogin.is_existing:
             user = cast("User", sociallogin.user)
             if address := sociallogin._did_authenticate_by_email:  # noqa: SLF001 - it tells nowhere else
-                end_unproved_ways_in(user=user, email=address)
+                revoke_unverified_credentials(user=user, email=address)
             sync_with_server(user=user, server=server, claims=sociallogin.claims)
         elif any(find_users_by_email(email).exists() for email in emails):
             self._refuse(request, sociallogin, "email_taken")
@@ -529,7 +529,7 @@ def choose_username(claims: dict[str, Any], email: str) -> str:
 
 
 @transaction.atomic
-def end_unproved_ways_in(*, user: User, email: str) -> None:
+def revoke_unverified_credentials(*, user: User, email: str) -> None:
     """Revoke keys and second step of an account linked by an address that was never verified."""
     if EmailAddress.objects.filter(user=user, email__iexact=email, verified=True).exists():
         return

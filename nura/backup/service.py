@@ -39,7 +39,7 @@ from documents.services import delete_document
 from jobs.lease import RELEASED
 from nura import __version__
 from nura.accounts.deletion import delete_account
-from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_whole
+from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_atomically
 from nura.embedded import spawn
 from nura.preparation import migrate
 from nura.schema import list_known_migrations
@@ -271,7 +271,7 @@ def restore(
             report(f"{number} of {len(manifest.files)} files")
     if manifest.secret:
         pieces = vault.read(vault.locate(manifest.secret), manifest.secret)
-        write_whole(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
+        write_atomically(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
     report("Restoring the database")
     _drop_tables()
     dump = vault.folder / "backups" / name / "database.dump"

@@ -59,7 +59,7 @@ class Vault:
                 raise BackupError("These backups are not encrypted: leave the passphrase out.")
             salt = secrets.token_bytes(SALT_BYTES)
             key = _derive_key(passphrase, salt)
-            write_whole(
+            write_atomically(
                 file, json.dumps({"salt": salt.hex(), "check": _make_key_check(key)}).encode()
             )
             return key
@@ -140,7 +140,7 @@ class Vault:
     def write_note(self, path: Path, data: bytes) -> None:
         """Write a small file atomically, encrypted if the folder is, with its checksum first."""
         line = hashlib.sha256(data).hexdigest().encode() + b"\n"
-        write_whole(path, b"".join(self._seal([line + data])))
+        write_atomically(path, b"".join(self._seal([line + data])))
 
     def read_note(self, path: Path) -> bytes:
         """Read what `write_note` wrote. Raises DamagedFile."""
@@ -195,7 +195,7 @@ class Vault:
         yield cipher.decrypt(_make_nonce(prefix, number, last=True), piece, None)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a small file atomically."""
     part = path.with_suffix(f".{secrets.token_hex(4)}{PART}")
     try:

@@ -242,7 +242,7 @@ def choose_user(name: str, code: Path, data_dir: Path) -> ChosenUser:
     return ChosenUser(account)
 
 
-def step_down(account: Account, data_dir: Path) -> None:
+def become_account(account: Account, data_dir: Path) -> None:
     """Become this user for good, and give it what root and the previous user own of the data."""
     previous = find_service_account(data_dir)
     change_owner(data_dir, account.uid, account.gid, owners={0, previous.uid if previous else 0})

@@ -523,7 +523,7 @@ def _quote_turn(turn: PastTurn, question_terms: Mapping[str, float]) -> Iterator
     """The sentences of a turn with some of the terms and new ones, except questions."""
     for text, factor in ((turn.user_text, OWN_WORDS_FACTOR), (strip_own_sentences(turn), 1.0)):
         parts = split_sentences(neutralise_text(text[:MAX_TURN_CHARACTERS]))
-        terms_by_part = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
+        terms_by_part = [set(terms) for terms in tokenize.count_terms_per_text(parts)]
         all_terms = set[str]().union(*terms_by_part)
         for part, part_terms in zip(parts, terms_by_part, strict=True):
             if (

@@ -300,7 +300,9 @@ def _count_line_terms(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
     """The terms of every line; those not stored yet are computed in one batch."""
     missing = [line for line in lines if not line.terms]
     new_counts = iter(
-        list(tokenize.count_terms_of_all([f"{line.question}\n{line.summary}" for line in missing]))
+        list(
+            tokenize.count_terms_per_text([f"{line.question}\n{line.summary}" for line in missing])
+        )
     )
     return [line.terms or next(new_counts) for line in lines]
 

@@ -401,7 +401,7 @@ def _find_telling_sentence(question: str, answer: str) -> str:
     weights = [
         sum(weight for term, weight in question_terms.items() if term in terms)
         + FIGURE_WEIGHT * bool(load_patterns("protected")["figure"].search(part))
-        for part, terms in zip(parts, tokenize.count_terms_of_all(parts), strict=True)
+        for part, terms in zip(parts, tokenize.count_terms_per_text(parts), strict=True)
     ]
     return parts[weights.index(max(weights))] if parts else ""
 

@@ -248,10 +248,10 @@ ASKING_WORDS = load_words("asking.ko") | load_stems("asking.en")
 
 def count_terms(text: str) -> dict[str, int]:
     """The terms of one text with their counts."""
-    return next(iter(count_terms_of_all([text])))
+    return next(iter(count_terms_per_text([text])))
 
 
-def count_terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
+def count_terms_per_text(texts: Iterable[str]) -> Iterator[dict[str, int]]:
     """The terms of every text, in order."""
     for text in map(normalise, texts):
         yield Counter(_list_terms(text) + _list_terms_across_lines(text))

@@ -59,7 +59,7 @@ _PARTICLE_PAIRS = {
 def list_titles(conversation: Conversation) -> tuple[str, ...]:
     """The names of the documents that the conversation is about."""
     remembered = [item.title for item in conversation.memory.documents]
-    shown = [ref.title for turn in conversation.current[-MAX_TURNS:] for ref in turn.doc_refs]
+    shown = [ref.title for turn in conversation.current_turns[-MAX_TURNS:] for ref in turn.doc_refs]
     return tuple(name for name in dict.fromkeys((*remembered, *shown)) if name.strip())[:MAX_TITLES]
 
 
@@ -89,7 +89,7 @@ def find_signals(
     message: ParsedMessage, conversation: Conversation, rules: MemoryRules
 ) -> dict[str, float]:
     """Signals in the words of a question within its conversation; 0 if absent."""
-    turns = conversation.current[-MAX_TURNS:]
+    turns = conversation.current_turns[-MAX_TURNS:]
     texts = [
         text[:MAX_TEXT_CHARACTERS]
         for turn in turns
@@ -284,7 +284,7 @@ def read_topic_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Questi
     Small talk and mere statements ("담당자는 김지훈이야") have none.
     """
     turns: list[tuple[PastTurn, QuestionWords]] = []
-    for turn in reversed(conversation.current[-MAX_TURNS:]):
+    for turn in reversed(conversation.current_turns[-MAX_TURNS:]):
         if turn.question_type == QuestionType.RESET:
             break
         text = turn.user_text[:MAX_TEXT_CHARACTERS].strip()

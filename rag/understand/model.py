@@ -143,7 +143,7 @@ def _render_turns(conversation: Conversation) -> str:
     """The last turns, shortened."""
     return "\n".join(
         f"- {message.role.value}: {_sanitise(message.content, MAX_MESSAGE_CHARACTERS)}"
-        for message in conversation.messages[-2 * MAX_TURNS :]
+        for message in conversation.current_messages[-2 * MAX_TURNS :]
     )
 
 

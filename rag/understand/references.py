@@ -220,7 +220,7 @@ def _resolve_pronoun(
     rest: str,
 ) -> Reference | None:
     """What "그 문서" means: the one named, the one being read, or the only one."""
-    view = conversation.last.view if conversation.last else None
+    view = conversation.last_turn.view if conversation.last_turn else None
     if mention.named:
         named_refs = _find_by_name(mention.named, pool) or _find_by_name(
             mention.named, list_documents()
@@ -244,7 +244,7 @@ def _find_by_title(text: str, conversation: Conversation) -> Reference | None:
         return None
     if not any(pattern.search(text) for pattern in wishes):
         return None
-    turns = (conversation.shown_turn, *reversed(conversation.current))
+    turns = (conversation.shown_turn, *reversed(conversation.current_turns))
     refs = [ref for turn in turns for ref in turn.doc_refs]
     for ref in sorted(refs, key=lambda ref: -len(ref.title)):
         title = unicodedata.normalize("NFC", ref.title)
@@ -263,7 +263,7 @@ def _list_candidate_documents(
     mention: Mention, conversation: Conversation, list_documents: ListDocuments
 ) -> tuple[DocRef, ...]:
     """The documents that places count among."""
-    last, shown_turn = conversation.last, conversation.shown_turn
+    last, shown_turn = conversation.last_turn, conversation.shown_turn
     if mention.counts_session:
         return list_documents()
     if mention.answer is not None:
@@ -275,7 +275,7 @@ def _list_candidate_documents(
         return ()
     if shown_turn.mode == AnswerMode.DOCUMENT and mention.places:
         # a whole document shown since then does not replace the list
-        lists = (turn for turn in reversed(conversation.current) if turn.doc_refs)
+        lists = (turn for turn in reversed(conversation.current_turns) if turn.doc_refs)
         earlier = (turn for turn in lists if turn.number < shown_turn.number)
         shown_turn = next(
             (turn for turn in earlier if turn.mode != AnswerMode.DOCUMENT), shown_turn
@@ -297,7 +297,7 @@ def _is_explicit(mention: Mention, rest: str, conversation: Conversation) -> boo
         return False
     if mention.has_noun or mention.counts_session or mention.answer is not None:
         return True
-    if _find_line_numbers(conversation.last) & set(mention.places):
+    if _find_line_numbers(conversation.last_turn) & set(mention.places):
         return False
     # a number alone may mean anything: "첫째"
     wish = rest.strip("?!., ")
@@ -306,7 +306,7 @@ def _is_explicit(mention: Mention, rest: str, conversation: Conversation) -> boo
 
 def _is_document_meant(mention: Mention, conversation: Conversation) -> bool | None:
     """Whether a number means a document and not a numbered line of the answer; None if unclear."""
-    last, shown_turn = conversation.last, conversation.shown_turn
+    last, shown_turn = conversation.last_turn, conversation.shown_turn
     is_reply_to_clarification = (
         last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
     )
@@ -402,7 +402,7 @@ def _find_page_reference(
     text: str, conversation: Conversation, list_documents: ListDocuments
 ) -> Reference | None:
     """Another part of the document shown last: "다음", "3쪽"."""
-    view = conversation.last.view if conversation.last else None
+    view = conversation.last_turn.view if conversation.last_turn else None
     if view is None:
         return None
     part = _find_page_turn(text, view.part)
@@ -440,7 +440,7 @@ def _is_reading_present(conversation: Conversation, document_id: UUID) -> bool:
 
 
 def _get_candidates(conversation: Conversation) -> tuple[DocRef, ...]:
-    last = conversation.last
+    last = conversation.last_turn
     return last.candidates if last and last.mode == AnswerMode.CLARIFY else ()
 
 

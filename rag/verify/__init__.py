@@ -25,7 +25,7 @@ from rag.verify.claims import (
     analyse_morphemes,
     find_bounds,
     is_bound_opposed,
-    is_date_told,
+    is_date_stated,
     read_details,
     read_sentence,
     to_known,
@@ -360,7 +360,7 @@ def _find_contradictions(
         yield "overlap"
     for date in claim.facts.dates[:MAX_FIGURES]:
         if not any(
-            is_date_told(date, premise.dates, premise.numbers) for premise in claim.premises
+            is_date_stated(date, premise.dates, premise.numbers) for premise in claim.premises
         ):
             yield "date"
     yield from _find_figure_contradictions(claim, units)

@@ -74,7 +74,7 @@ def _to_date(parts: dict[str, str | None]) -> Date:
     return Date(year, month, int(parts.get("day") or 0))
 
 
-def is_date_told(date: Date, dates: Collection[Date], numbers: Collection[float]) -> bool:
+def is_date_stated(date: Date, dates: Collection[Date], numbers: Collection[float]) -> bool:
     """Whether one of `dates` agrees with a date, and `numbers` contain each of its parts."""
     return all(part in numbers for part in date if part) and any(
         all(mine == its for mine, its in zip(date, other, strict=True) if mine and its)

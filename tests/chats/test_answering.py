@@ -342,13 +342,13 @@ def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
         asyncio.run(answer_run(turn.run.pk))
     question = engine.questions[0]
     assert question.history_pairs == 2
-    assert [item.role for item in question.conversation.messages] == [
+    assert [item.role for item in question.conversation.current_messages] == [
         Speaker.USER,
         Speaker.ASSISTANT,
     ] * 3
-    last = [item.content[:4] for item in question.conversation.messages[-4:]]
+    last = [item.content[:4] for item in question.conversation.current_messages[-4:]]
     assert last == ["질문 1", "답 1 ", "질문 2", "답 2 "]
-    assert not any("다른" in item.content for item in question.conversation.messages)
+    assert not any("다른" in item.content for item in question.conversation.current_messages)
 
 
 def list_log_lines(caplog, event):

@@ -83,7 +83,7 @@ def test_a_session_is_one_chat(owner, play, type_lines):
     out, _, _ = run("--json")
     chats = {json.loads(line)["chat_id"] for line in out.splitlines()}
     assert (len(out.splitlines()), len(chats), Chat.objects.count()) == (2, 1, 1)
-    assert engine.questions[1].conversation.last.user_text == "하나"
+    assert engine.questions[1].conversation.last_turn.user_text == "하나"
 
 
 def test_a_chat_goes_on_as_its_owner(owner, stranger, play):

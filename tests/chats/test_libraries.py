@@ -468,7 +468,7 @@ def test_a_later_question_is_told_nothing_of_what_was_closed(owner, shared, memb
     known = load_conversation_after(turn)
     assert known.readable == {}
     assert known.memory.documents == ()
-    assert "본문" not in repr(known.last)
+    assert "본문" not in repr(known.last_turn)
     message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
     history = BranchHistory(Branch.to_message(message))
     assert "본문" not in repr((history.get_turns([1]), history.list_documents()))

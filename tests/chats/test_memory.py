@@ -54,7 +54,7 @@ def make_talk(owner, count, document):
 def test_a_first_question_knows_nothing(owner):
     opened = open_turn(user=owner, content="질문")
     conversation = load(opened).question.conversation
-    assert (conversation.total, conversation.last, conversation.readable) == (0, None, {})
+    assert (conversation.total, conversation.last_turn, conversation.readable) == (0, None, {})
 
 
 def test_a_question_knows_the_turns_of_its_branch_and_no_others(owner):
@@ -75,7 +75,7 @@ def test_a_long_conversation_is_read_by_its_end_and_counted_whole(owner):
     document = make_document(owner)
     known = load_conversation_after(make_talk(owner, 15, document), pairs=2)
     assert (known.total, len(known.turns)) == (15, 12)
-    assert known.last.user_text == "질문 15"
+    assert known.last_turn.user_text == "질문 15"
     assert (known.shown_turn.number, known.memory.document_ids) == (1, (document.pk,))
     assert known.shown_turn.doc_refs[0].document_id == document.pk
 
@@ -131,8 +131,8 @@ def test_a_deleted_document_is_not_remembered_but_kept_in_its_turn(owner):
     known = load_conversation_after(turn)
     assert known.memory.document_ids == (kept.pk,)
     assert known.readable == {kept.pk: 1}
-    assert len(known.last.doc_refs) == 2
-    assert known.last.doc_refs[0].passages == ("본문",)
+    assert len(known.last_turn.doc_refs) == 2
+    assert known.last_turn.doc_refs[0].passages == ("본문",)
 
 
 def test_documents_that_are_not_the_owners_or_not_ready_cannot_be_read(owner, stranger):
@@ -174,12 +174,12 @@ def test_a_conversation_begins_where_it_was_last_begun_anew(owner):
     first = add_turn(owner, "하나")
     assert load_conversation_after(first).begins_at == 1
     bare = add_turn(owner, "새 주제로", parent=first, question_type="reset")
-    assert (load_conversation_after(bare).begins_at, load_conversation_after(bare).last) == (
+    assert (load_conversation_after(bare).begins_at, load_conversation_after(bare).last_turn) == (
         3,
         None,
     )
     asked = add_turn(owner, "셋", parent=bare)
-    assert [turn.number for turn in load_conversation_after(asked).current] == [3]
+    assert [turn.number for turn in load_conversation_after(asked).current_turns] == [3]
 
 
 def test_a_question_that_begins_anew_belongs_to_what_it_begins(owner):
@@ -193,7 +193,7 @@ def test_a_cleared_memory_is_a_new_start(owner):
     clear_memory(chat=first.chat)
     assert load_conversation_after(reload_turn(first)).begins_at == 2
     second = add_turn(owner, "둘", parent=first)
-    assert [turn.number for turn in load_conversation_after(second).current] == [2]
+    assert [turn.number for turn in load_conversation_after(second).current_turns] == [2]
 
 
 def test_another_branch_is_not_begun_anew(owner):

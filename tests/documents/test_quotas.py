@@ -263,7 +263,7 @@ def test_limits_of_many_are_those_of_each(owner, stranger, two_groups, settings)
     settings.QUOTA_DOCUMENTS = 100
     rule("documents", 50, group=two_groups[0])
     rule("documents", 7, user=stranger)
-    found = quotas.find_limits_of_all()
+    found = quotas.find_all_limits()
     hard = {user: found[user.pk][QuotaMeasure.DOCUMENTS].hard for user in (owner, stranger)}
     assert hard == {owner: 50, stranger: 7}
     assert found[0][QuotaMeasure.DOCUMENTS].hard == 100

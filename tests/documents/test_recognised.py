@@ -160,13 +160,13 @@ def test_a_turn_lasts_for_its_seconds(owner, stranger, recognised_pages, monkeyp
 def test_descriptions_of_a_model_are_not_asked_for_twice(
     owner, stranger, recognised_pages, monkeypatch
 ):
-    begin_page = ingest._Recognition.begin_page
+    require_turn_for_page = ingest._Recognition.require_turn_for_page
 
-    def begin_both(recognition):
-        recognition.begin_picture()
-        begin_page(recognition)
+    def require_both(recognition):
+        recognition.require_turn_for_picture()
+        require_turn_for_page(recognition)
 
-    monkeypatch.setattr(ingest._Recognition, "begin_page", begin_both)
+    monkeypatch.setattr(ingest._Recognition, "require_turn_for_page", require_both)
     first = scan(owner)
     scan(stranger, "b.md")
     assert run(first).status == "COMPLETED"

@@ -155,4 +155,4 @@ def test_nobody_writes_into_a_space_that_is_not_in_use(owner):
     add(owner, "규정.md")
     other = EmbeddingSpace.objects.create(model="words-32", dimensions=32)
     with pytest.raises(spaces.SpaceChangedError), transaction.atomic():
-        spaces.hold_active_space(other)
+        spaces.lock_active_space(other)

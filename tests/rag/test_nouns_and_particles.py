@@ -78,7 +78,7 @@ def find_missed(asked: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
     A single syllable counts only where the noun is no longer.
     """
     texts = list(dict.fromkeys(chain.from_iterable((noun, text) for noun, _, text in asked)))
-    found = dict(zip(texts, tokenize.count_terms_of_all(texts), strict=True))
+    found = dict(zip(texts, tokenize.count_terms_per_text(texts), strict=True))
     questions = {question: set(tokenize.weigh_query_terms(question)) for _, question, _ in asked}
     return [
         (question, text)
@@ -119,7 +119,7 @@ def test_within_a_sentence_nouns_are_found_too(place):
 def test_what_was_indexed_with_the_analyser_is_found_without_it_and_the_other_way_round():
     pairs = list(list_nouns_with_forms(8))
     forms_of = [form for _, form in pairs]
-    analysed = list(tokenize.count_terms_of_all(forms_of))
+    analysed = list(tokenize.count_terms_per_text(forms_of))
     asked = [set(tokenize.weigh_query_terms(form)) for form in forms_of]
     with without_kiwi():
         for (noun, form), with_it, question in zip(pairs, analysed, asked, strict=True):

@@ -56,7 +56,7 @@ def test_a_question_of_nothing_but_asking_words_still_has_terms():
 
 def test_a_batch_gives_the_same_terms_as_one_by_one():
     texts = ["숙박비 상한은 90,000원이다.", "", "The services are running", "제3조(목적)"]
-    assert list(tokenize.count_terms_of_all(texts)) == [
+    assert list(tokenize.count_terms_per_text(texts)) == [
         tokenize.count_terms(text) for text in texts
     ]
 
@@ -91,7 +91,7 @@ def test_a_word_that_comes_back_is_analysed_once(monkeypatch):
     monkeypatch.setattr(
         korean, "analyse_word", lambda analyser, word: asked.append(word) or analyse(analyser, word)
     )
-    list(tokenize.count_terms_of_all([" ".join(words * 3), " ".join(words)]))
+    list(tokenize.count_terms_per_text([" ".join(words * 3), " ".join(words)]))
     assert asked == words
 
 
@@ -100,7 +100,7 @@ def test_threads_find_the_same_terms():
     texts = [f"두더지{number}호는 땅속 {number}미터에서 산다" for number in range(40)] * 4
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(tokenize.count_terms, texts))
-    assert found == list(tokenize.count_terms_of_all(texts))
+    assert found == list(tokenize.count_terms_per_text(texts))
 
 
 def test_words_that_only_ask_weigh_little_beside_the_subject():

@@ -86,7 +86,7 @@ class Command(BaseCommand):
         with contextlib.ExitStack() as stack:
             self._acquire_folder_lock(stack)
             listener = stack.enter_context(self._open_listener(settings.HOST, settings.PORT))
-            self._step_down()
+            self._drop_root()
             product = Product(listener, seed=not options["no_seed"])
             status = asyncio.run(product.run())
         sys.exit(status)
@@ -99,14 +99,14 @@ class Command(BaseCommand):
         if holder is not None:
             raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {holder}")
 
-    def _step_down(self) -> None:
+    def _drop_root(self) -> None:
         """Drop root's privileges, which only a port below 1024 needed."""
         try:
             choice = spawn.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
         except RuntimeError as error:
             raise CommandError(str(error)) from error
         if choice.account:
-            spawn.step_down(choice.account, settings.DATA_DIR)
+            spawn.become_account(choice.account, settings.DATA_DIR)
         elif choice.reason:
             spawn.take_ownership(settings.DATA_DIR)
             logger.warning("runs_as_root", reason=choice.reason)
