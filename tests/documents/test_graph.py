@@ -74,7 +74,7 @@ def find_by_graph():
     statement = store.to_graph_statement(space, within="")
     vector = store.to_halfvec([1.0] * space.dimensions)
     with database.open_search(database.SearchScope([])) as search:
-        rows = search.fetch_rows(statement, vector=vector, limit=100)
+        rows = search.fetch_rows(statement, vector=vector, limit=100, passed=0)
     return {row[1] for row in rows}
 
 

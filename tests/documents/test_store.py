@@ -250,6 +250,7 @@ def test_large_scopes_use_the_index_of_their_space(owner):
                 "vector": searching.to_halfvec([0.1] * 16),
                 "documents": [index(owner, ["가"]).pk],
                 "limit": 5,
+                "passed": 0,
             },
         )
         plan = "\n".join(row[0] for row in cursor.fetchall())

@@ -125,10 +125,11 @@ def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
     statement = store.to_graph_statement(SearchedSpace(active.pk, active.dimensions))
     everything = SearchScope(list(active.embeddings.values_list("document_id", flat=True)))
-    plan = list_plan_nodes(everything, statement, vector=vector, limit=5)
-    assert f"embedding_space_{active.pk}" in list_index_names(plan)
-    assert not list_sequential_scans(plan)
-    assert read(plan) == {"documents_chunkembedding": 5, "documents_chunk": 5}
+    for passed in (0, 7):
+        plan = list_plan_nodes(everything, statement, vector=vector, limit=5, passed=passed)
+        assert f"embedding_space_{active.pk}" in list_index_names(plan)
+        assert not list_sequential_scans(plan)
+        assert read(plan) == {"documents_chunkembedding": passed + 5, "documents_chunk": 5}
 
 
 def test_which_codes_there_are_comes_from_an_index_alone(scope):

@@ -118,6 +118,22 @@ def test_most_of_all_chunks_are_searched_through_the_graph(signed_documents):
     assert not compared
 
 
+def test_the_graph_of_a_large_library_is_walked_a_second_time(signed_documents, monkeypatch):
+    documents, asked, find = signed_documents
+    monkeypatch.setattr(searching, "EF_SEARCH", "12")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
+
+    def count_held(most):
+        monkeypatch.setattr(searching, "MAX_CHUNKS_OF_ONE_WALK", most)
+        found = [find(documents[:5], vector, 200, share=0.5)[0] for vector in asked]
+        assert all(len(hits) == 10 for hits in found)
+        pairs = zip(found, asked, strict=True)
+        return sum(len({*hits} & {*find(documents[:5], one, 0)[0]}) for hits, one in pairs)
+
+    assert count_held(1199) > count_held(1200)
+
+
 def test_signs_that_are_too_many_to_be_read_are_not_gone_by(signed_documents, monkeypatch):
     documents, asked, find = signed_documents
     a_code = searching.KEY_BYTES + 13
