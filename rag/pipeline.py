@@ -84,6 +84,7 @@ from rag.types import (
     CitedPassage,
     Evidence,
     HistoryMessage,
+    Hit,
     QuestionType,
     Retrieval,
     ScopeReason,
@@ -188,6 +189,16 @@ class AnalysedQuestion:
             return ()
         widened = ("notice_widened",) if self.retrieval.widened else ()
         return (*widened, *(("notice_gone",) if self.unreadable_documents else ()))
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """What was found, best first; empty if nothing was searched."""
+        return self.retrieval.hits if self.retrieval else ()
+
+    @property
+    def strong_hits(self) -> list[Hit]:
+        """The hits that are clearly relevant."""
+        return [hit for hit in self.hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
 
     @property
     def search_method(self) -> str:
@@ -422,7 +433,11 @@ class Pipeline:
             pairs=self.config.history_pairs if pairs is None else pairs,
             forgets=analysed.is_fresh_start,
         )
-        last_turn = question.conversation.last_turn if analysis.follows else None
+        messages, last_titles = window.messages, tuple[str, ...]()
+        last_turn = question.conversation.last_turn
+        if analysis.follows and last_turn:
+            messages = show_last_turn_whole(window.messages, last_turn)
+            last_titles = tuple(ref.title or ref.source for ref in last_turn.doc_refs)
         slots = self._rank_profile(analysed)
         # a question about the conversation keeps its wording: a completed one would mislead
         is_plain = analysis.standalone == analysis.text or is_recalling(analysis.text)
@@ -432,12 +447,8 @@ class Pipeline:
             today=date.today(),  # noqa: DTZ011 - the day of the place where it runs
             fence=self.config.fence,
             standalone="" if is_plain else analysis.standalone,
-            window=show_last_turn_whole(window.messages, last_turn)
-            if last_turn
-            else window.messages,
-            last_titles=tuple(ref.title or ref.source for ref in last_turn.doc_refs)
-            if last_turn
-            else (),
+            window=messages,
+            last_titles=last_titles,
             was_searched=analysed.retrieval is not None,
             persona=question.persona,
             shape=INTENT_TEMPLATES[analysis.intent].shape if analysed.is_searched else "",
@@ -459,10 +470,7 @@ class Pipeline:
         `window` are the messages in the prompt anyway.
         """
         recalled = RecallResult()
-        conversation, hits = (
-            analysed.question.conversation,
-            analysed.retrieval.hits if analysed.retrieval else (),
-        )
+        conversation = analysed.question.conversation
         history: dict[str, object] = {
             "turns": conversation.total,
             "messages": len(window),
@@ -470,9 +478,6 @@ class Pipeline:
             "summary_through": conversation.summary.through if conversation.summary else None,
         }
         if analysed.analysis.question_type is not QuestionType.SMALLTALK and conversation.total:
-            strong_hits = [
-                hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE
-            ]
             # at most two model calls before the first word, including the answer's own
             has_asked_model = analysed.analysis.by == "light_llm" or bool(analysed.analysis.failed)
             try:
@@ -483,7 +488,7 @@ class Pipeline:
                         _count_turns(window),
                         analysed.history,
                         analysed.store,
-                        documents={hit.passage.document_id for hit in strong_hits},
+                        documents={hit.passage.document_id for hit in analysed.strong_hits},
                         since=analysed.first_recallable_turn,
                         may_ask=not has_asked_model,
                     )
@@ -591,6 +596,7 @@ class Pipeline:
                 if revision.draft and revision.draft.text != answer.text:
                     answer = revision.draft
                     yield Replaced(answer.text)
+        label = answer.verification.label if answer else None
         if answer:
             analysed.trace.add({"grounding": summarise_verification(answer.verification)})
         cited_numbers = {citation.number for citation in (answer or draft).citations}
@@ -608,16 +614,14 @@ class Pipeline:
         yield _make_finished(
             analysed,
             mode=AnswerMode.DOCUMENTS if shown_sources else AnswerMode.GENERAL,
-            label=answer.verification.label if answer else None,
+            label=label,
             sources=shown_sources,
             usage=draft.usage,
             # general knowledge is not shown as checked against passages it never cited
             checks=answer.verification.checks if answer and cited_numbers else (),
             citations=_resolve_citations(citations, citable),
             relevant_document_ids=tuple(dict.fromkeys(relevant_document_ids)),
-            notices=await self._list_notices(
-                analysed, answer.verification.label if answer else None, draft.notices
-            ),
+            notices=await self._list_notices(analysed, label, draft.notices),
         )
 
     def _make_check(self, analysed: AnalysedQuestion, readable: AnswerContext) -> Check:
@@ -700,9 +704,9 @@ class Pipeline:
     def _list_sources(
         self, analysed: AnalysedQuestion, evidence: Sequence[Evidence]
     ) -> tuple[AnswerSource, ...]:
-        hits = analysed.retrieval.hits if analysed.retrieval else ()
+        """The sources of the evidence, in the same order, with the scores of their hits."""
         return to_sources(
-            evidence, hits, dense=self.searcher.knows_language(analysed.question.text)
+            evidence, analysed.hits, dense=self.searcher.knows_language(analysed.question.text)
         )
 
 
@@ -751,11 +755,8 @@ async def _prepend_to_text(
 
 def _list_relevant_texts(analysed: AnalysedQuestion) -> list[str]:
     """The question and the passages that are clearly relevant."""
-    hits = analysed.retrieval.hits if analysed.retrieval else ()
-    strong_hits = [hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
-    texts = [
-        f"{hit.passage.title}\n{hit.passage.content}" for hit in strong_hits[:MAX_CAUTION_PASSAGES]
-    ]
+    passages = [hit.passage for hit in analysed.strong_hits[:MAX_CAUTION_PASSAGES]]
+    texts = [f"{passage.title}\n{passage.content}" for passage in passages]
     return [analysed.question.text, *texts]
 
 
