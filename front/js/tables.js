@@ -21,7 +21,7 @@ export function wrapTables(fragment) {
     box.append(wrap);
     box.classList.toggle("table-wide", columns >= WIDE_COLUMNS);
     box.append(createTools());
-    wrap.addEventListener("scroll", () => showShadows(wrap), { passive: true });
+    wrap.addEventListener("scroll", () => handleScroll(wrap), { passive: true });
     sizes?.observe(wrap);
   }
 }
@@ -29,8 +29,18 @@ export function wrapTables(fragment) {
 const sizes = globalThis.ResizeObserver ? new ResizeObserver((entries) => entries.forEach(({ target }) => handleLayout(target))) : null;
 
 function handleLayout(wrap) {
-  if (waiting.has(wrap)) showColumn(wrap, waiting.get(wrap));
-  waiting.delete(wrap);
+  const asked = askedColumns.get(wrap);
+  if (asked) {
+    showColumn(wrap, asked.cell);
+    Object.assign(asked, { width: wrap.clientWidth, left: wrap.scrollLeft });
+  }
+  showShadows(wrap);
+}
+
+/** A reader who scrolls a table decides what of it is seen from then on. */
+function handleScroll(wrap) {
+  const asked = askedColumns.get(wrap);
+  if (asked?.width === wrap.clientWidth && Math.abs(asked.left - wrap.scrollLeft) > 1) askedColumns.delete(wrap);
   showShadows(wrap);
 }
 
@@ -64,11 +74,11 @@ export function showAskedColumn(root, question) {
   for (const wrap of root.querySelectorAll(".table-wide .table-wrap")) {
     const heads = [...(wrap.querySelector("tr")?.cells ?? [])].slice(1);
     const named = heads.filter((cell) => plain(cell.textContent).length >= MIN_ASKED_CHARACTERS && asked.includes(plain(cell.textContent)));
-    if (named.length) waiting.set(wrap, named[0]);
+    if (named.length) askedColumns.set(wrap, { cell: named[0] });
   }
 }
 
-const waiting = new WeakMap(); // columns to be shown once their tables are laid out
+const askedColumns = new WeakMap(); // of each table the column to keep in sight, also when a panel narrows it
 
 /** Scroll to a column, beside the first one, which is fixed. */
 function showColumn(wrap, cell) {

@@ -52,6 +52,22 @@ def test_a_wide_table_keeps_its_first_column_and_shows_the_one_that_was_asked(
     assert measure_overflow(page) <= 0
 
 
+def test_the_column_that_was_asked_stays_in_sight_as_the_table_narrows(windows, talker, llm):
+    page = windows(talker, viewport={"width": 1280, "height": 768})
+    page.goto("/")
+    table = reply(page, llm, TABLE).locator(".table-wrap")
+    asked = table.get_by_role("columnheader", name="교체 비용")
+    expect(asked).to_be_in_viewport(ratio=0.99)
+    page.set_viewport_size({"width": 700, "height": 768})
+    expect(asked).to_be_in_viewport(ratio=0.99)
+    table.evaluate("(wrap) => wrap.scrollTo(0, 0)")
+    expect(asked).not_to_be_in_viewport()
+    page.set_viewport_size({"width": 660, "height": 768})
+    expect(table.locator("..")).not_to_have_class(
+        re.compile("more-before")
+    )  # as the reader left it
+
+
 def test_columns_of_figures_stand_to_the_right_and_names_to_the_left(talk, llm):
     prose = reply(talk, llm, TABLE)
     cells = prose.locator("tbody tr").first.locator("td")
