@@ -61,7 +61,7 @@ def test_an_answer_is_told_with_its_sources(owner, play):
         make_finished(AnswerMode.DOCUMENTS, found),
     )
     out, err, status = run("휴가는?")
-    assert out.splitlines() == ["15일입니다 [1]", "  [1]* 규정.md, p. 3"]
+    assert out.splitlines() == ["15일입니다 [1]", "  [1]* 규정.md, p. 3 · 제1장"]
     assert (status, str(Chat.objects.get().pk) in err) == (0, True)
 
 

@@ -249,7 +249,9 @@ class Command(BaseCommand):
         for source in message["sources"] or ():
             page = f", p. {source['page']}" if source["page"] else ""
             mark = "*" if source["cited"] else " "
-            self.stdout.write(f"  [{source['slot']}]{mark} {source['document_name']}{page}")
+            heading = (source["section"] or "").rpartition(" > ")[2]
+            place = f" · {heading}" if heading else ""
+            self.stdout.write(f"  [{source['slot']}]{mark} {source['document_name']}{page}{place}")
         if message["error"]:
             self.stderr.write(message["error"]["detail"])
         self.stderr.write(f"--chat {message['chat_id']}")
