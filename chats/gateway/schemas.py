@@ -248,7 +248,7 @@ class Reply:
         return {
             **self._make_head("chat.completion"),
             "choices": [choice],
-            "usage": count_tokens(message),
+            "usage": to_usage(message),
             **self._make_own_fields(message),
         }
 
@@ -269,7 +269,7 @@ class Reply:
     def to_usage_chunk(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The chunk with nothing but the token counts."""
         head = self._make_head("chat.completion.chunk")
-        return {**head, "choices": [], "usage": count_tokens(message)}
+        return {**head, "choices": [], "usage": to_usage(message)}
 
     def _make_chunk(self, delta: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
@@ -291,8 +291,8 @@ def find_finish_reason(message: Mapping[str, Any]) -> str:
     return "length" if ANSWER_CUT in codes else "stop"
 
 
-def count_tokens(message: Mapping[str, Any]) -> dict[str, int]:
-    """Token counts; zeros if no model was asked."""
+def to_usage(message: Mapping[str, Any]) -> dict[str, int]:
+    """The `usage` of an answer; zeros if no model was asked."""
     usage = message.get("usage") or {}
     read, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
