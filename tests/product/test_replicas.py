@@ -109,6 +109,11 @@ def search(client, query):
     return {hit["document_name"] for hit in body["hits"]}
 
 
+def test_after_a_start_what_searches_read_is_read_in_on_both_servers(product):
+    wait_until(lambda: product.log.count("buffers_filled") == 2, 60)
+    assert "buffers_not_filled" not in product.log
+
+
 @pytest.mark.usefixtures("rules")
 def test_searches_and_lists_are_read_from_the_replica(client, primary, replica, counts):
     await_replay(primary, replica)
