@@ -28,10 +28,11 @@ CLOSE_SECONDS = 20.0
 """How long `close` waits while Redis is down; then readers are served from the database."""
 COALESCE_SECONDS = 0.025
 """How long text is collected after a write ..."""
-CROWDED_LOGS, CROWDED_SECONDS = 24, 0.05
-"""... and after a write to so many logs or more.
+CROWD, CROWDED_SECONDS = range(24, 256), 0.05
+"""... and after a write to so many logs.
 
-Each write wakes Redis and every web process, whatever is in it.
+Each write wakes Redis and every web process, whatever is in it. A write to more logs than these
+takes so long that enough is collected meanwhile.
 """
 PREPARING_SECONDS = 0.1
 """How long the events of the steps before the text wait for the first words; too short to notice.
@@ -264,7 +265,7 @@ class Flusher(LoopTask):
         except (RedisError, OSError):
             self._requeue(writers)
             raise
-        is_crowded = len(writers) >= CROWDED_LOGS
+        is_crowded = len(writers) in CROWD
         await self._wait_for_more(CROWDED_SECONDS if is_crowded else COALESCE_SECONDS)
 
     async def _wait_for_more(self, seconds: float) -> None:

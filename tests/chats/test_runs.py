@@ -68,7 +68,7 @@ async def test_what_comes_soon_after_the_first_word_shares_an_entry_too(run_id, 
 async def test_where_many_logs_grow_more_is_collected_between_two_writes(monkeypatch):
     monkeypatch.setattr(writing, "COALESCE_SECONDS", 0.0)
     monkeypatch.setattr(writing, "CROWDED_SECONDS", 10.0)
-    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWDED_LOGS)]
+    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWD.start)]
     for writer in writers:
         writer.begin()
         writer.add("delta", {"text": "가"})
@@ -87,7 +87,7 @@ async def test_the_first_word_of_another_answer_does_not_wait_where_many_logs_gr
     run_id, monkeypatch
 ):
     monkeypatch.setattr(writing, "CROWDED_SECONDS", 60.0)
-    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWDED_LOGS)]
+    writers = [RunWriter(uuid.uuid4()) for _ in range(writing.CROWD.start)]
     for writer in writers:
         writer.begin()
         writer.add("delta", {"text": "가"})
