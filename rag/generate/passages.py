@@ -85,6 +85,7 @@ _YEARS = re.compile(
 )
 _BARE_YEAR = re.compile(rf"{_YEAR}(?![\d,])")
 """A year in the name of a column or row."""
+_DIGITS = re.compile(r"\d+")
 _APART = r"(?:(?<!\d)|(?!\d))"
 """Not between two digits."""
 _BLANKS = re.compile(r"(?<=[0-9A-Za-z])(\s+)(?=[0-9A-Za-z])|\s+")
@@ -474,6 +475,7 @@ class _Composer:
             map(self.query.value.is_in, self._list_units_with_words())
         )
         self.weights = self._weigh_words()
+        self.other_titles = self._find_other_titles()
         self.ranked = self._rank_units()
 
     def answer(self, named_titles: Sequence[str], room: int) -> PassagesAnswer:
@@ -580,6 +582,8 @@ class _Composer:
             documents[stretch.slot] = documents.get(stretch.slot, frozenset()) | document_words
         units = []
         for stretch_index, stretch in enumerate(self.stretches):
+            if stretch.title in self.other_titles:
+                continue
             title_words = self._find_contained_words(stretch.title)
             for unit_index in filter(stretch.is_quotable, range(len(stretch.units))):
                 unit, document_words = stretch.units[unit_index], documents[stretch.slot]
@@ -630,6 +634,25 @@ class _Composer:
     def _drop_lone_heads(self, words: frozenset[int]) -> frozenset[int]:
         """The words without those whose thing is not among them: 활동기간 is no 신청 기간."""
         return frozenset(index for index in words if self.owners.get(index, index) in words)
+
+    def _find_other_titles(self) -> frozenset[str]:
+        """Titles of another number than the question and another title name: "1분기 실적".
+
+        Documents of a series resemble each other in all but that number.
+        """
+        words_by_shape: dict[str, list[QuestionWord]] = {}
+        for word in self.query.words:
+            key = _to_key(word.text)
+            if re.search(r"\d", key) and re.search(r"[a-z가-힣]", key):
+                words_by_shape.setdefault(_DIGITS.sub("0", key), []).append(word)
+        titles = {stretch.title for stretch in self.stretches}
+        others: set[str] = set()
+        for shape, words in words_by_shape.items():
+            pattern = re.compile(_APART + re.escape(shape).replace("0", r"\d+") + _APART)
+            named = {title for title in titles if any(word.is_in(_Text(title)) for word in words)}
+            if named:
+                others |= {title for title in titles - named if pattern.search(_to_key(title))}
+        return frozenset(others)
 
     def _is_of_another_year(self, stretch: Stretch, unit: Unit) -> bool:
         """Whether a unit is about particular years, but none that the question names."""

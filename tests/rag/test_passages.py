@@ -427,6 +427,33 @@ def test_a_document_of_the_year_asked_about_answers_though_it_compares():
     )
 
 
+QUARTERS = [
+    ("2024년 1분기 해외투자 동향", "미국 59억"),
+    ("2024년 2분기 해외투자 동향", "미국 64억"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("2024년 2분기 해외투자 상위 국가는?", ["64억"]),
+        ("2024년 1분기 해외투자 상위 국가는?", ["59억"]),
+        ("1분기와 2분기 해외투자 상위 국가는?", ["59억", "64억"]),
+        ("2024년 해외투자 상위 국가는?", ["59억", "64억"]),
+        ("2024년 3분기 해외투자 상위 국가는?", ["59억", "64억"]),
+    ],
+)
+def test_of_a_series_the_document_of_the_number_asked_about_answers(question, shown):
+    evidence = (
+        make_titled_evidence(
+            title, f"해외투자 상위 국가는 {figure} 달러, 케이만군도 순이다.", slot=slot
+        )
+        for slot, (title, figure) in enumerate(QUARTERS, 1)
+    )
+    told = ask(question, *evidence)
+    assert [figure for figure in ("59억", "64억") if figure in told] == shown
+
+
 def test_a_name_that_no_passage_holds_has_no_value():
     told = compose("삼성전자의 3월 예산은 얼마야?", BUDGET)
     assert not told.has_answer
