@@ -22,6 +22,7 @@ from typing import Any
 
 import structlog
 from allauth.account import forms
+from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress
 from allauth.account.stages import EmailVerificationStage
 from allauth.account.utils import filter_users_by_username
@@ -351,7 +352,9 @@ class SignupForm(forms.SignupForm):  # type: ignore[misc]
         """Save the user, or respond without; both take as long."""
         if self.account_already_exists:
             make_password(self.cleaned_data["password1"])
-        return super().try_save(request)
+        user, response = super().try_save(request)
+        record_authentication(request, user, "password")  # nothing without a user
+        return user, response
 
 
 class SignupVerificationStage(EmailVerificationStage):  # type: ignore[misc]

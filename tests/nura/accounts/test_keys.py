@@ -135,6 +135,15 @@ def test_who_has_just_signed_in_is_not_asked_for_the_password_again(minsu):
     assert client.get("/accounts/2fa/totp/activate/").status_code == 200
 
 
+def test_who_has_just_signed_up_is_not_asked_for_the_password_again(settings):
+    settings.SIGNUP = "open"
+    client = Client()
+    form = {"username": "hana", "email": "hana@example.com"}
+    client.post("/accounts/signup/", form | {"password1": PASSWORD, "password2": PASSWORD})
+    assert get_me(make_key(client)).status_code == 200
+    assert request_key(client) == 201
+
+
 def test_who_signed_in_a_while_ago_is_asked_for_the_password_again(minsu):
     client = sign_in(seconds_ago=301)
     for path in ("/settings/keys", "/settings/data", "/settings/delete"):
