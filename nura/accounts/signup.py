@@ -41,6 +41,7 @@ from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
@@ -239,7 +240,7 @@ def _find_columns(header: list[str]) -> dict[str, int]:
 
 def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationList:
     group_names = set(Group.objects.values_list("name", flat=True))
-    taken_emails = {email.casefold() for email in User.objects.values_list("email", flat=True)}
+    known_emails = _list_known_emails()
     people: list[InvitedPerson] = []
     errors: list[tuple[int, str]] = []
     seen_emails: set[str] = set()
@@ -252,7 +253,7 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
             name=cells.get("name", ""),
             groups=tuple(filter(None, map(str.strip, re.split("[;|]", cells.get("groups", ""))))),
         )
-        if problem := _find_problem(person, group_names, taken_emails, seen_emails):
+        if problem := _find_problem(person, group_names, known_emails, seen_emails):
             errors.append((number, problem))
         else:
             people.append(person)
@@ -261,8 +262,24 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
     return InvitationList(tuple(people), listed, len(errors) - len(listed))
 
 
+def _list_known_emails() -> dict[str, str]:
+    """Addresses that are not invited, each with the reason."""
+    reasons = {}
+    for email, expires_at in Invitation.objects.open().values_list("email", "expires_at"):
+        day = date_format(timezone.localtime(expires_at))
+        reasons[email] = _(
+            "Already invited, until %(day)s. To invite again, first withdraw it under Invitations."
+        ) % {"day": day}
+    for email in User.objects.values_list("email", flat=True):
+        reasons[email.casefold()] = _("Somebody has an account with this address.")
+    return reasons
+
+
 def _find_problem(
-    person: InvitedPerson, group_names: set[str], taken_emails: set[str], seen_emails: set[str]
+    person: InvitedPerson,
+    group_names: set[str],
+    known_emails: dict[str, str],
+    seen_emails: set[str],
 ) -> str:
     try:
         validate_email(person.email)
@@ -275,8 +292,8 @@ def _find_problem(
         return _("This is not a name.")
     if person.email in seen_emails:
         return _("The address is in the list twice.")
-    if person.email in taken_emails:
-        return _("Somebody has an account with this address.")
+    if person.email in known_emails:
+        return known_emails[person.email]
     if missing := sorted(set(person.groups) - group_names):
         return _("There is no group %(names)s.") % {"names": ", ".join(missing)}
     return ""
@@ -286,7 +303,11 @@ def _find_problem(
 def invite_people(
     *, by: User, people: Collection[InvitedPerson], days: int = DEFAULT_DAYS
 ) -> list[tuple[Invitation, str]]:
-    """Create an invitation for each person, all or none; with secrets, readable only now."""
+    """Create an invitation for each person, all or none; with secrets, readable only now.
+
+    People who have been invited or got an account since the list was checked are left out.
+    """
+    known_emails = _list_known_emails()
     groups = {group.name: group for group in Group.objects.all()}
     return [
         create_invitation(
@@ -297,6 +318,7 @@ def invite_people(
             groups=[groups[name] for name in person.groups],
         )
         for person in people
+        if person.email not in known_emails
     ]
 
 

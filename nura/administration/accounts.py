@@ -1,7 +1,8 @@
 """People: usage by account, quotas, and invitations for a whole list."""
 
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django import forms
@@ -12,12 +13,14 @@ from django.core.cache import cache
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
+from documents.secrets import open_secret, seal_secret
 from nura.accounts.adapter import MailFailed
 from nura.accounts.quotas import Allowance, list_near_limits
 from nura.accounts.roles import may_enter
@@ -53,6 +56,8 @@ def show_usage(request: HttpRequest) -> HttpResponse:
 
 LIST_SECONDS = 1800
 """How long a checked list can be invited."""
+LINKS_SECONDS = 1800
+"""How long the links of an invited list can be downloaded; the cache holds them encrypted."""
 MAX_MAILS = 200
 """Mails sent for one list; the file has the links of all."""
 
@@ -101,16 +106,27 @@ def invite_list(request: HttpRequest) -> HttpResponse:
 def _keep_list(user: User, people_list: InvitationList) -> str:
     name = secrets.token_urlsafe(16)
     people = [asdict(person) for person in people_list.people]
-    cache.set(f"nura:invite-list:{user.pk}:{name}", people, LIST_SECONDS)
+    cache.set(_make_list_key(user, name), people, LIST_SECONDS)
     return name
 
 
+def _make_list_key(user: User, name: str) -> str:
+    return f"nura:invite-list:{user.pk}:{name}"
+
+
+def _make_links_key(user: User, name: str) -> str:
+    return f"nura:invitation-links:{user.pk}:{name}"
+
+
 def _invite_tried(request: HttpRequest, user: User) -> HttpResponse:
-    """Invite, mail the links if mail works, and return them as a file: readable only now."""
+    """Invite, mail the links if mail works, and go on to the page that says what was done."""
     form = InvitePeopleForm(request.POST)
-    key = f"nura:invite-list:{user.pk}:{request.POST['tried']}"
+    name = request.POST["tried"]
+    if _make_links_key(user, name) in cache:  # pressed twice
+        return redirect("admin:invited-list", name)
+    key = _make_list_key(user, name)
     stored = cache.get(key) if form.is_valid() else None
-    if not stored or not cache.delete(key):  # pressing twice invites once
+    if not stored or not cache.delete(key):  # of two presses at once, one invites
         messages.error(request, _("The list is no longer available. Upload it again."))
         return redirect("admin:invite-list")
     people = [InvitedPerson(**person) for person in stored]
@@ -119,11 +135,71 @@ def _invite_tried(request: HttpRequest, user: User) -> HttpResponse:
         (invitation, request.build_absolute_uri(build_path(secret)))
         for invitation, secret in invitations
     ]
+    invited = InvitedList(
+        ids=[invitation.pk for invitation, _secret in invitations],
+        left_out=len(people) - len(invitations),
+        until=timezone.now() + timedelta(seconds=LINKS_SECONDS),
+        sealed_links=seal_secret(write_links(links).decode()),
+    )
+    cache.set(_make_links_key(user, name), asdict(invited), LINKS_SECONDS)
     _mail_links(links)
-    response = HttpResponse(write_links(links), content_type="text/csv; charset=utf-8")
+    return redirect("admin:invited-list", name)
+
+
+@dataclass(frozen=True, slots=True)
+class InvitedList:
+    """What was done with a list: the invitations, and their links as an encrypted file.
+
+    `left_out` counts people who had been invited or had got an account since the check.
+    """
+
+    ids: list[int]
+    left_out: int
+    until: datetime
+    sealed_links: str
+
+
+@admin_page("invite-list/<str:name>", name="invited-list")
+def show_invited_list(request: HttpRequest, name: str) -> HttpResponse:
+    """How many people were invited and mailed, with the links to download, for a while."""
+    invited = _find_invited_list(request, name)
+    if invited is None:
+        return _go_to_invitations(request)
+    mailed = Invitation.objects.filter(pk__in=invited.ids).exclude(mailed_at=None).count()
+    context = {
+        "title": _("Invite a list"),
+        "name": name,
+        "invited": invited,
+        "mailed": mailed,
+        "unmailed": len(invited.ids) - mailed,
+    }
+    return render_page(request, "admin/invited_list.html", context)
+
+
+@admin_page("invite-list/<str:name>/links", name="invitation-links")
+def download_links(request: HttpRequest, name: str) -> HttpResponse:
+    """The links as a CSV, for who made them."""
+    invited = _find_invited_list(request, name)
+    if invited is None:
+        return _go_to_invitations(request)
+    content = open_secret(invited.sealed_links)
+    response = HttpResponse(content, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="invitations.csv"'
     response["Cache-Control"] = "no-store"
     return response
+
+
+def _find_invited_list(request: HttpRequest, name: str) -> InvitedList | None:
+    stored = cache.get(_make_links_key(cast("User", request.user), name))
+    return InvitedList(**stored) if stored else None
+
+
+def _go_to_invitations(request: HttpRequest) -> HttpResponse:
+    messages.error(
+        request,
+        _("The links are no longer available. To make new ones, withdraw the invitations first."),
+    )
+    return redirect("admin:nura_invitation_changelist")
 
 
 def _mail_links(links: list[tuple[Invitation, str]]) -> None:
@@ -133,7 +209,7 @@ def _mail_links(links: list[tuple[Invitation, str]]) -> None:
         try:
             mail_invitation(invitation, link)
         except (MailFailed, OSError):
-            return  # the file has all links, and the list of invitations says which were mailed
+            return  # the file has all links, and the page says how many were mailed
 
 
 @admin_page("quotas", MenuPlace(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))

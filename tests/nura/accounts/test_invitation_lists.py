@@ -7,11 +7,12 @@ from io import StringIO
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core import mail
+from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from nura.accounts.roles import AccountRole, set_role
-from nura.accounts.signup import read_invitation_list
+from nura.accounts.signup import create_invitation, read_invitation_list, withdraw_invitation
 from nura.models import Invitation
 from tests.nura.accounts.conftest import PASSWORD
 
@@ -42,11 +43,14 @@ def try_list(browser, text):
 
 def invite(browser, page, days="7"):
     tried = re.search(r'name="tried" value="([^"]+)"', page.content.decode())[1]
-    return browser.post(ADDRESS, {"tried": tried, "days": days})
+    return browser.post(ADDRESS, {"tried": tried, "days": days}, follow=True)
 
 
-def find_links(answer):
-    return list(csv.DictReader(StringIO(answer.content.decode("utf-8-sig"))))
+def download_links(browser, page):
+    address = re.search(r'href="([^"]+/links/)"', page.content.decode())[1]
+    file = browser.get(address)
+    assert file["Content-Disposition"] == 'attachment; filename="invitations.csv"'
+    return list(csv.DictReader(StringIO(file.content.decode("utf-8-sig"))))
 
 
 def find_problems(text):
@@ -62,7 +66,7 @@ def test_a_list_is_tried_without_inviting_anybody(browser):
 
 
 def test_the_links_of_a_list_are_downloaded_and_work(browser):
-    rows = find_links(invite(browser, try_list(browser, LIST)))
+    rows = download_links(browser, invite(browser, try_list(browser, LIST)))
     assert [row["email"] for row in rows] == ["hana@example.com", "dul@example.com"]
     visitor = Client()
     visitor.get(rows[0]["link"].removeprefix("http://testserver"))
@@ -76,10 +80,67 @@ def test_the_links_of_a_list_are_downloaded_and_work(browser):
     assert {group.name for group in user.groups.all()} == {"인사팀", "재무팀"}
 
 
-def test_who_presses_twice_invites_once(browser):
+def test_the_page_says_what_was_done_and_its_links_are_downloaded_again(browser):
+    done = invite(browser, try_list(browser, LIST))
+    assert "2 people have been invited" in done.content.decode()
+    assert "2 invitations were not sent by e-mail" in done.content.decode()
+    assert download_links(browser, done) == download_links(browser, done)
+
+
+def test_who_presses_twice_invites_once_and_sees_what_was_done(browser):
     page = try_list(browser, LIST)
-    invite(browser, page)
-    assert invite(browser, page).status_code == 302
+    first, second = invite(browser, page), invite(browser, page)
+    assert Invitation.objects.count() == 2
+    assert second.redirect_chain == first.redirect_chain
+    assert "2 people have been invited" in second.content.decode()
+    assert download_links(browser, second) == download_links(browser, first)
+
+
+def test_the_links_are_kept_encrypted_and_for_a_while(browser, monkeypatch):
+    kept = {}
+    store = cache.set
+    monkeypatch.setattr(cache, "set", lambda *values: kept.update(store=values) or store(*values))
+    done = invite(browser, try_list(browser, LIST))
+    key, value, seconds = kept["store"]
+    assert seconds == 1800
+    assert "/invitations/" not in str(value)
+    cache.delete(key)
+    gone = browser.get(done.redirect_chain[0][0], follow=True).content.decode()
+    assert "The links are no longer available." in gone
+
+
+def test_the_links_are_for_who_made_them_alone(browser):
+    done = invite(browser, try_list(browser, LIST))
+    address = done.redirect_chain[0][0]
+    others = {"other": AccountRole.ADMINISTRATOR, "auditor": AccountRole.AUDITOR, "stranger": None}
+    for name, role in others.items():
+        user = User.objects.create_user(name)
+        if role:
+            set_role(user=user, role=role)
+        client = Client()
+        client.force_login(user)
+        for path in (address, f"{address}links/"):
+            answer = client.get(path, follow=True)
+            assert "2 people have been invited" not in answer.content.decode()
+            assert "/invitations/" not in answer.content.decode()
+            assert "Content-Disposition" not in answer
+
+
+def test_who_has_an_open_invitation_is_named_and_not_invited_again(browser):
+    invite(browser, try_list(browser, LIST))
+    assert set(find_problems(LIST)) == {2, 3}
+    page = try_list(browser, LIST).content.decode()
+    assert page.count("Already invited, until") == 2
+    withdraw_invitation(invitation=Invitation.objects.get(email="dul@example.com"), by=None)
+    assert set(find_problems(LIST)) == {2}
+
+
+def test_who_was_invited_since_the_check_is_left_out_and_counted(browser):
+    page = try_list(browser, LIST)
+    create_invitation(by=None, email="dul@example.com")
+    done = invite(browser, page).content.decode()
+    assert "1 person has been invited" in done
+    assert "1 person has been invited or has got an account in the meantime" in done
     assert Invitation.objects.count() == 2
 
 
@@ -98,7 +159,9 @@ def test_each_gets_a_mail_where_mail_works(browser, settings):
         "django.core.mail.backends.locmem.EmailBackend",
         True,
     )
-    invite(browser, try_list(browser, LIST))
+    done = invite(browser, try_list(browser, LIST)).content.decode()
+    assert "2 invitations were sent by e-mail." in done
+    assert "not sent by e-mail" not in done
     assert {one.to[0] for one in mail.outbox} == {"hana@example.com", "dul@example.com"}
 
 
