@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from django.utils.translation import gettext_lazy as _
 from pydantic import BaseModel, Field
 
 from chats.errors import NoQuestion, TooLong, WrongChatId
@@ -116,12 +117,29 @@ def to_error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
+_REASONS = {
+    "missing": _("missing"),
+    "too_short": _("must not be empty"),
+    "string_too_short": _("must not be empty"),
+    "too_long": _("at most %(max_length)s entries"),
+    "string_too_long": _("at most %(max_length)s characters"),
+    "greater_than_equal": _("at least %(ge)s"),
+    "less_than_equal": _("at most %(le)s"),
+}
+"""What is wrong with a field, by pydantic's type of error, for "Please check: field (reason)."."""
+
+
 def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """The first field that pydantic refused, written as OpenAI does, and what is wrong with it."""
-    _source, _body, *path = errors[0]["loc"]
+    """The first field that pydantic refused, written as OpenAI does, and what is wrong with it.
+
+    pydantic's own words are English only.
+    """
+    path = errors[0]["loc"][2:]  # after the source and the body
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     param = "".join(steps).removeprefix(".")
-    return param or None, f"{param}: {errors[0]['msg']}".removeprefix(": ")
+    reason = str(_REASONS.get(errors[0]["type"], _("not a valid value")))
+    words = f"{param} ({reason % errors[0].get('ctx', {})})" if param else reason
+    return param or None, words
 
 
 MAX_HISTORY_MESSAGES = 200

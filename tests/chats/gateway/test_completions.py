@@ -249,6 +249,26 @@ def test_a_field_that_cannot_be_used_is_named(client, fields, param):
     assert caught.value.body["message"]
 
 
+@pytest.mark.parametrize(
+    ("language", "fields", "message"),
+    [
+        ("ko", {"messages": []}, "다음 항목을 확인해 주세요: messages (비어 있으면 안 됩니다)."),
+        ("en", {"messages": []}, "Please check: messages (must not be empty)."),
+        (
+            "ko",
+            {"messages": "hello"},
+            "다음 항목을 확인해 주세요: messages (올바른 값이 아닙니다).",
+        ),
+        ("en", {"temperature": 2.5}, "Please check: temperature (at most 2.0)."),
+        ("ko", {"max_tokens": 0}, "다음 항목을 확인해 주세요: max_tokens (1 이상이어야 합니다)."),
+    ],
+)
+def test_what_is_wrong_with_a_field_is_said_in_one_language(client, language, fields, message):
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, **{"messages": HELLO, **fields}, extra_headers={"Accept-Language": language})
+    assert caught.value.body["message"] == message
+
+
 def test_a_worker_that_never_comes_is_an_error(client, model, monkeypatch):
     monkeypatch.setattr(dispatch, "QUEUE_SECONDS", 1.0)
     with pytest.raises(openai.InternalServerError) as caught:
