@@ -181,12 +181,14 @@ class InvitedPerson:
 class InvitationList:
     """The content of a list: who can be invited, and errors with their line numbers.
 
-    `left_out` counts errors that are not listed.
+    `left_out` counts errors that are not listed. `missing_groups` are named in the list but do not
+    exist.
     """
 
     people: tuple[InvitedPerson, ...]
     errors: tuple[tuple[int, str], ...]
     left_out: int = 0
+    missing_groups: tuple[str, ...] = ()
 
 
 def read_invitation_list(content: bytes) -> InvitationList:
@@ -244,6 +246,7 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
     people: list[InvitedPerson] = []
     errors: list[tuple[int, str]] = []
     seen_emails: set[str] = set()
+    missing_groups: set[str] = set()
     for number, row in enumerate(rows, start=2):
         cells = {name: row[i].strip() if i < len(row) else "" for name, i in columns.items()}
         if not any(cells.values()):
@@ -258,8 +261,10 @@ def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationLi
         else:
             people.append(person)
         seen_emails.add(person.email)
+        missing_groups |= set(person.groups) - group_names
     listed = tuple(errors[:MAX_TOLD_ERRORS])
-    return InvitationList(tuple(people), listed, len(errors) - len(listed))
+    left_out = len(errors) - len(listed)
+    return InvitationList(tuple(people), listed, left_out, tuple(sorted(missing_groups)))
 
 
 def _list_known_emails() -> dict[str, str]:

@@ -184,6 +184,19 @@ def test_what_is_wrong_is_told_with_the_number_of_its_line(browser):
     assert "1 person can be invited" in page
 
 
+def test_groups_that_do_not_exist_are_named_once_with_the_way_to_create_them(browser):
+    text = "email,groups\na@example.com,영업팀\nb@example.com,인사팀;영업팀\nc@example.com,법무팀\n"
+    page = try_list(browser, text).content.decode()
+    assert "These groups do not exist: 법무팀, 영업팀. Create them, then check the list" in page
+    section = page[page.index('aria-labelledby="errors"') :]
+    assert 'href="/admin/auth/group/"' in section
+    for name in ("법무팀", "영업팀"):
+        Group.objects.create(name=name)
+    page = try_list(browser, text).content.decode()
+    assert "not exist" not in page
+    assert "3 people can be invited" in page
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp949"])
 def test_korean_is_read_as_excel_saves_it(encoding):
     found = read_invitation_list(LIST.encode(encoding))
