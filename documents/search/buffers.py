@@ -4,7 +4,7 @@ A search takes several times as long where it meets pages for the first time
 (docs/notes/retrieval-measurements.md). The embedded Postgres has no `pg_prewarm`, so these are
 ordinary queries. A scan of a range of `ctid` reads ahead, and does not make do with the few pages
 that a sequential scan of a large table takes turns with. B-trees are read in their order, and the
-graph of vectors by searching it. What passages say stays outside: a search reads few of them.
+graph of vectors by searching it. What passages say comes last: a search reads few of them.
 """
 
 import time
@@ -26,7 +26,7 @@ logger = structlog.get_logger()
 BUFFERS_LOCK = 0x4E757266
 """Number of the advisory lock: of processes that start together, one reads."""
 SHARE = 7 / 8
-"""Of the buffers, at most; the rest is left to what passages say."""
+"""Of the buffers, at most."""
 PIECE_PAGES = 4096
 """Of a table, in one statement: a fraction of a second."""
 PROBES = 200
@@ -59,6 +59,7 @@ ORDERS = (
 """Table, column and order that an index alone tells."""
 LARGE = (("documents_chunkembedding", "count(*)"), ("documents_chunkterms", "count(*)"))
 """Of these the newest part, where not all fits beside the graph."""
+TEXTS = "documents_chunk"
 
 SETTINGS = """
     SELECT set_config('statement_timeout', '60s', true),
@@ -140,6 +141,7 @@ def _fill(server: str) -> Filled:
         filling.read_table(table, figure, kept=graph.pages if graph else 0)
     if graph:
         filling.probe(graph)
+    filling.read_table(TEXTS, "count(*)")
     (block,) = filling.fetch(BLOCK)
     filled = Filled(round(time.monotonic() - began, 2), round(filling.pages_read * block / 1e6, 1))
     logger.info("buffers_filled", server=server, seconds=filled.seconds, megabytes=filled.megabytes)

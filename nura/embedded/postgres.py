@@ -28,22 +28,22 @@ from nura.embedded.spawn import (
 
 SOCKET = ".s.PGSQL.5432"
 STATUS_LINE = 7  # of postmaster.pid
-MIN_BUFFER_MEGABYTES, MAX_BUFFER_MEGABYTES = 512, 4096
+MIN_BUFFER_MEGABYTES, MAX_BUFFER_MEGABYTES = 512, 8192
 MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """A container's memory limit; "max" without one."""
 
 
 def choose_buffer_megabytes(limit: Path = MEMORY_LIMIT) -> int:
-    """A sixth of the memory of the machine or container, within bounds; allocated as used.
+    """A quarter of the memory of the machine or container, within bounds; allocated as used.
 
-    Searches over a million chunks read 4 GB (`documents.search.buffers`); pages that are not in the
+    Searches over a million chunks read 5 GB (`documents.search.buffers`); pages that are not in the
     buffers have to be copied there from the system's cache.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     maximum = limit.read_text(encoding="ascii").strip() if limit.exists() else ""
     if maximum.isdecimal():
         memory = min(memory, int(maximum))
-    return min(max(memory // 6 // 2**20, MIN_BUFFER_MEGABYTES), MAX_BUFFER_MEGABYTES)
+    return min(max(memory // 4 // 2**20, MIN_BUFFER_MEGABYTES), MAX_BUFFER_MEGABYTES)
 
 
 SETTINGS = {
