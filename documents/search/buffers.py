@@ -2,9 +2,9 @@
 
 A search takes several times as long where it meets pages for the first time
 (docs/notes/retrieval-measurements.md). The embedded Postgres has no `pg_prewarm`, so these are
-ordinary queries. A scan of a range of `ctid` reads ahead, and does not make do with the few pages
-that a sequential scan of a large table takes turns with. B-trees are read in their order, and the
-graph of vectors by searching it. What passages say comes last: a search reads few of them.
+ordinary queries. A scan of a range of `ctid` reads ahead and, unlike a sequential scan of a large
+table, keeps what it read in the buffers. B-trees are read in their order, and the graph of vectors
+by searching it. The texts of passages come last: a search reads few of them.
 """
 
 import time

@@ -638,18 +638,19 @@ class _Composer:
     def _find_other_titles(self) -> frozenset[str]:
         """Titles of another number than the question and another title name: "1분기 실적".
 
-        Documents of a series resemble each other in all but that number.
+        Documents of a series resemble each other in all but that number. Years have a rule of
+        their own.
         """
-        words_by_shape: dict[str, list[QuestionWord]] = {}
-        for word in self.query.words:
+        words_by_shape: dict[str, set[int]] = {}
+        for index, word in enumerate(self.query.words):
             key = _to_key(word.text)
-            if re.search(r"\d", key) and re.search(r"[a-z가-힣]", key):
-                words_by_shape.setdefault(_DIGITS.sub("0", key), []).append(word)
+            if _DIGITS.search(key) and re.search(r"[a-z가-힣]", key) and not _find_years(word.text):
+                words_by_shape.setdefault(_DIGITS.sub("0", key), set()).add(index)
         titles = {stretch.title for stretch in self.stretches}
         others: set[str] = set()
         for shape, words in words_by_shape.items():
             pattern = re.compile(_APART + re.escape(shape).replace("0", r"\d+") + _APART)
-            named = {title for title in titles if any(word.is_in(_Text(title)) for word in words)}
+            named = {title for title in titles if words & self._find_contained_words(title)}
             if named:
                 others |= {title for title in titles - named if pattern.search(_to_key(title))}
         return frozenset(others)

@@ -454,6 +454,14 @@ def test_of_a_series_the_document_of_the_number_asked_about_answers(question, sh
     assert [figure for figure in ("59억", "64억") if figure in told] == shown
 
 
+def test_a_range_of_years_in_a_title_is_no_other_year():
+    evidence = (
+        make_titled_evidence("2023~2025년 발전 계획", "활동비는 15만원이다.", slot=1),
+        make_titled_evidence("2024년 행사 안내", "행사는 5월에 열린다.", slot=2),
+    )
+    assert "15만원" in ask("2024년 활동비는 얼마인가요?", *evidence)
+
+
 def test_a_name_that_no_passage_holds_has_no_value():
     told = compose("삼성전자의 3월 예산은 얼마야?", BUDGET)
     assert not told.has_answer
